@@ -1,0 +1,1 @@
+"""Commands: parse, validate, call."""

@@ -1,0 +1,110 @@
+"""
+Every error this package raises on purpose.
+
+An error says what went wrong and where in its fields, what the caller may do about it in `verdict`, and what the
+operator may try in `hint`. Errors cross Spark's process border, so they pickle: fields are positional.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+import attrs
+
+
+class Verdict(enum.Enum):
+    """What the caller of a failed step may do about it."""
+
+    RETRY = "retry"
+    REFRESH_METADATA = "refresh-metadata"
+    RESTART_TASK = "restart-task"
+    STOP_FLOW = "stop-flow"
+
+
+class Mm2Error(Exception):
+    """The root of every error this package raises on purpose."""
+
+    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
+    hint: ClassVar[str] = ""
+
+
+@attrs.define(eq=False)
+class ClusterUnreachableError(Mm2Error):
+    """None of a cluster's bootstrap servers answered."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "check <alias>.bootstrap.servers, the network, and that the brokers are up"
+
+    cluster: str
+    servers: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} does not answer at {self.servers}: {self.cause}"
+
+
+@attrs.define(eq=False)
+class BrokerConnectionError(Mm2Error):
+    """A connection to one broker broke or timed out; what was in flight on it is unsure."""
+
+    verdict: ClassVar[Verdict] = Verdict.REFRESH_METADATA
+
+    cluster: str
+    broker: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"connection to broker {self.broker} of cluster {self.cluster}: {self.cause}"
+
+
+@attrs.define(eq=False)
+class BrokerAnsweredError(Mm2Error):
+    """A broker answered a request with an error code."""
+
+    cluster: str
+    request: str
+    code: int
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        tail = f" ({self.detail})" if self.detail else ""
+        return f"cluster {self.cluster} answered {self.request} with {self.name} [{self.code}]{tail}"
+
+
+@attrs.define(eq=False)
+class CorruptBatchError(Mm2Error):
+    """A record batch of the source does not match its own checksum or structure."""
+
+    hint: ClassVar[str] = (
+        "the source broker's copy is damaged: check its disk, move leadership to a healthy replica, "
+        "or step over the batch by setting the partition's position past it"
+    )
+
+    topic: str
+    partition: int
+    offset: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"corrupt record batch at {self.topic}-{self.partition} offset {self.offset}: {self.detail}"
+
+
+@attrs.define(eq=False)
+class RecordTooLargeError(Mm2Error):
+    """A single source record does not fit into any batch the target topic takes."""
+
+    hint: ClassVar[str] = "raise max.message.bytes of the remote topic, or message.max.bytes of the target brokers"
+
+    topic: str
+    partition: int
+    offset: int
+    size_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"record {self.topic}-{self.partition} offset {self.offset} needs {self.size_bytes} bytes, "
+            f"the target takes {self.limit_bytes}"
+        )

@@ -1,0 +1,1 @@
+"""The task groups of a flow, as loops around core and pipeline."""

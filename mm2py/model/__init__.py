@@ -1,0 +1,1 @@
+"""Values and their byte forms: frozen, no I/O."""

@@ -1,0 +1,32 @@
+"""How to reach a cluster."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Security:
+    """
+    How connections to a cluster are protected.
+
+    `protocol` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. The remaining client keys (``ssl.*``, ``sasl.*``)
+    stay as text until the room that opens connections reads them; they are left out of ``repr``.
+    """
+
+    protocol: str = "PLAINTEXT"
+    client_keys: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+
+
+@attrs.frozen
+class ClusterEndpoint:
+    """One cluster as a client sees it. It travels to Spark's Python workers inside an epoch's plan."""
+
+    alias: str
+    bootstrap_servers: tuple[str, ...]
+    client_id: str = "mm2py"
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    security: Security = Security()

@@ -1,0 +1,223 @@
+"""
+An epoch's plan and its outcome.
+
+An epoch is one round of a copy task: one Spark job of one Spark task. The daemon sends the plan in and gets the
+outcome back; nothing else passes between them. Offsets follow two rules everywhere: a *position* is the next
+upstream offset to read, and *downstream* is the offset that the last copied record got at the target.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import Flow, TopicPartition
+
+
+@attrs.frozen
+class CopyLimits:
+    """What a copy task may take: all sizes in bytes, all times in milliseconds."""
+
+    reads_committed: bool = False
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    fetch_partition_max_bytes: int = 1024 * 1024
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    produce_request_max_bytes: int = 1024 * 1024
+    produce_max_in_flight: int = 5
+    buffer_bytes: int = 32 * 1024 * 1024
+    partition_buffer_bytes: int = 4 * 1024 * 1024
+    coalesce_below_bytes: int = 2048
+    coalesce_batch_bytes: int = 256 * 1024
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+@attrs.frozen
+class PartitionPlan:
+    """
+    One topic-partition to copy.
+
+    `is_unsure` means that the target may already hold records past `downstream`, because whoever wrote them could
+    not tell: after a crash, or after an epoch that ended with requests unanswered. The copier then compares the
+    target's end offset and its last batch with the source before it writes. `downstream` is None where the position
+    comes from a Java MM2, which does not keep it.
+    """
+
+    source: TopicPartition
+    remote_topic: str
+    position: int
+    downstream: int | None
+    is_unsure: bool
+    max_message_bytes: int = 1_048_588
+
+
+@attrs.frozen
+class EpochPlan:
+    """
+    All that a copy task needs to know for one epoch.
+
+    The epoch ends `epoch_ms` after its Spark task started; what is in flight then gets `drain_ms` to be answered. No
+    request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file;
+    where it cannot, the epoch just runs its time.
+    """
+
+    flow: Flow
+    task: int
+    epoch: int
+    source: ClusterEndpoint
+    target: ClusterEndpoint
+    partitions: tuple[PartitionPlan, ...]
+    limits: CopyLimits
+    epoch_ms: int
+    drain_ms: int
+    stop_file: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the Spark UI shows, ``A->B source 0, epoch 17``."""
+        return f"{self.flow} source {self.task}, epoch {self.epoch}"
+
+
+@attrs.frozen
+class Run:
+    """Consecutive records: upstream to upstream+length-1 became downstream to downstream+length-1."""
+
+    upstream: int
+    downstream: int
+    length: int
+
+
+class Ended(enum.Enum):
+    """How a partition ended its epoch. The numbers reach metrics and never change."""
+
+    OK = 0
+    #: Nothing wrong with the partition itself: a broker was away, a leader moved. Plan it again.
+    INTERRUPTED = 1
+    #: It needs somebody: corrupt source batch, record too large, no permission, remote partition missing.
+    FAILED = 2
+    #: The position is below the source's log start or beyond its end.
+    OUT_OF_RANGE = 3
+    #: The target ends before the position says it should.
+    TARGET_REWOUND = 4
+    #: What the target holds past the position could not be matched with the source. Copying has not started.
+    UNPROVEN = 5
+
+
+@attrs.frozen
+class PartitionFailure:
+    """Why a partition stopped, in words for the operator."""
+
+    message: str
+    hint: str = ""
+    error: str = ""
+    offset: int | None = None
+
+
+@attrs.frozen
+class PartitionOutcome:
+    """
+    What an epoch did to one topic-partition.
+
+    `position` and `downstream` are what is proven: everything before `position` is at the target. `is_unsure` says
+    that more may have arrived. `resumed_records` counts records found at the target that had not been accounted for.
+    Offsets of the source's log are -1 until a fetch answer told them.
+    """
+
+    source: TopicPartition
+    position: int
+    downstream: int | None
+    is_unsure: bool
+    ended: Ended = Ended.OK
+    failure: PartitionFailure | None = None
+    runs: tuple[Run, ...] = ()
+    records: int = 0
+    bytes: int = 0
+    batches_unopened: int = 0
+    batches_rebuilt: int = 0
+    batches_dropped: int = 0
+    resumed_records: int = 0
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    last_timestamp_ms: int = -1
+
+
+#: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.
+HISTOGRAM_BOUNDS_MS: tuple[float, ...] = (
+    0.5, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1_000, 2_000,
+    5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000, 86_400_000,
+)  # fmt: skip
+
+
+@attrs.frozen
+class Histogram:
+    """Counts of records per bucket of `HISTOGRAM_BOUNDS_MS`, and the sum, least and greatest value seen."""
+
+    counts: tuple[int, ...] = (0,) * (len(HISTOGRAM_BOUNDS_MS) + 1)
+    total_ms: float = 0.0
+    min_ms: float | None = None
+    max_ms: float | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def quantile_ms(self, q: float) -> float | None:
+        """Give the upper bound of the bucket that holds the *q* quantile, or None when nothing was counted."""
+        wanted = q * self.count
+        if wanted == 0:
+            return None
+        seen = 0
+        for bound, count in zip((*HISTOGRAM_BOUNDS_MS, self.max_ms or 0.0), self.counts, strict=True):
+            seen += count
+            if seen >= wanted:
+                return bound if self.max_ms is None else min(bound, self.max_ms)
+        return self.max_ms
+
+    def plus(self, other: Histogram) -> Histogram:
+        """Add up two histograms."""
+        lows = [value for value in (self.min_ms, other.min_ms) if value is not None]
+        highs = [value for value in (self.max_ms, other.max_ms) if value is not None]
+        return Histogram(
+            counts=tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            total_ms=self.total_ms + other.total_ms,
+            min_ms=min(lows) if lows else None,
+            max_ms=max(highs) if highs else None,
+        )
+
+
+@attrs.frozen
+class EpochOutcome:
+    """
+    What one epoch did. Partitions that neither moved, nor failed, nor learnt anything are left out.
+
+    `elapsed_s` runs from the first line of the Spark task to its last, `cpu_s` is the worker process's CPU time in
+    it, `throttled_ms` what both clusters' quotas asked for.
+    """
+
+    flow: Flow
+    task: int
+    epoch: int
+    partitions: tuple[PartitionOutcome, ...] = ()
+    latency: Histogram = Histogram()
+    age: Histogram = Histogram()
+    elapsed_s: float = 0.0
+    drain_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+    fetches: int = 0
+    produces: int = 0
+    retries: int = 0
+    throttled_ms: int = 0
+    worker: str = ""
+
+    @property
+    def records(self) -> int:
+        return sum(p.records for p in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes for p in self.partitions)

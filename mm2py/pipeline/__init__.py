@@ -1,0 +1,1 @@
+"""Copying on Spark; the only room that imports pyspark."""

@@ -1,0 +1,1 @@
+"""What is mirrored, and under which name."""

@@ -1,0 +1,1 @@
+"""What happens, as events, log lines and counters."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol; the only room that imports aiokafka."""
