@@ -1,0 +1,247 @@
+"""
+One connection to one broker.
+
+aiokafka opens it: TCP, TLS, ApiVersions, SASL. Then this room takes the transport over with a protocol of its own,
+because the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its
+own size, and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request classes.
+
+Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
+fails with `BrokerConnectionError`: a broker answers in order, so nothing behind a lost answer would ever arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import io
+import struct
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from aiokafka import errors as aiokafka_errors
+from aiokafka.conn import create_conn
+
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.security import connection_arguments
+
+
+_SIZE = struct.Struct(">i")
+_HEADER_V1 = struct.Struct(">ihhih")
+_HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
+_SMALL_FRAMES_BYTES = 64 * 1024
+
+Buffer = bytes | bytearray | memoryview
+
+
+class FrameHandler(Protocol):
+    """Who waits for a raw answer."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Take the answer, from its correlation id on. The memory is the handler's to keep and change."""
+        ...
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        """Learn that no answer will come."""
+        ...
+
+
+class _FutureFrame:
+    """Hands an answer to whoever awaits it."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[memoryview]) -> None:
+        self.future = future
+
+    def frame_received(self, frame: memoryview) -> None:
+        if not self.future.done():
+            self.future.set_result(frame)
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """
+    An open connection. Requests are answered in the order they were sent.
+
+    Create it with `open`. It never reopens itself: who sees `is_closed` opens another one.
+    """
+
+    def __init__(self, endpoint: ClusterEndpoint, broker: str, versions: dict[int, tuple[int, int]]) -> None:
+        self.versions = versions
+        self.is_closed = False
+        self._endpoint = endpoint
+        self._broker = broker
+        self._client_id = endpoint.client_id.encode()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: collections.deque[tuple[int, float, FrameHandler]] = collections.deque()
+        self._correlation_id = 0
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._small = memoryview(bytearray(_SMALL_FRAMES_BYTES))
+        self._small_filled = 0
+        self._frame: memoryview | None = None
+        self._frame_filled = 0
+
+    @classmethod
+    async def open(cls, endpoint: ClusterEndpoint, host: str, port: int) -> BrokerConnection:
+        """Connect to the broker at *host*:*port*; raise `BrokerConnectionError` where that fails."""
+        broker = f"{host}:{port}"
+        try:
+            opened = await create_conn(
+                host,
+                port,
+                client_id=endpoint.client_id,
+                request_timeout_ms=endpoint.request_timeout_ms,
+                **connection_arguments(endpoint),
+            )
+        except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError) as error:
+            cause = str(error) or type(error).__name__
+            raise BrokerConnectionError(endpoint.alias, broker, cause) from error
+        connection = cls(endpoint, broker, dict(opened._versions))  # noqa: SLF001 - pinned, see pyproject.toml
+        connection._take_over(opened)
+        return connection
+
+    def _take_over(self, opened: Any) -> None:
+        # Nothing is in flight here, so the stream reader's buffer is empty and its task can go. With its reader gone
+        # aiokafka's object counts as closed and will not close the transport when it is collected.
+        transport = opened._writer.transport  # noqa: SLF001
+        opened._read_task.cancel()  # noqa: SLF001
+        opened._reader = opened._writer = None  # noqa: SLF001
+        transport.set_protocol(self)
+        transport.resume_reading()
+        self._transport = transport
+
+    async def send(self, request: Any) -> Any:
+        """Send one of aiokafka's requests and give its decoded response."""
+        prepared = request.prepare(self.versions)
+        correlation_id = self._next_correlation_id()
+        header = prepared.build_request_header(correlation_id=correlation_id, client_id=self._endpoint.client_id)
+        message = header.encode() + prepared.encode()
+        future: asyncio.Future[memoryview] = self._loop.create_future()
+        self._write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), 0.0)
+        answer = io.BytesIO(await future)
+        prepared.parse_response_header(answer)
+        return prepared.RESPONSE_TYPE.decode(answer)
+
+    def send_raw(
+        self,
+        api_key: int,
+        api_version: int,
+        pieces: Sequence[Buffer],
+        handler: FrameHandler,
+        *,
+        extra_wait_s: float = 0.0,
+    ) -> None:
+        """
+        Send a request with a version 1 header whose body is *pieces*.
+
+        The pieces are copied or sent before this returns. *extra_wait_s* is added to the request timeout, for
+        requests that the broker holds back on purpose.
+        """
+        size = _HEADER_V1_AFTER_SIZE + len(self._client_id) + sum(map(len, pieces))
+        correlation_id = self._next_correlation_id()
+        header = _HEADER_V1.pack(size, api_key, api_version, correlation_id, len(self._client_id))
+        self._write([header, self._client_id, *pieces], correlation_id, handler, extra_wait_s)
+
+    async def request_raw(
+        self, api_key: int, api_version: int, pieces: Sequence[Buffer], *, extra_wait_s: float = 0.0
+    ) -> memoryview:
+        """Send like `send_raw` and await the answer."""
+        future: asyncio.Future[memoryview] = self._loop.create_future()
+        self.send_raw(api_key, api_version, pieces, _FutureFrame(future), extra_wait_s=extra_wait_s)
+        return await future
+
+    def close(self, cause: str = "closed by us") -> None:
+        """Close at once; unanswered requests fail."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        error = BrokerConnectionError(self._endpoint.alias, self._broker, cause)
+        waiting, self._waiting = self._waiting, collections.deque()
+        for _, _, handler in waiting:
+            handler.frame_lost(error)
+
+    def _write(self, pieces: Sequence[Buffer], correlation_id: int, handler: FrameHandler, extra_wait_s: float) -> None:
+        if self.is_closed or self._transport is None:
+            raise BrokerConnectionError(self._endpoint.alias, self._broker, "connection is closed")
+        deadline = self._loop.time() + self._endpoint.request_timeout_ms / 1000 + extra_wait_s
+        self._waiting.append((correlation_id, deadline, handler))
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
+        self._transport.writelines(pieces)
+
+    def _check_deadline(self) -> None:
+        self._deadline_timer = None
+        if not self._waiting:
+            return
+        deadline = self._waiting[0][1]
+        if deadline <= self._loop.time():
+            self.close("a request was not answered in time")
+        else:
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
+
+    def _next_correlation_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    # The transport's side.
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        if self._frame is not None:
+            return self._frame[self._frame_filled :]
+        return self._small[self._small_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._deliver(frame)
+            return
+        self._small_filled += nbytes
+        self._split_small()
+
+    def _split_small(self) -> None:
+        """Deliver the whole frames among the small bytes; start a buffer for one that is not whole yet."""
+        small, filled, at = self._small, self._small_filled, 0
+        while filled - at >= _SIZE.size and not self.is_closed:
+            (size,) = _SIZE.unpack_from(small, at)
+            if size < _SIZE.size:
+                self.close(f"the answer claims a size of {size} bytes")
+                return
+            at += _SIZE.size
+            here = min(size, filled - at)
+            frame = memoryview(bytearray(size))
+            frame[:here] = small[at : at + here]
+            at += here
+            if here < size:
+                self._frame, self._frame_filled = frame, here
+                break
+            self._deliver(frame)
+        rest = filled - at
+        if rest and at:
+            small[:rest] = bytes(small[at:filled])
+        self._small_filled = rest
+
+    def _deliver(self, frame: memoryview) -> None:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        if not self._waiting or self._waiting[0][0] != correlation_id:
+            self.close(f"an answer arrived for request {correlation_id}, which is not the oldest")
+            return
+        _, _, handler = self._waiting.popleft()
+        handler.frame_received(frame)
+
+    def eof_received(self) -> bool:
+        self.close("the broker closed the connection")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(str(exc) if exc else "the broker closed the connection")
