@@ -1,0 +1,49 @@
+"""The shapes of work that are measured: how big the records are, how they are batched, compressed and spread."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class Codec(enum.Enum):
+    """A compression codec of record batches, by the number that stands in their attributes."""
+
+    NONE = 0
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def setting(self) -> str:
+        """As producers' ``compression.type`` spells it."""
+        return self.name.lower()
+
+
+@attrs.frozen
+class Shape:
+    """
+    One kind of source topic.
+
+    A batch takes records until the next one would take it over `batch_bytes` uncompressed; a batch has at least one.
+    `default_records` is sized so that a run takes seconds on two cores.
+    """
+
+    name: str
+    what: str
+    value_bytes: int
+    partitions: int
+    default_records: int
+    codec: Codec = Codec.NONE
+    batch_bytes: int = 64 * 1024
+
+
+SHAPES = (
+    Shape("json", "200 B JSON, 64 KiB batches", 200, 8, 2_000_000),
+    Shape("json-lz4", "200 B JSON, 64 KiB batches, lz4", 200, 8, 2_000_000, Codec.LZ4),
+    Shape("json-zstd", "200 B JSON, 64 KiB batches, zstd", 200, 8, 2_000_000, Codec.ZSTD),
+    Shape("single", "200 B JSON, one-record batches", 200, 8, 600_000, batch_bytes=0),
+    Shape("wide", "1 KiB JSON, 40 partitions", 1024, 40, 1_000_000),
+    Shape("large", "100 KiB JSON", 100 * 1024, 8, 10_000),
+)
+SHAPES_BY_NAME = {shape.name: shape for shape in SHAPES}
