@@ -1,0 +1,162 @@
+r"""
+The grammar of ``java.util.Properties``, read so that every entry remembers its line.
+
+A file is read exactly as Java reads it: ``=``, ``:`` or white space after the key, ``#`` and ``!`` comments only at
+the start of a line, ``\`` continues a line, ``\uXXXX`` and single-letter escapes, other backslashes dropped, the last
+of several entries of one key wins. What usually is a mistake is remembered beside the entry (a comment behind a value,
+a backslash that Java drops); whether it matters is decided where the key is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+#: Characters that people escape on purpose; a backslash before anything else was probably meant to stay.
+_MEANT_ESCAPES = frozenset("tnrfu\\=:#! \t\"'")
+_TRAILING_COMMENT = re.compile(r"[ \t](?:#|//).*\Z", re.DOTALL)
+_UNICODE_DIGITS = re.compile(r"[0-9a-fA-F]{4}")
+
+
+@attrs.frozen
+class Entry:
+    """One key and its value, with the line (counted from 1) its logical line starts on."""
+
+    key: str
+    value: str = attrs.field(repr=False)
+    line: int
+    #: A backslash in the value vanished although it does not look as if it was meant to.
+    drops_backslash: bool = False
+    #: What follows the value as ``# …`` or ``// …``. It is part of the value, as for Java.
+    trailing_comment: str = attrs.field(default="", repr=False)
+
+
+@attrs.frozen
+class Malformed:
+    """A line Java would refuse the whole file for."""
+
+    line: int
+    message: str
+
+
+@attrs.frozen
+class Document:
+    """A properties file: all entries in their order, and the lines that could not be read."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    malformed: tuple[Malformed, ...] = ()
+    is_utf8: bool = False
+
+    def latest(self) -> dict[str, Entry]:
+        """Give the entry that counts for each key: the last one."""
+        return {entry.key: entry for entry in self.entries}
+
+    def overruled(self) -> Iterator[tuple[Entry, Entry]]:
+        """Give each entry that a later one of the same key replaces, with the one that counts."""
+        latest = self.latest()
+        for entry in self.entries:
+            if latest[entry.key] is not entry:
+                yield entry, latest[entry.key]
+
+
+def parse_bytes(data: bytes, *, name: str) -> Document:
+    """
+    Read a file's bytes: as UTF-8 where they are that, else as ISO-8859-1.
+
+    Java reads ISO-8859-1 only. ``is_utf8`` tells that the two differ for this file.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return parse_text(data.decode("iso-8859-1"), name=name)
+    return attrs.evolve(parse_text(text, name=name), is_utf8=not data.isascii())
+
+
+def parse_text(text: str, *, name: str) -> Document:
+    """Read a file's text."""
+    entries: list[Entry] = []
+    malformed: list[Malformed] = []
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        try:
+            entry = Entry(_unescape(key), _unescape(value), number, drops_backslash=_drops_backslash(value))
+        except ValueError as error:
+            malformed.append(Malformed(number, str(error)))
+            continue
+        comment = _TRAILING_COMMENT.search(entry.value)
+        entries.append(attrs.evolve(entry, trailing_comment=comment.group().strip() if comment else ""))
+    return Document(name, tuple(entries), tuple(malformed))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give each logical line without its continuation marks, and the number of the line it starts on."""
+    natural = re.split(r"\r\n|\r|\n", text)
+    number = 0
+    while number < len(natural):
+        started, line = number + 1, natural[number].lstrip(_BLANKS)
+        number += 1
+        if not line or line[0] in "#!":
+            continue
+        while _is_continued(line):
+            line = line[:-1]
+            if number == len(natural):
+                break
+            following = natural[number].lstrip(_BLANKS)
+            number += 1
+            if line:
+                line += following
+                continue
+            # A line of nothing but a backslash: what follows counts as a new line, comments included.
+            started, line = number, "" if following.startswith(("#", "!")) else following
+        if line:
+            yield started, line
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Part a logical line into key and value, both still escaped."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    key, rest = line[:end], line[end:].lstrip(_BLANKS)
+    if rest and rest[0] in "=:":
+        rest = rest[1:].lstrip(_BLANKS)
+    return key, rest
+
+
+def _unescape(text: str) -> str:
+    """Resolve escapes. Raise ValueError for a broken ``\\uXXXX``, as Java does."""
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char != "\\" or at == len(text):
+            out.append(char)
+            continue
+        escaped = text[at]
+        at += 1
+        if escaped == "u":
+            if _UNICODE_DIGITS.match(text, at) is None:
+                raise ValueError(f"malformed \\uXXXX escape: \\u{text[at : at + 4]}")
+            out.append(chr(int(text[at : at + 4], 16)))
+            at += 4
+        else:
+            out.append(_ESCAPES.get(escaped, escaped))
+    # Java strings are UTF-16: two escapes may make one character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _drops_backslash(value: str) -> bool:
+    return any(match.group(1) not in _MEANT_ESCAPES for match in re.finditer(r"\\(.)", value, re.DOTALL))

@@ -1,0 +1,316 @@
+r"""
+Lists of names and regular expressions as Kafka users write them, which is in Java's dialect.
+
+A list matches a name when one of its members matches the whole of it; an empty list matches nothing. MirrorMaker
+joins the members with ``|`` before it compiles them, so an inline flag such as ``(?i)`` holds for the members after
+it too; that is kept. What Python's ``re`` spells otherwise is translated; what it cannot express is refused in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from mm2py.errors import Mm2Error, Verdict
+
+
+#: Java's ASCII classes, as the inside of a Python character class.
+_POSIX = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7f",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "Cntrl": r"\x00-\x1f\x7f",
+    "XDigit": "0-9a-fA-F",
+    "Space": r" \t\n\x0b\f\r",
+}
+_NOT_POSIX = {
+    "Lower": r"\x00-`{-\U0010ffff",
+    "Upper": r"\x00-@\[-\U0010ffff",
+    "ASCII": r"\x80-\U0010ffff",
+    "Alpha": r"\x00-@\[-`{-\U0010ffff",
+    "Digit": r"\x00-/:-\U0010ffff",
+    "Alnum": r"\x00-/:-@\[-`{-\U0010ffff",
+    "Punct": r"\x00- 0-9A-Za-z\x7f-\U0010ffff",
+    "Graph": r"\x00- \x7f-\U0010ffff",
+    "Print": r"\x00-\x1f\x7f-\U0010ffff",
+    "Blank": r"\x00-\x08\n-\x1f!-\U0010ffff",
+    "Cntrl": r" -~\x80-\U0010ffff",
+    "XDigit": r"\x00-/:-@G-`g-\U0010ffff",
+    "Space": r"\x00-\x08\x0e-\x1f!-\U0010ffff",
+}
+_HORIZONTAL = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
+_VERTICAL = r"\n\x0b\f\r\x85\u2028\u2029"
+_EVERYWHERE = {char: "\\" + char for char in "dDwWsStnrf"} | {"a": r"\x07", "e": r"\x1b"}
+#: What a letter or digit behind a backslash means inside a character class, and outside of one.
+_IN_CLASS = _EVERYWHERE | {"h": _HORIZONTAL, "v": _VERTICAL}
+_OUTSIDE = (
+    _EVERYWHERE
+    | {char: "\\" + char for char in "bBA123456789"}
+    | {"h": f"[{_HORIZONTAL}]", "H": f"[^{_HORIZONTAL}]", "v": f"[{_VERTICAL}]", "V": f"[^{_VERTICAL}]"}
+    | {"z": r"\Z", "Z": r"(?=\n?\Z)"}
+)
+_PROPERTY = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
+_CODE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))")
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
+_NAMED_REFERENCE = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
+_QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
+_BROKEN_QUANTIFIER = re.compile(r"(\{\d+)\s*,\s*(?=\d*\})")
+_PLAIN_GROUPS = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
+_LAST_CODE_POINT = 0x10FFFF
+
+
+@attrs.define(eq=False)
+class PatternError(Mm2Error):
+    """A regular expression is broken, or says something that Python's cannot say."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+
+    pattern: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"bad regular expression {self.pattern!r}: {self.reason}"
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Part a LIST value as Kafka does: at commas, blanks around members dropped, nothing gives no members."""
+    text = text.strip()
+    return tuple(re.split(r"\s*,\s*", text)) if text else ()
+
+
+def split_patterns(text: str) -> tuple[str, ...]:
+    """
+    Part a list of regular expressions.
+
+    A comma inside a quantifier such as ``{1,3}`` does not part two members. Java parts there, and then refuses both
+    halves, so no list that works there reads otherwise here.
+    """
+    kept = _BROKEN_QUANTIFIER.sub("\\1\0", text)
+    return tuple(member.replace("\0", ",") for member in split_list(kept))
+
+
+@attrs.frozen
+class NamePatterns:
+    """A compiled list of names and regular expressions."""
+
+    members: tuple[str, ...]
+    _regex: re.Pattern[str] | None = attrs.field(repr=False, eq=False)
+
+    @classmethod
+    def compile(cls, members: Sequence[str]) -> NamePatterns:
+        """Compile *members*. Raise PatternError, naming the member that is to blame where one alone is."""
+        if not members:
+            return cls((), None)
+        for member in members:
+            # A list parted inside a class or group is broken in pieces but sound as a whole, as in Java.
+            if _is_closed(member):
+                compile_java(member)
+        return cls(tuple(members), compile_java("|".join(members)))
+
+    def matches(self, name: str) -> bool:
+        """Say whether one member matches the whole of *name*."""
+        return self._regex is not None and self._regex.fullmatch(name) is not None
+
+
+def compile_java(pattern: str) -> re.Pattern[str]:
+    """Compile one regular expression written for ``java.util.regex``."""
+    try:
+        return re.compile(_Translation(pattern).result(), re.ASCII)
+    except (re.error, OverflowError) as error:
+        raise PatternError(pattern, str(error)) from error
+
+
+def _is_closed(member: str) -> bool:
+    """Say whether brackets in *member* are paired, so that it can be judged alone."""
+    bare = re.sub(r"\\Q.*?(?:\\E|\Z)|\\.", "", member)
+    return all(bare.count(a) == bare.count(b) for a, b in ("()", "[]"))
+
+
+@attrs.define
+class _Group:
+    """An open group: how many scoped flag groups were opened inside it, and which flags hold."""
+
+    flags: tuple[str, ...] = ()
+
+
+class _Translation:
+    """
+    One pass over a Java pattern.
+
+    Java lets ``(?i)`` stand anywhere: it holds to the end of the enclosing group, over later alternatives too.
+    Python wants ``(?i:…)``. So each inline flag opens such a group, which is closed and opened again at every ``|``.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._text = _unquote(pattern)
+        self._at = 0
+        self._out: list[str] = []
+        self._groups = [_Group()]
+
+    def result(self) -> str:
+        while self._at < len(self._text):
+            self._step(self._text[self._at])
+        if len(self._groups) > 1:
+            raise self._refuse("a group is not closed")
+        return "".join(self._out) + self._closing()
+
+    def _step(self, char: str) -> None:
+        if char == "\\":
+            self._escape()
+        elif char == "[":
+            self._character_class()
+        elif char == "(":
+            self._open_group()
+        elif char == ")":
+            if len(self._groups) == 1:
+                raise self._refuse("a closing ) without an opening one")
+            closing = self._closing()
+            self._groups.pop()
+            self._emit(closing + ")", 1)
+        elif char == "|":
+            self._emit(self._closing() + "|" + self._opening(), 1)
+        elif char == "{":
+            quantifier = _QUANTIFIER.match(self._text, self._at)
+            if quantifier is None:
+                raise self._refuse("a { that does not begin a repetition such as {2,4}; write \\{ for the sign itself")
+            self._emit(quantifier.group(), len(quantifier.group()))
+        else:
+            self._emit(char, 1)
+
+    def _emit(self, python: str, consumed: int) -> None:
+        self._out.append(python)
+        self._at += consumed
+
+    def _closing(self) -> str:
+        return ")" * len(self._groups[-1].flags)
+
+    def _opening(self) -> str:
+        return "".join(self._groups[-1].flags)
+
+    def _refuse(self, reason: str) -> PatternError:
+        return PatternError(self._pattern, reason)
+
+    def _open_group(self) -> None:
+        text, at = self._text, self._at
+        if flags := _FLAGS.match(text, at):
+            opening = self._flag_group(flags.group(1), flags.group(2) or "")
+            if flags.group(3) == ":":
+                self._groups.append(_Group())
+            else:
+                self._groups[-1].flags += (opening,)
+            self._emit(opening, len(flags.group()))
+        elif named := _NAMED_GROUP.match(text, at):
+            self._groups.append(_Group())
+            self._emit(f"(?P<{named.group(1)}>", len(named.group()))
+        elif not text.startswith("(?", at):
+            self._groups.append(_Group())
+            self._emit("(", 1)
+        else:
+            opening = next((known for known in _PLAIN_GROUPS if text.startswith(known, at)), "")
+            if not opening:
+                raise self._refuse(f"Java knows no group {text[at : at + 3]!r}")
+            self._groups.append(_Group())
+            self._emit(opening, len(opening))
+
+    def _flag_group(self, on: str, off: str) -> str:
+        for flag in on + off:
+            if flag not in "imsud":
+                raise self._refuse(f"the inline flag {flag!r} is not supported; i, m and s are")
+        # Names are matched as ASCII, so u (Unicode case) and d (Unix lines) change nothing.
+        on, off = ("".join(flag for flag in flags if flag in "ims") for flags in (on, off))
+        return f"(?{on}-{off}:" if off else f"(?{on}:"
+
+    def _escape(self) -> None:
+        if reference := _NAMED_REFERENCE.match(self._text, self._at):
+            self._emit(f"(?P={reference.group(1)})", len(reference.group()))
+        else:
+            self._emit(*self._escaped(self._at, in_class=False))
+
+    def _escaped(self, at: int, *, in_class: bool) -> tuple[str, int]:
+        """Translate the escape at *at*: its Python text and how many characters of Java it took."""
+        text = self._text
+        if code := _CODE.match(text, at):
+            return self._code_point(code), len(code.group())
+        if prop := _PROPERTY.match(text, at):
+            inside = self._property(prop)
+            return inside if in_class else f"[{inside}]", len(prop.group())
+        char = text[at + 1 : at + 2]
+        if not char:
+            raise self._refuse("a lone \\ at the end")
+        if not char.isascii() or not char.isalnum():
+            return re.escape(char), 2
+        known = _IN_CLASS if in_class else _OUTSIDE
+        if char not in known:
+            raise self._refuse(f"the escape \\{char} is not supported")
+        return known[char], 2
+
+    def _code_point(self, code: re.Match[str]) -> str:
+        digits = code.group(1) or code.group(2) or code.group(3)
+        number = int(digits, 16) if digits else int(code.group(4), 8)
+        if number > _LAST_CODE_POINT:
+            raise self._refuse(f"{code.group()} is not a character")
+        return f"\\U{number:08x}"
+
+    def _property(self, prop: re.Match[str]) -> str:
+        name = (prop.group(2) or prop.group(3)).removeprefix("Is")
+        table = _POSIX if prop.group(1) == "p" else _NOT_POSIX
+        if name not in table:
+            known = ", ".join(f"\\p{{{known}}}" for known in ("Alpha", "Digit", "Alnum", "Lower", "Upper", "Punct"))
+            raise self._refuse(f"{prop.group()} is not supported; supported are {known} and the like")
+        return table[name]
+
+    def _character_class(self) -> None:
+        text, at = self._text, self._at + 1
+        out = ["["]
+        if text.startswith("^", at):
+            out.append("^")
+            at += 1
+        first = at
+        while at < len(text):
+            char = text[at]
+            if char == "]" and at > first:
+                self._emit("".join(out) + "]", at + 1 - self._at)
+                return
+            if char == "[" or text.startswith("&&", at):
+                raise self._refuse("classes inside classes ([a[b]], [a&&b]) are not supported; write one class")
+            if char == "\\":
+                python, consumed = self._escaped(at, in_class=True)
+                out.append(python)
+                at += consumed
+                continue
+            # Signs that Python may one day read as set operations are escaped; a dash between two keeps its meaning.
+            is_literal_dash = char == "-" and (at == first or text[at - 1] == "-")
+            out.append("\\" + char if char in "]&~|" or is_literal_dash else char)
+            at += 1
+        raise self._refuse("a class [ is not closed")
+
+
+def _unquote(pattern: str) -> str:
+    r"""Resolve ``\Q…\E``: what is between them stands for itself."""
+    out: list[str] = []
+    at = 0
+    while at < len(pattern):
+        if pattern.startswith("\\Q", at):
+            end = pattern.find("\\E", at)
+            quoted = pattern[at + 2 :] if end < 0 else pattern[at + 2 : end]
+            out.extend(char if char.isalnum() or not char.isascii() else "\\" + char for char in quoted)
+            at = len(pattern) if end < 0 else end + 2
+        elif pattern[at] == "\\":
+            out.append(pattern[at : at + 2])
+            at += 2
+        else:
+            out.append(pattern[at])
+            at += 1
+    return "".join(out)

@@ -1,0 +1,136 @@
+"""
+From a class name in the settings to the object it means.
+
+A class may be written as a short name (``default``), as Java's class (``org.apache.kafka.connect.mirror.…``), or as
+the dotted path of a Python class of one's own (``shop.naming.ShopPolicy``, also ``shop.naming:ShopPolicy``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import attrs
+
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
+from mm2py.policy.replication import (
+    DEFAULT_SEPARATOR,
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+
+
+_JAVA_PACKAGE = "org.apache.kafka.connect.mirror."
+_POLICIES: Mapping[str, type] = {
+    "default": DefaultReplicationPolicy,
+    "identity": IdentityReplicationPolicy,
+    "DefaultReplicationPolicy": DefaultReplicationPolicy,
+    "IdentityReplicationPolicy": IdentityReplicationPolicy,
+}
+_TOPIC_FILTERS: Mapping[str, type] = {"default": DefaultTopicFilter, "DefaultTopicFilter": DefaultTopicFilter}
+
+
+@attrs.define(eq=False)
+class PluginError(Mm2Error):
+    """A class named in the settings cannot be used."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "write a short name, Java's class name, or the dotted path of a Python class on PYTHONPATH"
+
+    key: str
+    class_name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.class_name}: {self.reason}"
+
+
+def load_policy(
+    class_name: str,
+    *,
+    source_alias: str,
+    separator: str = DEFAULT_SEPARATOR,
+    internal_separator_enabled: bool = True,
+) -> ReplicationPolicy:
+    """
+    Make the replication policy that ``replication.policy.class`` names.
+
+    A class of one's own is called with those of the keyword arguments `source_alias`, `separator` and
+    `internal_separator_enabled` that it takes.
+    """
+    key = "replication.policy.class"
+    if not separator:
+        raise PluginError(key, class_name, "replication.policy.separator is empty")
+    settings = {
+        "source_alias": source_alias,
+        "separator": separator,
+        "internal_separator_enabled": internal_separator_enabled,
+    }
+    policy = _make(key, _find(key, class_name, _POLICIES), class_name, settings)
+    _check(key, class_name, policy, ReplicationPolicy)
+    return cast("ReplicationPolicy", policy)
+
+
+def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude: Sequence[str]) -> TopicFilter:
+    """
+    Make the topic filter that ``topic.filter.class`` names.
+
+    A class of one's own is called with those of the keyword arguments `topics` and `topics_exclude` that it takes.
+    """
+    key = "topic.filter.class"
+    found = _find(key, class_name, _TOPIC_FILTERS)
+    if found is DefaultTopicFilter:
+        return DefaultTopicFilter.of(topics, topics_exclude)
+    settings = {"topics": tuple(topics), "topics_exclude": tuple(topics_exclude)}
+    topic_filter = _make(key, found, class_name, settings)
+    _check(key, class_name, topic_filter, TopicFilter)
+    return cast("TopicFilter", topic_filter)
+
+
+def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:
+    short = class_name.removeprefix(_JAVA_PACKAGE)
+    if short in known:
+        return known[short]
+    module_name, _, attribute = class_name.replace(":", ".").rpartition(".")
+    if not module_name:
+        raise PluginError(key, class_name, f"no class of that name; built in are {', '.join(sorted(known))}")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        what = "a Java class cannot be run here" if _looks_like_java(class_name) else str(error)
+        raise PluginError(key, class_name, what) from error
+    except Exception as error:
+        raise PluginError(key, class_name, f"importing {module_name} failed: {error!r}") from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, type):
+        raise PluginError(key, class_name, f"module {module_name} has no class {attribute}")
+    return found
+
+
+def _looks_like_java(class_name: str) -> bool:
+    return class_name.startswith(("org.", "com.", "io."))
+
+
+def _make(key: str, found: type, class_name: str, settings: Mapping[str, object]) -> object:
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except ValueError:
+        parameters = {}.values()
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    named = {parameter.name for parameter in parameters}
+    taken: dict[str, Any] = {name: value for name, value in settings.items() if takes_all or name in named}
+    try:
+        return found(**taken)
+    except Exception as error:
+        raise PluginError(key, class_name, f"making it failed: {error!r}") from error
+
+
+def _check(key: str, class_name: str, made: object, protocol: type) -> None:
+    wanted = [name for name in vars(protocol) if not name.startswith("_")]
+    missing = [name for name in wanted if not callable(getattr(made, name, None))]
+    if missing:
+        raise PluginError(key, class_name, f"the class lacks {', '.join(f'{name}()' for name in missing)}")

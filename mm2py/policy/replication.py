@@ -1,0 +1,172 @@
+"""
+How remote topics are named, and what a topic's name tells about where it came from.
+
+The two policies follow Java's rule for rule, oddities included: names made by a Java MirrorMaker must read the same
+here. A policy of one's own is any class that satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+
+HEARTBEATS = "heartbeats"
+DEFAULT_SEPARATOR = "."
+
+
+class ReplicationPolicy(Protocol):
+    """Naming of remote and internal topics of a flow."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """Name *topic* of cluster *source_alias* as the target cluster shall call it."""
+        ...
+
+    def topic_source(self, topic: str) -> str | None:
+        """Say which cluster a remote topic was mirrored from, or None for a topic that is not remote."""
+        ...
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """Give a remote topic's name one hop back, or None for a topic that is not remote."""
+        ...
+
+    def original_topic(self, topic: str) -> str:
+        """Give a topic's name at the cluster where it was born."""
+        ...
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """Say whether *topic* is a heartbeats topic, at any number of hops."""
+        ...
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        """Say whether *topic* holds checkpoints."""
+        ...
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """Say whether *topic* belongs to Kafka or to a mirror itself, and so is never mirrored."""
+        ...
+
+    def heartbeats_topic(self) -> str:
+        """Name the topic that heartbeats are written to."""
+        ...
+
+    def checkpoints_topic(self, source_alias: str) -> str:
+        """Name the topic on the target cluster that holds the checkpoints of *source_alias*'s groups."""
+        ...
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        """Name the offset syncs topic that points at cluster *alias*."""
+        ...
+
+
+@attrs.frozen
+class DefaultReplicationPolicy:
+    """Remote topics carry their source's alias in front, ``A.orders``; so loops show in the name."""
+
+    separator: str = DEFAULT_SEPARATOR
+    internal_separator_enabled: bool = True
+
+    @property
+    def internal_separator(self) -> str:
+        """The separator inside the names of internal topics."""
+        return self.separator if self.internal_separator_enabled else DEFAULT_SEPARATOR
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{source_alias}{self.separator}{topic}"
+
+    def topic_source(self, topic: str) -> str | None:
+        # Java's split drops empty pieces at the end: "foo." is one piece, so not remote; ".b" came from "".
+        head, separator, rest = topic.partition(self.separator)
+        if not separator or not rest.replace(self.separator, ""):
+            return None
+        return head
+
+    def upstream_topic(self, topic: str) -> str | None:
+        if self.topic_source(topic) is None:
+            return None
+        return topic.partition(self.separator)[2]
+
+    def original_topic(self, topic: str) -> str:
+        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
+            topic = upstream
+        return topic
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        return self.original_topic(topic) == self.heartbeats_topic()
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        between = self.internal_separator
+        return topic.endswith(f"{between}checkpoints{between}internal")
+
+    def is_internal_topic(self, topic: str) -> bool:
+        is_mm2_internal = topic.startswith("mm2") and topic.endswith(f"{self.internal_separator}internal")
+        return topic.startswith(("__", ".")) or is_mm2_internal or self.is_checkpoints_topic(topic)
+
+    def heartbeats_topic(self) -> str:
+        return HEARTBEATS
+
+    def checkpoints_topic(self, source_alias: str) -> str:
+        between = self.internal_separator
+        return f"{source_alias}{between}checkpoints{between}internal"
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        between = self.internal_separator
+        return f"mm2-offset-syncs{between}{alias}{between}internal"
+
+
+@attrs.frozen
+class IdentityReplicationPolicy:
+    """
+    Remote topics keep their names. Loops cannot be seen, so no two flows may feed each other.
+
+    Names that end in ``heartbeats`` are an exception and follow the default policy, as in Java.
+    """
+
+    source_alias: str | None = None
+    separator: str = DEFAULT_SEPARATOR
+    internal_separator_enabled: bool = True
+    _default: DefaultReplicationPolicy = attrs.field(init=False, repr=False, eq=False)
+
+    @_default.default
+    def _make_default(self) -> DefaultReplicationPolicy:
+        return DefaultReplicationPolicy(self.separator, self.internal_separator_enabled)
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return self._default.format_remote_topic(source_alias, topic) if _looks_like_heartbeats(topic) else topic
+
+    def topic_source(self, topic: str) -> str | None:
+        return self._default.topic_source(topic) if _looks_like_heartbeats(topic) else self.source_alias
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return self._default.upstream_topic(topic) if _looks_like_heartbeats(topic) else topic
+
+    def original_topic(self, topic: str) -> str:
+        return self._default.original_topic(topic) if _looks_like_heartbeats(topic) else topic
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        return self.original_topic(topic) == self.heartbeats_topic()
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        return self._default.is_checkpoints_topic(topic)
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return self._default.is_internal_topic(topic)
+
+    def heartbeats_topic(self) -> str:
+        return self._default.heartbeats_topic()
+
+    def checkpoints_topic(self, source_alias: str) -> str:
+        return self._default.checkpoints_topic(source_alias)
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        return self._default.offset_syncs_topic(alias)
+
+
+def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
+    """Say whether *policy* mirrors topics under their own names, so that a name tells nothing about its way."""
+    return policy.format_remote_topic(source_alias, "orders") == "orders"
+
+
+def _looks_like_heartbeats(topic: str) -> bool:
+    return topic.endswith(HEARTBEATS)

@@ -1,0 +1,77 @@
+"""Whether a flow mirrors a topic, and why not."""
+
+from __future__ import annotations
+
+import enum
+
+from mm2py.model.flow import Flow
+from mm2py.policy.filters import DefaultTopicFilter, Taken, TopicFilter
+from mm2py.policy.replication import ReplicationPolicy, keeps_names
+
+
+class Selection(enum.Enum):
+    """Why a topic is mirrored, or is not."""
+
+    REPLICATED = "the topic filter takes it"
+    HEARTBEATS = "heartbeats are mirrored whatever the topic filter says"
+    INTERNAL = "it is internal to Kafka or to a mirror"
+    CYCLE = "it has been at one of the two clusters before"
+    NOT_INCLUDED = "the topic filter does not take it"
+    EXCLUDED = "topics.exclude names it"
+
+    @property
+    def is_replicated(self) -> bool:
+        """Say whether the flow mirrors the topic."""
+        return self in {Selection.REPLICATED, Selection.HEARTBEATS}
+
+
+def judge_topic(
+    topic: str,
+    flow: Flow,
+    policy: ReplicationPolicy,
+    topic_filter: TopicFilter,
+    *,
+    heartbeats_replication_enabled: bool = True,
+) -> Selection:
+    """Decide whether *flow* mirrors *topic* of its source cluster."""
+    selection = _judge_by_filter(topic, topic_filter)
+    if not selection.is_replicated and heartbeats_replication_enabled and policy.is_heartbeats_topic(topic):
+        selection = Selection.HEARTBEATS
+    if not selection.is_replicated:
+        return selection
+    if policy.is_internal_topic(topic):
+        return Selection.INTERNAL
+    return Selection.CYCLE if is_cycle(topic, flow, policy) else selection
+
+
+def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
+    """
+    Walk *topic*'s hops back and say whether mirroring it on *flow* would send it in a circle.
+
+    A name that shows the target came from there. One that shows the source, on the source itself, went round a ring
+    or belongs to another cluster of that alias (Kafka 4.4's wider rule, KAFKA-9914); under a policy that keeps names
+    every topic claims to come from the source, so that proves nothing.
+    """
+    seen = {flow.target} if keeps_names(policy, flow.source) else {flow.source, flow.target}
+    hop: str | None = topic
+    while hop is not None:
+        source = policy.topic_source(hop)
+        if source is None:
+            return False
+        if source in seen:
+            return True
+        upstream = policy.upstream_topic(hop)
+        if upstream == hop:
+            return False
+        hop = upstream
+    return False
+
+
+def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:
+    if isinstance(topic_filter, DefaultTopicFilter):
+        return {
+            Taken.INCLUDED: Selection.REPLICATED,
+            Taken.NOT_INCLUDED: Selection.NOT_INCLUDED,
+            Taken.EXCLUDED: Selection.EXCLUDED,
+        }[topic_filter.judge(topic)]
+    return Selection.REPLICATED if topic_filter.takes_topic(topic) else Selection.NOT_INCLUDED
