@@ -1,0 +1,351 @@
+"""
+Requests that aiokafka does not have, or not in the version we need, in aiokafka's own style.
+
+A request class is a builder: its connection picks the newest version that both sides know, and `build` fills that
+version's struct. The oldest brokers served are those of Kafka 2.1, as with Kafka 4's own clients.
+"""
+
+# aiokafka carries no types, so its base classes are Any to mypy.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.admin import CreateTopicsRequest_v3, CreateTopicsResponse_v3
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v5
+from aiokafka.protocol.types import (
+    Array,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+    TaggedFields,
+)
+
+
+#: As `when` in a list-offsets request: the end of the log, its start, and the record with the greatest timestamp.
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+_NO_REPLICA = -1
+_NULL_UUID = bytes(16)
+
+
+class Uuid(AbstractType):
+    """A UUID as Kafka prints it: URL-safe base64 without padding; None for the null UUID."""
+
+    @classmethod
+    def encode(cls, value: str | None) -> bytes:
+        return _NULL_UUID if value is None else base64.urlsafe_b64decode(value + "==")
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> str | None:
+        raw = data.read(16)
+        if len(raw) != len(_NULL_UUID):
+            msg = "buffer underrun decoding a UUID"
+            raise ValueError(msg)
+        return None if raw == _NULL_UUID else base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+class MetadataResponse_v7(Response):  # noqa: N801
+    API_KEY = 3
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String())),
+        ),
+        ("cluster_id", String()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("topic", String()),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class MetadataRequest_v7(RequestStruct):  # noqa: N801
+    """Leader epochs in the answer (KIP-320)."""
+
+    API_KEY = 3
+    API_VERSION = 7
+    RESPONSE_TYPE = MetadataResponse_v7
+    SCHEMA = MetadataRequest_v5.SCHEMA
+
+
+class MetadataResponse_v12(Response):  # noqa: N801
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString()),
+                ("port", Int32),
+                ("rack", CompactString()),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("topic", CompactString()),
+                ("topic_id", Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataRequest_v12(RequestStruct):  # noqa: N801
+    """Topic ids in the answer (KIP-516)."""
+
+    API_KEY = 3
+    API_VERSION = 12
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = MetadataResponse_v12
+    SCHEMA = Schema(
+        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v12]):
+    """Brokers, controller, and the named topics; all topics with None. Never creates a topic."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Collection[str] | None) -> None:
+        self._topics = None if topics is None else list(topics)
+
+    def build(self, request_struct_class: Any) -> Any:
+        topics: list[Any] | None = self._topics
+        if not request_struct_class.FLEXIBLE_VERSION:
+            return request_struct_class(topics=topics, allow_auto_topic_creation=False)
+        return request_struct_class(
+            topics=None if topics is None else [(None, topic, {}) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+            tags={},
+        )
+
+
+class ListOffsetsResponse_v4(Response):  # noqa: N801
+    API_KEY = 2
+    API_VERSION = 4
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", String()),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("timestamp", Int64),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class ListOffsetsRequest_v4(RequestStruct):  # noqa: N801
+    """The leader epoch that the asker knows (KIP-320). aiokafka's own struct gives that field the wrong width."""
+
+    API_KEY = 2
+    API_VERSION = 4
+    RESPONSE_TYPE = ListOffsetsResponse_v4
+    SCHEMA = Schema(
+        ("replica_id", Int32),
+        ("isolation_level", Int8),
+        (
+            "topics",
+            Array(
+                ("topic", String()),
+                (
+                    "partitions",
+                    Array(("partition", Int32), ("current_leader_epoch", Int32), ("timestamp", Int64)),
+                ),
+            ),
+        ),
+    )
+
+
+class ListOffsetsResponse_v7(Response):  # noqa: N801
+    API_KEY = 2
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", CompactString()),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("timestamp", Int64),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ListOffsetsRequest_v7(RequestStruct):  # noqa: N801
+    """The greatest timestamp (KIP-734)."""
+
+    API_KEY = 2
+    API_VERSION = 7
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = ListOffsetsResponse_v7
+    SCHEMA = Schema(
+        ("replica_id", Int32),
+        ("isolation_level", Int8),
+        (
+            "topics",
+            CompactArray(
+                ("topic", CompactString()),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("current_leader_epoch", Int32),
+                        ("timestamp", Int64),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v7]):
+    """
+    One offset per partition: `LATEST`, `EARLIEST`, `MAX_TIMESTAMP`, or the first at or after a timestamp.
+
+    *partitions* maps a topic to pairs of partition and known leader epoch, -1 where it is unknown.
+    """
+
+    API_KEY = 2
+
+    def __init__(
+        self, partitions: Mapping[str, Sequence[tuple[int, int]]], when: int, *, reads_committed: bool = False
+    ) -> None:
+        self._partitions = partitions
+        self._when = when
+        self._isolation_level = int(reads_committed)
+
+    def build(self, request_struct_class: Any) -> Any:
+        topics: list[Any] = []
+        if request_struct_class.FLEXIBLE_VERSION:
+            for topic, partitions in self._partitions.items():
+                topics.append((topic, [(number, epoch, self._when, {}) for number, epoch in partitions], {}))
+            return request_struct_class(_NO_REPLICA, self._isolation_level, topics, {})
+        if self._when == MAX_TIMESTAMP:
+            msg = "asking for the greatest timestamp needs ListOffsets v7, which came with Kafka 3.0"
+            raise IncompatibleBrokerVersion(msg)
+        for topic, partitions in self._partitions.items():
+            topics.append((topic, [(number, epoch, self._when) for number, epoch in partitions]))
+        return request_struct_class(_NO_REPLICA, self._isolation_level, topics)
+
+
+class CreateTopicsResponse_v4(Response):  # noqa: N801
+    API_KEY = 19
+    API_VERSION = 4
+    SCHEMA = CreateTopicsResponse_v3.SCHEMA
+
+
+class CreateTopicsRequest_v4(RequestStruct):  # noqa: N801
+    """A replication factor or partition count of -1 means the broker's default (KIP-464)."""
+
+    API_KEY = 19
+    API_VERSION = 4
+    RESPONSE_TYPE = CreateTopicsResponse_v4
+    SCHEMA = CreateTopicsRequest_v3.SCHEMA
+
+
+class CreateTopicsRequest(Request[CreateTopicsRequest_v3 | CreateTopicsRequest_v4]):
+    """Create topics: *topics* are tuples of name, partition count, replication factor and configs."""
+
+    API_KEY = 19
+
+    def __init__(self, topics: Sequence[tuple[str, int, int, Mapping[str, str]]], timeout_ms: int) -> None:
+        self._topics = topics
+        self._timeout_ms = timeout_ms
+
+    def build(self, request_struct_class: Any) -> Any:
+        knows_defaults = request_struct_class.API_VERSION >= CreateTopicsRequest_v4.API_VERSION
+        topics: list[Any] = []
+        for name, partitions, replication_factor, configs in self._topics:
+            if replication_factor < 0 and not knows_defaults:
+                msg = "the broker's default replication factor needs CreateTopics v4, which came with Kafka 2.4"
+                raise IncompatibleBrokerVersion(msg)
+            topics.append((name, partitions, replication_factor, [], list(configs.items())))
+        return request_struct_class(create_topic_requests=topics, timeout=self._timeout_ms, validate_only=False)
