@@ -1,0 +1,325 @@
+"""
+Kafka clusters of real brokers on this machine.
+
+A cluster is one or more KRaft nodes, each broker and controller in one process, with ports, data and logs of its own.
+A node counts as started when it answers an ApiVersions and a Metadata request and lists itself among the brokers;
+nobody sleeps for readiness. Blocking throughout: from asyncio, call it with `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import struct
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import attrs
+
+from mm2py.devkit.java import JvmOptions, run_tool
+from mm2py.devkit.ports import HOST, free_ports
+from mm2py.devkit.process import LoggedProcess, start_process
+from mm2py.errors import Mm2Error
+
+
+#: How long a node may take to its first answer. A start takes two seconds; a loaded machine is given much more.
+START_LIMIT_S = 90.0
+
+_POLL_S = 0.05
+_PROBE_LIMIT_S = 5.0
+_API_VERSIONS, _METADATA = 18, 3
+
+
+@attrs.define(eq=False)
+class BrokerNotStartedError(Mm2Error):
+    """A broker ended, or did not answer in time, while it was started."""
+
+    hint: ClassVar[str] = "the broker's own words are below"
+
+    broker: str
+    cause: str
+    log_file: str
+    log_tail: str
+
+    def __str__(self) -> str:
+        return f"{self.broker} did not start: {self.cause}; {self.hint} (whole log: {self.log_file})\n{self.log_tail}"
+
+
+@attrs.frozen
+class BrokerNode:
+    """Where one broker of a cluster is. Its place in the cluster is its broker id."""
+
+    broker_id: int
+    port: int
+    controller_port: int
+    directory: Path
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "broker.log"
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+
+class KafkaCluster:
+    """
+    One cluster; a context manager that starts it and ends it.
+
+    Brokers are counted from 0 and that number is their broker id. Without *work_dir* everything lies in a temporary
+    folder that goes away at the end. *properties* win over what is written here. A cluster that was stopped can be
+    started again on the same data as long as its folder is there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+        work_dir: Path | None = None,
+        jvm: JvmOptions | None = None,
+    ) -> None:
+        self.name = name
+        self._properties = dict(properties or {})
+        self._jvm = jvm or JvmOptions()
+        self._is_scratch = work_dir is None
+        self.work_dir = work_dir or Path(tempfile.mkdtemp(prefix=f"mm2py-{name}-"))
+        ports = free_ports(2 * brokers)
+        self.nodes = tuple(
+            BrokerNode(number, ports[2 * number], ports[2 * number + 1], self.work_dir / f"{name}-{number}")
+            for number in range(brokers)
+        )
+        self._processes: dict[int, LoggedProcess] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start_all()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers, as ``bootstrap.servers`` takes them."""
+        return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+
+    def start_all(self) -> None:
+        """Start every broker that does not run and wait until each knows all of them."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start every broker that does not run, without waiting. Launch several clusters, then await each."""
+        if not self.nodes[0].data.exists():
+            self._format()
+        for node in self.nodes:
+            if not self.is_running(node.broker_id):
+                self._spawn(node)
+
+    def await_ready(self) -> None:
+        """Wait until every broker answers and lists all of them."""
+        deadline = time.monotonic() + START_LIMIT_S
+        for node in self.nodes:
+            self._await_node(node, len(self.nodes), deadline)
+
+    def start(self, broker_id: int) -> None:
+        """Start one broker that was killed and wait until it answers, which takes a majority of the cluster."""
+        if not self.is_running(broker_id):
+            self._spawn(self.nodes[broker_id])
+        self._await_node(self.nodes[broker_id], 1, time.monotonic() + START_LIMIT_S)
+
+    def restart(self, broker_id: int) -> None:
+        """Stop one broker cleanly, so that it hands its leaderships over, and start it again."""
+        self._processes[broker_id].terminate()
+        self.start(broker_id)
+
+    def kill(self, broker_id: int) -> None:
+        """End one broker with SIGKILL."""
+        self._processes[broker_id].kill()
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze one broker: connections stay open, nobody answers."""
+        self._processes[broker_id].pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Let a frozen broker go on."""
+        self._processes[broker_id].resume()
+
+    def is_running(self, broker_id: int) -> bool:
+        process = self._processes.get(broker_id)
+        return process is not None and process.is_running
+
+    def pid(self, broker_id: int) -> int:
+        """Give the process id of a broker, to measure it."""
+        return self._processes[broker_id].pid
+
+    def log_tail(self, broker_id: int = 0, lines: int = 40) -> str:
+        """Give the last lines of one broker's log."""
+        return self._processes[broker_id].log_tail(lines)
+
+    def stop(self) -> None:
+        """End every broker, at once and without ceremony, and remove what was temporary."""
+        for process in self._processes.values():
+            process.kill()
+        self._processes.clear()
+        if self._is_scratch:
+            shutil.rmtree(self.work_dir, ignore_errors=True)
+
+    def _spawn(self, node: BrokerNode) -> None:
+        command = self._jvm.command("kafka.Kafka", str(node.properties_file), scratch=node.directory)
+        name = f"broker {node.broker_id} of {self.name}"
+        self._processes[node.broker_id] = start_process(name, command, log_file=node.log_file, cwd=node.directory)
+
+    def _format(self) -> None:
+        """
+        Write every node's settings and format its data folder.
+
+        Kafka's tool formats the first node. The others get the same files with a broker id and a folder id of their
+        own, which is all that the tool would do, and a Java start less for each.
+        """
+        for node in self.nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            lines = (f"{key}={value}\n" for key, value in self._server_properties(node).items())
+            node.properties_file.write_text("".join(lines))
+        cluster_id, first = _kafka_uuid(), self.nodes[0]
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(first.properties_file))
+        for node in self.nodes[1:]:
+            shutil.copytree(first.data, node.data)
+            meta = {
+                "version": "1",
+                "cluster.id": cluster_id,
+                "node.id": str(node.broker_id),
+                "directory.id": _kafka_uuid(),
+            }
+            (node.data / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in meta.items()))
+
+    def _server_properties(self, node: BrokerNode) -> dict[str, str]:
+        copies = str(min(3, len(self.nodes)))
+        voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.nodes)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node.broker_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
+            "log.dirs": str(node.data),
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": "1",
+            # Few partitions in the brokers' own topics: the first group and the first transaction start quickly.
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # Test records carry timestamps of any age; nothing may go away because of it.
+            "log.retention.ms": "-1",
+            "message.max.bytes": "16777216",
+            "replica.fetch.max.bytes": "16777216",
+            # A killed broker may come back as soon as its session is over; Kafka's nine seconds are a long wait.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "log.cleaner.dedupe.buffer.size": "4194304",
+            **self._properties,
+        }
+
+    def _await_node(self, node: BrokerNode, brokers: int, deadline: float) -> None:
+        process = self._processes[node.broker_id]
+        while True:
+            if not process.is_running:
+                raise self._not_started(process, f"it ended with exit code {process.exit_code}")
+            listed = _listed_brokers(node.port)
+            if node.broker_id in listed and len(listed) >= brokers:
+                return
+            if time.monotonic() > deadline:
+                cause = f"it lists brokers {sorted(listed)} of {brokers}" if listed else "it does not answer"
+                raise self._not_started(process, f"{cause} after {START_LIMIT_S:g} s")
+            time.sleep(_POLL_S)
+
+    @staticmethod
+    def _not_started(process: LoggedProcess, cause: str) -> BrokerNotStartedError:
+        return BrokerNotStartedError(process.name, cause, str(process.log_file), process.log_trouble())
+
+
+def start_clusters(clusters: Sequence[KafkaCluster]) -> None:
+    """Start several clusters side by side; all are stopped again when one of them does not start."""
+    try:
+        for cluster in clusters:
+            cluster.launch()
+        for cluster in clusters:
+            cluster.await_ready()
+    except BaseException:
+        for cluster in clusters:
+            cluster.stop()
+        raise
+
+
+def _kafka_uuid() -> str:
+    """Make an id as Kafka writes them; one that starts with a dash would look like an option to its tools."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _listed_brokers(port: int) -> set[int]:
+    """Ask the broker at *port* which brokers it knows; empty when it does not answer."""
+    try:
+        with socket.create_connection((HOST, port), _PROBE_LIMIT_S) as connection:
+            _ask(connection, _API_VERSIONS, 0, b"")
+            answer = _ask(connection, _METADATA, 1, struct.pack(">i", 0))
+    except OSError:
+        return set()
+    (count,) = struct.unpack_from(">i", answer, 0)
+    found, at = set(), 4
+    for _ in range(count):
+        broker_id, host_length = struct.unpack_from(">ih", answer, at)
+        at += 4 + 2 + host_length + 4
+        (rack_length,) = struct.unpack_from(">h", answer, at)
+        at += 2 + max(0, rack_length)
+        found.add(broker_id)
+    return found
+
+
+def _ask(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+    """Send one request with header version 1 and give the answer's body."""
+    client = b"mm2py-devkit"
+    request = struct.pack(">hhih", api_key, version, 1, len(client)) + client + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _read(connection, 4))
+    return _read(connection, size)[4:]
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """Read exactly *size* bytes."""
+    parts: list[bytes] = []
+    while size:
+        part = connection.recv(size)
+        if not part:
+            raise ConnectionResetError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
