@@ -1,0 +1,135 @@
+"""
+Who is measured: mm2py, Java MirrorMaker 2 as it comes, and Java MirrorMaker 2 tuned as well as we know how.
+
+All three get the same flow from the same keys. What not all of them do is switched off for all of them, so that
+nobody is slowed down by work that another leaves undone.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from pathlib import Path
+
+import attrs
+
+import mm2py
+from bench.shapes import Codec
+from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
+
+
+MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
+
+#: What Kafka's connect-mirror-maker.sh sets when the environment does not.
+JAVA_HEAP_MB = 2048
+JAVA_FLAGS = ("-Xms256m", *SERVER_FLAGS)
+
+
+class Goal(enum.Enum):
+    """What a run is after; it decides how the tuned candidate is tuned."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+@attrs.frozen
+class FlowSettings:
+    """One flow to mirror: fresh aliases for each run, so that nobody finds what a run before left behind."""
+
+    source_alias: str
+    target_alias: str
+    source: str
+    target: str
+    topic: str
+    codec: Codec
+    tasks_max: int
+    goal: Goal
+
+    @property
+    def remote_topic(self) -> str:
+        return f"{self.source_alias}.{self.topic}"
+
+
+class Candidate(enum.Enum):
+    """One of those compared, by the name that ``--only`` takes."""
+
+    MM2PY = "mm2py"
+    JAVA = "java"
+    JAVA_TUNED = "java-tuned"
+
+    def properties(self, flow: FlowSettings) -> dict[str, str]:
+        """The keys of this candidate's configuration file."""
+        settings = _common(flow)
+        if self is Candidate.JAVA_TUNED:
+            settings |= _tuned(flow)
+        return settings
+
+    def command(self, file: Path) -> list[str]:
+        """The command line that mirrors what *file* says."""
+        if self is Candidate.MM2PY:
+            return [sys.executable, "-m", "mm2py.cli.mirror_maker", str(file)]
+        return JvmOptions(JAVA_HEAP_MB, JAVA_FLAGS).command(MIRROR_MAKER, str(file))
+
+    def environment(self) -> dict[str, str]:
+        """What the process needs beside our own environment."""
+        checkout = str(Path(mm2py.__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": f"{checkout}{os.pathsep}{inherited}" if inherited else checkout}
+
+
+def as_properties(settings: dict[str, str]) -> str:
+    """The text of a ``.properties`` file."""
+    return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+
+def _common(flow: FlowSettings) -> dict[str, str]:
+    pair = f"{flow.source_alias}->{flow.target_alias}"
+    return {
+        "clusters": f"{flow.source_alias}, {flow.target_alias}",
+        f"{flow.source_alias}.bootstrap.servers": flow.source,
+        f"{flow.target_alias}.bootstrap.servers": flow.target,
+        f"{pair}.enabled": "true",
+        f"{pair}.topics": flow.topic,
+        "tasks.max": str(flow.tasks_max),
+        "replication.factor": "1",
+        "config.storage.replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "status.storage.replication.factor": "1",
+        "emit.heartbeats.enabled": "false",
+        "emit.checkpoints.enabled": "false",
+        "emit.offset-syncs.enabled": "false",
+        "sync.topic.configs.enabled": "false",
+        "sync.topic.acls.enabled": "false",
+    }
+
+
+def _tuned(flow: FlowSettings) -> dict[str, str]:
+    """
+    Large fetches, large batches, several requests in flight.
+
+    `B.producer.*` is the producer that writes the records: Connect's own, whose defaults are one request in flight
+    and no idempotence.
+    """
+    is_hurried = flow.goal is Goal.LATENCY
+    consumer = {
+        "fetch.min.bytes": "1" if is_hurried else "1048576",
+        "fetch.max.wait.ms": "100",
+        "fetch.max.bytes": "67108864",
+        "max.partition.fetch.bytes": "8388608",
+        "max.poll.records": "20000",
+        "receive.buffer.bytes": "4194304",
+        "check.crcs": "false",
+    }
+    producer = {
+        "batch.size": "1048576",
+        "linger.ms": "0" if is_hurried else "20",
+        "compression.type": flow.codec.setting,
+        "max.request.size": "33554432",
+        "buffer.memory": "268435456",
+        "max.in.flight.requests.per.connection": "5",
+        "enable.idempotence": "true",
+        "send.buffer.bytes": "4194304",
+    }
+    settings = {f"{flow.source_alias}.consumer.{key}": value for key, value in consumer.items()}
+    return settings | {f"{flow.target_alias}.producer.{key}": value for key, value in producer.items()}

@@ -1,0 +1,72 @@
+"""One mirror process: started on a configuration file, watched with all its descendants, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+
+from bench.candidates import Candidate, FlowSettings, as_properties
+from bench.tree import ProcessTree
+from mm2py.devkit.process import LoggedProcess, start_process
+
+
+GRACE_S = 15.0
+
+
+@attrs.define(eq=False)
+class MirrorFailedError(Exception):
+    """A candidate ended, stood still, or copied wrongly; the run does not count."""
+
+    candidate: str
+    detail: str
+    log_tail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.candidate}: {self.detail}"
+
+
+@attrs.frozen(eq=False)
+class Mirror:
+    """A running candidate."""
+
+    candidate: Candidate
+    process: LoggedProcess
+    tree: ProcessTree
+    started: float
+
+    def check(self) -> None:
+        """Raise when the process is gone."""
+        if not self.process.is_running:
+            raise self.failed(f"ended with exit code {self.process.exit_code}")
+
+    def failed(self, detail: str) -> MirrorFailedError:
+        """An error that carries the end of the process's log."""
+        return MirrorFailedError(self.candidate.value, detail, self.process.log_trouble())
+
+
+@contextlib.asynccontextmanager
+async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> AsyncIterator[Mirror]:
+    """Start *candidate* on *flow*; at the end ask it to stop, then insist."""
+    directory.mkdir(parents=True)
+    file = directory / "mm2.properties"
+    file.write_text(as_properties(candidate.properties(flow)))
+    started = time.monotonic()
+    process = start_process(
+        candidate.value,
+        candidate.command(file),
+        log_file=directory / "log",
+        cwd=directory,
+        env=candidate.environment(),
+    )
+    tree = ProcessTree(process.pid)
+    try:
+        yield Mirror(candidate, process, tree, started)
+    finally:
+        tree.cpu()  # remember every member before the first of them goes
+        await asyncio.to_thread(process.terminate, GRACE_S)
+        tree.kill()
