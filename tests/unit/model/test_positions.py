@@ -1,0 +1,170 @@
+"""Positions in Java MirrorMaker 2's own bytes. The key vectors were written by Connect 4.3.1's JsonConverter."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import (
+    DOWNSTREAM_HEADER,
+    TOPIC_ID_HEADER,
+    Position,
+    decode_position,
+    encode_position,
+    position_key,
+)
+
+
+FOO = TopicPartition("foo", 0)
+FOO_KEY = b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"foo"}]'
+
+JAVA_KEYS = {
+    "plain": ("A", FOO, FOO_KEY),
+    "punctuation": (
+        "west-1",
+        TopicPartition("orders.v1_x", 24),
+        b'["MirrorSourceConnector",{"cluster":"west-1","partition":24,"topic":"orders.v1_x"}]',
+    ),
+    "short escapes": (
+        'q"\\\b\f\n\r\t/',
+        TopicPartition("t", 1),
+        rb'["MirrorSourceConnector",{"cluster":"q\"\\\b\f\n\r\t/","partition":1,"topic":"t"}]',
+    ),
+    "control characters": (
+        "\x00\x01\x0b\x1b\x1f\x7f",
+        TopicPartition("t", 2),
+        b'["MirrorSourceConnector",{"cluster":"\\u0000\\u0001\\u000B\\u001B\\u001F\x7f","partition":2,"topic":"t"}]',
+    ),
+    "raw non-ASCII": (
+        "\x80\u2028\u00e9\u4e16",
+        TopicPartition("t", 2),
+        b'["MirrorSourceConnector",{"cluster":"\xc2\x80\xe2\x80\xa8\xc3\xa9\xe4\xb8\x96","partition":2,"topic":"t"}]',
+    ),
+    "beyond the BMP": (
+        "\U0001f600z",
+        TopicPartition("t", 3),
+        rb'["MirrorSourceConnector",{"cluster":"\uD83D\uDE00z","partition":3,"topic":"t"}]',
+    ),
+    "an escape in the text itself": (
+        "x\\u00ab",
+        TopicPartition("t", 3),
+        rb'["MirrorSourceConnector",{"cluster":"x\\u00ab","partition":3,"topic":"t"}]',
+    ),
+}
+
+
+@pytest.mark.parametrize(("cluster", "source", "java"), JAVA_KEYS.values(), ids=JAVA_KEYS)
+def test_key_is_java_s(cluster: str, source: TopicPartition, java: bytes) -> None:
+    """The key has the bytes that Connect's JsonConverter writes."""
+    key = position_key(cluster, source)
+
+    assert java == key
+
+
+def test_value_is_java_s_last_replicated_offset() -> None:
+    """The value holds the last replicated offset, one less than the next to read, and no header without need."""
+    encoded = encode_position("A", Position(FOO, 124))
+
+    assert encoded == (FOO_KEY, b'{"offset":123}', [])
+
+
+def test_headers_carry_what_java_does_not_keep() -> None:
+    """The downstream offset and the topic id travel in headers, in plain text."""
+    _, _, headers = encode_position("A", Position(FOO, 124, downstream=77, topic_id="1gp1R00ESh-1y9yvSBsR9g"))
+
+    assert headers == [(DOWNSTREAM_HEADER, b"77"), (TOPIC_ID_HEADER, b"1gp1R00ESh-1y9yvSBsR9g")]
+
+
+def test_nothing_replicated_yet_is_minus_one() -> None:
+    """A position at the very start is stored as -1, which Java takes for no offset, and read back as 0."""
+    key, value, headers = encode_position("A", Position(FOO, 0))
+
+    assert (b'{"offset":-1}', ("A", Position(FOO, 0))) == (value, decode_position(key, value, headers))
+
+
+READABLE = {
+    "java's own": (FOO_KEY, b'{"offset":123}', (), ("A", Position(FOO, 124))),
+    "spaces and another order": (
+        b'[ "MirrorSourceConnector", {"topic": "foo", "partition": 0, "cluster": "A"} ]',
+        b'{ "offset": 5 }',
+        (),
+        ("A", Position(FOO, 6)),
+    ),
+    "removed": (FOO_KEY, None, (), ("A", FOO)),
+    "removed by a JSON null": (FOO_KEY, b"null", (), ("A", FOO)),
+    "foreign headers": (FOO_KEY, b'{"offset":1}', (("x", None), ("y", b"\xff")), ("A", Position(FOO, 2))),
+    "the last of repeated headers": (
+        FOO_KEY,
+        b'{"offset":1}',
+        ((DOWNSTREAM_HEADER, b"3"), (DOWNSTREAM_HEADER, b"4")),
+        ("A", Position(FOO, 2, downstream=4)),
+    ),
+    "a header that is no number": (
+        FOO_KEY,
+        b'{"offset":1}',
+        ((DOWNSTREAM_HEADER, b"x"), (TOPIC_ID_HEADER, b"")),
+        ("A", Position(FOO, 2)),
+    ),
+    "any negative offset": (FOO_KEY, b'{"offset":-7}', (), ("A", Position(FOO, 0))),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "headers", "expected"), READABLE.values(), ids=READABLE)
+def test_reads_by_content(key: bytes, value: bytes | None, headers: tuple, expected: object) -> None:
+    """What a record means does not depend on how its JSON is spelt."""
+    decoded = decode_position(key, value, headers)
+
+    assert expected == decoded
+
+
+IGNORED = {
+    "checkpoint connector": (
+        b'["MirrorCheckpointConnector",{"partition":0,"topic":"A.foo","group":"g"}]',
+        b'{"offset":0}',
+    ),
+    "heartbeat connector": (
+        b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]',
+        b'{"offset":0}',
+    ),
+    "no key": (None, b'{"offset":0}'),
+    "no JSON": (b"foo", b'{"offset":0}'),
+    "no UTF-8": (b"\xff\xfe\x00", b'{"offset":0}'),
+    "no list": (b'{"cluster":"A"}', b'{"offset":0}'),
+    "partition is no number": (
+        b'["MirrorSourceConnector",{"cluster":"A","partition":true,"topic":"foo"}]',
+        b'{"offset":0}',
+    ),
+    "no offset": (FOO_KEY, b"{}"),
+    "offset is no number": (FOO_KEY, b'{"offset":"1"}'),
+    "value is no JSON": (FOO_KEY, b"\x00"),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), IGNORED.values(), ids=IGNORED)
+def test_ignores_what_is_not_a_position(key: bytes | None, value: bytes) -> None:
+    """Records of other connectors, and records nobody can read, are not positions."""
+    decoded = decode_position(key, value)
+
+    assert decoded is None
+
+
+POSITIONS = st.builds(
+    Position,
+    source=st.builds(TopicPartition, st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**31 - 1)),
+    next_upstream=st.integers(0, 2**63 - 1),
+    downstream=st.none() | st.integers(-1, 2**63 - 1),
+    topic_id=st.none() | st.text("ABCabc019-_", min_size=22, max_size=22),
+)
+
+
+@given(cluster=st.text(st.characters(exclude_categories=["Cs"])), position=POSITIONS)
+def test_round_trip(cluster: str, position: Position) -> None:
+    """Every position is read back as it was written, and its key is JSON to anybody."""
+    key, value, headers = encode_position(cluster, position)
+    decoded = decode_position(key, value, headers)
+
+    assert ((cluster, position), cluster) == (decoded, json.loads(key)[1]["cluster"])
