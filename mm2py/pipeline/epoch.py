@@ -1,0 +1,222 @@
+"""
+One epoch as one Spark job of one Spark task, awaited from asyncio.
+
+The plan travels inside the job's function and the outcome is its only row: measured against `parallelize([plan])`,
+which writes a file and reads it back in the JVM, that halves the boundary. Each copy task has a thread of its own,
+because Spark ties job group and description to the calling thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.flow import Flow
+from mm2py.pipeline import worker
+from mm2py.pipeline.session import SparkHost, SparkSession
+from mm2py.telemetry.events import WaitingForSlot
+from mm2py.telemetry.journal import EventLog
+
+
+#: How long an epoch may stay without a Spark slot before it says so.
+SLOT_PATIENCE_S = 3.0
+_TRACEBACK = "Traceback (most recent call last):"
+_WORKER_DIED = "Python worker exited unexpectedly"
+#: What an epoch may need past its own time before it is cancelled while its flow settles.
+_SETTLE_SLACK_S = 2.0
+
+
+@attrs.define(eq=False)
+class EpochLostError(Mm2Error):
+    """
+    An epoch's job failed: its worker was killed, its task raised, or it was cancelled.
+
+    `may_still_write` is False where its Python worker is known to be gone or to have ended the task by itself.
+    """
+
+    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
+    hint: ClassVar[str] = "its topic-partitions are planned again by themselves; look for the cause in the worker's log"
+
+    epoch: str
+    cause: str
+    may_still_write: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.epoch} was lost: {self.cause}"
+
+
+@attrs.define
+class _Running:
+    """An epoch on its way: the file that ends it early, and the thread's result."""
+
+    plan: EpochPlan
+    stop_file: Path
+    job: asyncio.Future[EpochOutcome]
+
+
+class EpochRunner:
+    """
+    Runs epochs, at most one of each copy task at a time.
+
+    An epoch whose awaiter is cancelled goes on in Spark: `settle` waits for those of a flow.
+    """
+
+    def __init__(self, host: SparkHost, clock: Clock, events: EventLog) -> None:
+        self._host = host
+        self._clock = clock
+        self._events = events
+        self._threads: dict[tuple[Flow, int], ThreadPoolExecutor] = {}
+        self._running: dict[tuple[Flow, int], _Running] = {}
+        self._numbers = itertools.count()
+
+    async def run(self, plan: EpochPlan) -> EpochOutcome:
+        """Run the epoch of *plan* on Spark and give its outcome; raise `EpochLostError` where there is none."""
+        key = (plan.flow, plan.task)
+        session = await self._host.session()
+        stop_file = self._host.scratch / f"epoch-{next(self._numbers)}.stop"
+        planned = attrs.evolve(plan, stop_file=str(stop_file))
+        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned)
+        running = self._running[key] = _Running(planned, stop_file, job)
+        job.add_done_callback(functools.partial(self._ended, key, running))
+        try:
+            await self._watch_slot(session, running)
+            return await asyncio.shield(job)
+        except EpochLostError as lost:
+            if await asyncio.to_thread(_is_stopped, session):
+                self._host.forget(session)
+            raise lost.with_traceback(None) from lost.__cause__
+
+    def nudge(self, flow: Flow, task: int) -> bool:
+        """End the running epoch of a copy task now, in good order. Say whether there was one."""
+        running = self._running.get((flow, task))
+        if running is None:
+            return False
+        running.stop_file.touch()
+        return True
+
+    async def settle(self, flow: Flow) -> None:
+        """Wait until no epoch of *flow* can write any more, whoever awaits it; cancel those that take too long."""
+        left = [running for running in self._running.values() if running.plan.flow == flow]
+        if not left:
+            return
+        for running in left:
+            running.stop_file.touch()
+        longest_s = max(running.plan.drain_ms for running in left) / 1000 + _SETTLE_SLACK_S
+        _, late = await asyncio.wait({running.job for running in left}, timeout=longest_s)
+        if late:
+            session = await self._host.session()
+            for running in left:
+                await asyncio.to_thread(_cancel, session, running.plan)
+            await self._clock.sleep(max(running.plan.epoch_ms + running.plan.drain_ms for running in left) / 1000)
+
+    def close(self) -> None:
+        """Let go of the threads; epochs still running end with Spark."""
+        for thread in self._threads.values():
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    def _thread(self, key: tuple[Flow, int]) -> ThreadPoolExecutor:
+        if key not in self._threads:
+            flow, task = key
+            self._threads[key] = ThreadPoolExecutor(1, thread_name_prefix=f"{flow}/source/{task}")
+        return self._threads[key]
+
+    def _ended(self, key: tuple[Flow, int], running: _Running, job: asyncio.Future[EpochOutcome]) -> None:
+        if self._running.get(key) is running:
+            del self._running[key]
+        running.stop_file.unlink(missing_ok=True)
+        if not job.cancelled():
+            job.exception()  # where nobody awaits it any more, the loss is of no interest to anybody
+
+    async def _watch_slot(self, session: SparkSession, running: _Running) -> None:
+        """Say once when the epoch's job finds no slot; return when it has one or is over."""
+        plan, begun = running.plan, self._clock.monotonic()
+        is_said = False
+        while not running.job.done():
+            await asyncio.wait({running.job}, timeout=SLOT_PATIENCE_S)
+            if running.job.done() or await asyncio.to_thread(_has_slot, session, plan):
+                return
+            if not is_said:
+                is_said = True
+                waited_s = self._clock.monotonic() - begun
+                self._events.emit(WaitingForSlot(plan.flow, plan.task, plan.epoch, waited_s))
+
+
+def _group(plan: EpochPlan) -> str:
+    return f"{plan.flow}/source/{plan.task}/{plan.epoch}"
+
+
+def _run_job(session: SparkSession, plan: EpochPlan) -> EpochOutcome:
+    function = functools.partial(worker.run_epochs, pickle.dumps(plan, protocol=5))
+    try:
+        session.context.setJobGroup(_group(plan), plan.name)
+        outcome: EpochOutcome = session.one_row.mapPartitions(function).collect()[0]
+    except Py4JJavaError as error:
+        cause, may_still_write = judge_failure(_message(error))
+        raise EpochLostError(plan.name, cause, may_still_write) from error
+    except (Py4JError, OSError, EOFError, IndexError) as error:
+        raise EpochLostError(plan.name, f"Spark is gone ({type(error).__name__})") from error
+    return outcome
+
+
+def _message(error: Py4JJavaError) -> str:
+    try:
+        return str(error.java_exception.getMessage())
+    except (Py4JError, OSError):
+        return "Spark is gone"
+
+
+def judge_failure(message: str) -> tuple[str, bool]:
+    """
+    Take the useful line out of what Spark says about a failed job; say too whether its task may still be writing.
+
+    A task that raised has ended by itself, and a worker whose socket closed is a dead process. Of an executor that
+    was lost, or a job that was cancelled, nobody knows.
+    """
+    failure = message.split("most recent failure: ", 1)[-1]
+    first = (failure.splitlines() or [""])[0]
+    if _TRACEBACK in failure:
+        tail = failure[failure.rindex(_TRACEBACK) :].splitlines()[1:]
+        raised = [line for line in tail if line and not line[0].isspace()]
+        return (raised[0] if raised else first).strip(), False
+    if _WORKER_DIED in failure:
+        return "its Python worker was killed", False
+    return first.split("Exception: ")[-1].strip(), True
+
+
+def _has_slot(session: SparkSession, plan: EpochPlan) -> bool:
+    try:
+        tracker = session.context.statusTracker()
+        for job in tracker.getJobIdsForGroup(_group(plan)):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info else ():
+                progress = tracker.getStageInfo(stage)
+                if progress and progress.numActiveTasks + progress.numCompletedTasks + progress.numFailedTasks:
+                    return True
+    except (Py4JError, OSError):
+        return True  # the job itself tells what happened to Spark
+    return False
+
+
+def _is_stopped(session: SparkSession) -> bool:
+    try:
+        return bool(session.context._jsc.sc().isStopped())  # noqa: SLF001 (Python's own context does not notice)
+    except (Py4JError, OSError, AttributeError):
+        return True
+
+
+def _cancel(session: SparkSession, plan: EpochPlan) -> None:
+    try:
+        session.context.cancelJobGroup(_group(plan))
+    except (Py4JError, OSError):
+        return

@@ -1,0 +1,267 @@
+"""
+Spark, hosted by the asyncio daemon.
+
+Starts Spark's JVM, hands out its context, starts it again when it died, and stops it in bounded time. Every call into
+the JVM happens on a thread; the event loop never waits for Spark. Epochs are plain RDD jobs, which need a
+`SparkContext` only: no SQL session is made until somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+import mm2py
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.pipeline import worker
+from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
+from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
+from mm2py.telemetry.journal import EventLog
+
+
+_PACKAGE = Path(mm2py.__file__).parent
+#: Said by every JVM that Spark starts, and about nothing that anybody could change.
+_IDLE_TALK = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
+_LAST_WORDS = 20
+_WARM_UP_HOLD_S = 0.3
+_GRACE_S = 2.0
+
+
+@attrs.define(eq=False)
+class JavaMissingError(Mm2Error):
+    """Spark needs a Java runtime and there is none."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "install a Java runtime 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
+
+    looked_for: str
+
+    def __str__(self) -> str:
+        return f"Spark needs Java, and there is no {self.looked_for}"
+
+
+@attrs.define(eq=False)
+class SparkStartError(Mm2Error):
+    """Spark's JVM ended or refused while it was being started."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "check the spark.* settings of the properties file and that the master is reachable"
+
+    master: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"Spark did not start with master {self.master}: {self.cause}"
+
+
+@attrs.frozen
+class SparkSession:
+    """One life of Spark: its context, the JVM's process, and the one-row data set that every epoch maps over."""
+
+    context: SparkContext
+    one_row: RDD[int]
+    gateway: Any
+    process: subprocess.Popen[bytes]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+
+class SparkHost:
+    """
+    The daemon's Spark. `session` gives the live one and starts it where there is none.
+
+    `scratch` is a private directory that workers on this machine can see.
+    """
+
+    def __init__(self, user_settings: Mapping[str, str], *, copy_tasks: int, clock: Clock, events: EventLog) -> None:
+        self.settings: SparkSettings = spark_settings(
+            user_settings,
+            copy_tasks=copy_tasks,
+            python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
+            package_parent=str(_PACKAGE.parent),
+            log_file=str(Path(__file__).with_name("log4j2.properties")),
+        )
+        self.copy_tasks = copy_tasks
+        self.scratch = Path(tempfile.mkdtemp(prefix="mm2py-"))
+        self._clock = clock
+        self._events = events
+        self._starting = asyncio.Lock()
+        self._session: SparkSession | None = None
+        self._is_spoilt = False
+
+    async def session(self) -> SparkSession:
+        """Give the live session; start Spark, and warm its workers up, where there is none."""
+        async with self._starting:
+            if self._session is not None and self._session.is_alive and not self._is_spoilt:
+                return self._session
+            if self._session is not None:
+                how = "its context was stopped" if self._session.is_alive else "its JVM ended"
+                self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
+                await self._discard(self._session)
+            self._session = await self._start()
+            return self._session
+
+    def forget(self, session: SparkSession) -> None:
+        """Note that *session* takes no jobs any more, because its context was stopped. The next call restarts Spark."""
+        if session is self._session and session.is_alive:
+            self._is_spoilt = True
+
+    async def stop(self, *, within_s: float) -> None:
+        """Stop Spark, by force once *within_s* seconds have passed; remove the private directory."""
+        try:
+            async with asyncio.timeout(within_s), self._starting:
+                if self._session is not None:
+                    await asyncio.to_thread(_close, self._session)
+        except TimeoutError:
+            self._events.emit(SparkEnded(reason=f"killed: it did not stop within {within_s:g} s"))
+        if self._session is not None:
+            await self._discard(self._session)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    async def _start(self) -> SparkSession:
+        _require_java()
+        begun = self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+
+        def tell(line: str) -> None:
+            loop.call_soon_threadsafe(self._said, line)
+
+        session = await asyncio.to_thread(_open, self.settings, self.scratch, tell)
+        started = self._clock.monotonic()
+        await asyncio.to_thread(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+        self._events.emit(
+            SparkStarted(
+                master=self.settings.master,
+                start_s=started - begun,
+                warm_up_s=self._clock.monotonic() - started,
+                ui=session.context.uiWebUrl or "off",
+            )
+        )
+        return session
+
+    async def _discard(self, session: SparkSession) -> None:
+        self._session, self._is_spoilt = None, False
+        await asyncio.to_thread(_bury, session)
+
+    def _said(self, line: str) -> None:
+        self._events.emit(SparkSaid(line=line))
+
+
+def _require_java() -> None:
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else "java"
+    if shutil.which(java) is None:
+        raise JavaMissingError(f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH")
+
+
+def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object]) -> SparkSession:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
+    last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+    read_end, write_end = os.pipe()
+    listener = threading.Thread(target=_listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
+    listener.start()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})
+    except PySparkException as error:
+        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+    finally:
+        os.close(write_end)
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.pythonExec = settings.python
+        # It prints a traceback of its own when the JVM goes away, which is an event here.
+        context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        if not settings.is_embedded:
+            context.addPyFile(str(_zip_package(scratch)))
+        one_row = context.parallelize([0], 1)
+    except Exception as error:
+        _bury_process(gateway.proc)
+        _forget_gateway()
+        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+    return SparkSession(context, one_row, gateway, gateway.proc)
+
+
+def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
+    with open(read_end, encoding="utf-8", errors="replace") as lines:
+        for raw in lines:
+            line = raw.rstrip()
+            if line and not line.startswith(_IDLE_TALK):
+                last_words.append(line)
+                try:
+                    tell(line)
+                except RuntimeError:  # the event loop is closed: nobody listens any more
+                    continue
+
+
+def _reason(last_words: deque[str], fallback: str) -> str:
+    told = [line for line in last_words if "rror" in line or "xception" in line]
+    return (told or list(last_words) or [fallback])[0 if told else -1]
+
+
+def _zip_package(scratch: Path) -> Path:
+    """Pack this package's own files, as they are installed here, for executors that do not have it."""
+    target = scratch / "mm2py-package.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(_PACKAGE.rglob("*")):
+            if file.suffix in (".py", ".properties", ".typed"):
+                archive.write(file, Path(_PACKAGE.name, file.relative_to(_PACKAGE)))
+    return target
+
+
+def _warm_up(session: SparkSession, workers: int) -> None:
+    rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
+    session.context.setJobGroup("mm2py", "warm-up")
+    rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)).collect()
+
+
+def _close(session: SparkSession) -> None:
+    if not session.is_alive:
+        return
+    try:
+        session.context.cancelAllJobs()
+        session.context.stop()
+        session.gateway.shutdown()
+    except (Py4JError, OSError):
+        return
+
+
+def _bury(session: SparkSession) -> None:
+    _bury_process(session.process)
+    _forget_gateway()
+
+
+def _bury_process(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()  # the JVM's own sign to leave
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _forget_gateway() -> None:
+    # pyspark keeps one JVM per process in class attributes and has no public way to let go of one that died.
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001

@@ -1,0 +1,53 @@
+"""
+Where events go: a ring in memory, counters by event name, and the log.
+
+The ring is what tests and, later, the REST interface read; the counters are plain numbers that metrics collect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.telemetry.events import Event
+
+
+E = TypeVar("E", bound=Event)
+
+#: How many events are remembered.
+RING_EVENTS = 2_000
+
+
+@attrs.frozen
+class Entry:
+    """An event and when it happened."""
+
+    wall_ms: int
+    event: Event
+
+
+class EventLog:
+    """Takes every event of the daemon, in order. Used from the event loop's thread only."""
+
+    def __init__(self, clock: Clock, sink: Callable[[Event], None] = lambda _event: None) -> None:
+        self.counts: Counter[str] = Counter()
+        self._clock = clock
+        self._sink = sink
+        self._ring: deque[Entry] = deque(maxlen=RING_EVENTS)
+
+    def emit(self, event: Event) -> None:
+        """Remember *event*, count it, and write its log line."""
+        self._ring.append(Entry(self._clock.wall_ms(), event))
+        self.counts[event.name] += 1
+        self._sink(event)
+
+    def of(self, kind: type[E]) -> tuple[E, ...]:
+        """Give the remembered events of one *kind*, oldest first."""
+        return tuple(entry.event for entry in self._ring if isinstance(entry.event, kind))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._ring))

@@ -1,0 +1,55 @@
+"""
+The log's form: for people on a terminal, one JSON object a line otherwise.
+
+The only place that knows structlog. What is said, and how loudly, is decided by the events.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import structlog
+
+from mm2py.telemetry.events import Event, Level
+
+
+_LEVELS = {
+    "trace": Level.DEBUG,
+    "debug": Level.DEBUG,
+    "info": Level.INFO,
+    "warn": Level.WARN,
+    "warning": Level.WARN,
+    "error": Level.ERROR,
+}
+
+
+def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -> Callable[[Event], None]:
+    """
+    Make the function that writes an event's log line.
+
+    *log_format* is ``console``, ``json`` or ``auto``: console where *stream* (stderr) is a terminal.
+    """
+    out = stream or sys.stderr
+    least = _LEVELS.get(log_level.lower(), Level.INFO)
+    is_console = log_format == "console" or (log_format == "auto" and out.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=20)
+        if is_console
+        else structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+    )
+    logger = structlog.wrap_logger(
+        structlog.PrintLogger(out),
+        processors=[
+            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if is_console else "iso", utc=not is_console),
+            renderer,
+        ],
+        wrapper_class=structlog.BoundLogger,
+    )
+
+    def write(event: Event) -> None:
+        if event.level.value >= least.value:
+            logger.info(event.name, level=event.level.name.lower(), **event.fields())
+
+    return write
