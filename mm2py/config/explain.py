@@ -1,0 +1,72 @@
+"""The effective configuration: every key's value and where it comes from, secrets masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from mm2py.config.keys import KEYS
+from mm2py.config.layers import Layers, Side, Value, spellings
+from mm2py.config.lint import classify
+from mm2py.config.row import Key, Level, Place
+from mm2py.model.flow import Flow
+
+
+MASK = "***"
+_SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z|private", re.IGNORECASE)
+
+
+@attrs.frozen
+class Effective:
+    """One key as it counts for the whole process (`owner` is empty) or for a flow (``A->B``)."""
+
+    owner: str
+    key: str
+    value: str
+    origin: str
+    acts: bool
+
+
+def effective(layers: Layers, flows: Sequence[Flow], aliases: Sequence[str]) -> Iterator[Effective]:
+    """Give the value of every key that has one, first for the process, then flow by flow."""
+    named = [key for key in KEYS if key.stem is None]
+    for key in named:
+        if key.place is Place.TOP:
+            yield from _value_of(layers, key, "", (key.name,))
+    yield from _of_rows_for_many(layers, aliases, "")
+    for flow in flows:
+        for key in named:
+            if key.place is Place.TOP:
+                continue
+            if key.place is not Place.CLUSTER:
+                yield from _value_of(layers, key, str(flow), spellings(key, flow))
+                continue
+            for side in Side:
+                ways = spellings(key, flow, side)
+                yield from _value_of(layers, attrs.evolve(key, name=f"{side.value}.{key.name}"), str(flow), ways)
+        yield from _of_rows_for_many(layers, aliases, str(flow))
+
+
+def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:
+    line = layers.first(ways) or (None if key.default is None else Value(key.default))
+    if line is not None:
+        yield Effective(owner, key.full_name, masked(key, key.name, line.text), line.origin, key.acts)
+
+
+def _of_rows_for_many(layers: Layers, aliases: Sequence[str], owner: str) -> Iterator[Effective]:
+    """Give the lines whose row stands for any name: those of the process, or those of a flow and its clusters."""
+    concerned = {owner, *owner.split("->", 1)} if owner else {""}
+    for value in layers.lines():
+        line = classify(value, aliases)
+        if line.row is None or line.row.stem is None or line.owner not in concerned:
+            continue
+        name = line.name if line.level is not Level.CLUSTER else value.key
+        yield Effective(owner, name, masked(line.row, value.key, value.text), value.origin, line.row.acts)
+
+
+def masked(key: Key, name: str, text: str) -> str:
+    """Give *text*, or a mask where it is a secret or might be one."""
+    might_be_secret = key.stem is not None and _SECRET_NAME.search(name) is not None
+    return MASK if key.is_secret or might_be_secret else text

@@ -1,0 +1,134 @@
+"""
+Which line of the file counts for a key: default < top level < cluster < flow, by MirrorMaker's rules.
+
+MirrorMaker has no single order: a client's cluster line beats the flow's plain line, the top level beats the cluster
+for runtime keys. So each key has a list of ways to be written, the strongest first, and the first that the file has
+counts. Every value remembers where it came from.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from mm2py.config.properties import Document
+from mm2py.config.row import Key, Level, Place
+from mm2py.model.flow import Flow
+
+
+OVERRIDE = "--override"
+
+
+class Side(enum.Enum):
+    """Which of a flow's clusters a client talks to."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@attrs.frozen
+class Value:
+    """A value's text and where it was written; `where` is empty for a default."""
+
+    text: str = attrs.field(repr=False)
+    where: str = ""
+    key: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where the value comes from, ``mm2.properties:12, A->B.topics``."""
+        return f"{self.where}, {self.key}" if self.where else "default"
+
+
+class Layers:
+    """The lines that count, by the key as it is written."""
+
+    def __init__(self, document: Document, overrides: Mapping[str, str]) -> None:
+        self._lines = {
+            entry.key: Value(entry.value, f"{document.name}:{entry.line}", entry.key)
+            for entry in document.latest().values()
+        }
+        self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})
+
+    def lines(self) -> Iterable[Value]:
+        """Give every line that counts."""
+        return self._lines.values()
+
+    def get(self, written: str) -> Value | None:
+        """Give the line written exactly so."""
+        return self._lines.get(written)
+
+    def first(self, spellings: Iterable[str]) -> Value | None:
+        """Give the strongest line among *spellings*, which has the strongest first."""
+        return next((line for spelling in spellings if (line := self._lines.get(spelling)) is not None), None)
+
+
+def spellings(key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> tuple[str, ...]:
+    """Give all ways to write *key* for *flow*, the strongest first; names it had before come last."""
+    names = (key.name, *key.aliases)
+    return tuple(spelling for name in names for spelling in _spell(key.place, name, flow, side))
+
+
+def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str, ...]:
+    if place is Place.TOP or flow is None:
+        return (name,)
+    if place is Place.CLUSTER:
+        return _client_of_cluster(name, flow, side)
+    return {
+        Place.FLOW: (f"{flow}.{name}", name),
+        Place.FLOW_ONLY: (f"{flow}.{name}",),
+        Place.WORKER: (f"{flow.target}.{name}",),
+        Place.WORKER_TOP: (name, f"{flow.target}.{name}"),
+        Place.CONSUMER: _consumer(name, flow),
+        Place.PRODUCER: _producer(name, flow),
+    }[place]
+
+
+def _consumer(name: str, flow: Flow) -> tuple[str, ...]:
+    # In Java the cluster's line ends up under source.consumer., which beats the flow's plain consumer. line.
+    return (f"{flow}.source.consumer.{name}", f"{flow.source}.consumer.{name}", f"{flow}.consumer.{name}")
+
+
+def _producer(name: str, flow: Flow) -> tuple[str, ...]:
+    # The last two are read by Java for offset syncs only. Where nothing else is there, they do what is expected.
+    return (
+        f"{flow}.producer.override.{name}",
+        f"{flow.target}.producer.{name}",
+        f"{flow}.target.producer.{name}",
+        f"{flow}.producer.{name}",
+    )
+
+
+def _client_of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
+    # Java copies a cluster's and the top level's client keys to each role, which then beats the flow's weaker forms.
+    if side is Side.SOURCE:
+        alias = flow.source
+        strongest: tuple[str, ...] = (f"{flow}.source.consumer.{name}", f"{alias}.consumer.{name}")
+        weakest: tuple[str, ...] = (f"{flow}.consumer.{name}", f"{flow}.source.cluster.{name}")
+    else:
+        alias = flow.target
+        strongest = (f"{flow}.producer.override.{name}", f"{alias}.producer.{name}")
+        weakest = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}", f"{flow}.target.cluster.{name}")
+    return (*strongest, f"{alias}.{name}", name, *weakest)
+
+
+def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:
+    """
+    Take a key apart as it is written: its level, the alias or flow it speaks of, and the rest.
+
+    A key of an unknown cluster or flow comes back as top level, whole.
+    """
+    known = sorted(aliases, key=len, reverse=True)
+    if "->" in written:
+        for source in known:
+            for target in known:
+                owner = f"{source}->{target}"
+                if source != target and written.startswith(f"{owner}."):
+                    return Level.FLOW, owner, written[len(owner) + 1 :]
+        return Level.TOP, "", written
+    for alias in known:
+        if written.startswith(f"{alias}."):
+            return Level.CLUSTER, alias, written[len(alias) + 1 :]
+    return Level.TOP, "", written

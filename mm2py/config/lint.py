@@ -1,0 +1,196 @@
+"""
+What is wrong with the lines of a file, and what is odd about them.
+
+A problem keeps the mirror from starting. A note does not: MirrorMaker users have lines that never did anything, and
+their files shall work unchanged; but each such line is named, with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from mm2py.config.keys import find_key, known_names, levels_of, nearest
+from mm2py.config.layers import Layers, Value, level_of
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Document, Entry
+from mm2py.config.row import FORMS, Key, Kind, Level, Place
+
+
+_FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
+_FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
+
+
+@attrs.frozen
+class Findings:
+    """All problems and all notes, in the order of the file."""
+
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+
+
+@attrs.frozen
+class Line:
+    """A line that counts, taken apart, with its row of the key table if it has one."""
+
+    value: Value
+    level: Level
+    owner: str
+    name: str
+    row: Key | None
+
+
+def classify(value: Value, aliases: Sequence[str]) -> Line:
+    """Take a line's key apart and find its row."""
+    level, owner, name = level_of(value.key, aliases)
+    row = find_key(level, name)
+    if row is None and level is Level.CLUSTER and (at_top := find_key(Level.TOP, value.key)) is not None:
+        # An alias may read like the first word of a setting.
+        return Line(value, Level.TOP, "", value.key, at_top)
+    return Line(value, level, owner, name, row)
+
+
+def lint(document: Document, layers: Layers, aliases: Sequence[str]) -> Findings:
+    """Look at every line of *document* and every override."""
+    problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
+    notes = list(_note_document(document))
+    entries = {(f"{document.name}:{entry.line}", entry.key): entry for entry in document.entries}
+    for value in layers.lines():
+        line = classify(value, aliases)
+        entry = entries.get((value.where, value.key))
+        problem = _spaced_arrow(line, aliases) or _judge_value(line, entry)
+        if problem is not None:
+            problems.append(problem)
+        notes.extend(_note_line(line, entry, aliases))
+    notes.extend(_note_shadowed(layers, aliases))
+    return Findings(tuple(problems), tuple(notes))
+
+
+def _note_document(document: Document) -> Iterator[Problem]:
+    for entry, winner in document.overruled():
+        where = f"{document.name}:{entry.line}"
+        yield Problem(where, entry.key, f"overruled by line {winner.line}: the last of several lines counts")
+    if document.is_utf8:
+        yield Problem(document.name, "", "read as UTF-8; Java would read ISO-8859-1", "write \\uXXXX to please both")
+
+
+def _spaced_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
+    """Find ``A -> B.topics = x``, which is the key ``A`` and the value ``-> B.topics = x``."""
+    value = line.value
+    if value.key not in aliases or not value.text.lstrip().startswith("->"):
+        return None
+    meant = re.sub(r"\A\s*->\s*", "->", value.text)
+    return Problem(value.where, value.key, "a key ends at the first blank", f"write {value.key}{meant}")
+
+
+def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
+    row, value = line.row, line.value
+    if row is None:
+        return None
+    if entry is not None and entry.trailing_comment and _cannot_hold_comment(row):
+        return Problem(
+            value.where,
+            value.key,
+            f"{entry.trailing_comment!r} behind the value is part of it",
+            "put the comment on a line of its own",
+        )
+    try:
+        row.parse(value.text)
+    except ValueError as error:
+        return Problem(value.where, value.key, str(error))
+    return None
+
+
+def _cannot_hold_comment(row: Key) -> bool:
+    return row.kind not in _FREE_TEXT or (row.acts and row.stem is None)
+
+
+def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Iterator[Problem]:
+    row, value = line.row, line.value
+    if row is None:
+        yield _unknown(line, aliases)
+        return
+    if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
+        yield Problem(value.where, value.key, f"an old name of {row.name}", f"write {row.name}")
+    if not row.acts:
+        yield Problem(value.where, value.key, row.remark or "accepted, without effect in this version", _typo(line))
+    if entry is None:
+        return
+    if entry.drops_backslash and row.kind is Kind.PATTERNS:
+        yield Problem(value.where, value.key, "a single backslash vanishes in a properties file", r"write \\ for \ ")
+    if entry.trailing_comment and not _cannot_hold_comment(row):
+        shown = "what looks like a comment" if row.is_secret else repr(entry.trailing_comment)
+        yield Problem(value.where, value.key, f"{shown} behind the value is part of it", "comments need their own line")
+
+
+def _typo(line: Line) -> str:
+    """Guess the key that a line was meant for, where its row takes any name."""
+    if line.row is None or line.row.stem is None:
+        return ""
+    near = nearest(line.name, known_names(line.level))
+    return f"did you mean {_written(line.owner, near)}?" if near and near != line.name else ""
+
+
+def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
+    value = line.value
+    if (elsewhere := levels_of(line.name)) and line.level not in elsewhere:
+        row = next(iter(elsewhere.values()))
+        ways = " or ".join(_example(row, line, aliases))
+        return Problem(value.where, value.key, f"has no effect {line.level.value}", f"write {ways}")
+    if line.level is Level.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
+        message = f"clusters does not name {' and '.join(strangers)}"
+        return Problem(value.where, value.key, message, f"known are {', '.join(aliases) or 'none'}")
+    near = nearest(line.name, known_names(line.level))
+    hint = f"did you mean {_written(line.owner, near)}?" if near else ""
+    return Problem(value.where, value.key, "unknown key, ignored", hint)
+
+
+def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:
+    """Give the clusters that a key speaks of although ``clusters`` does not name them."""
+    if (parts := _FLOW_KEY.fullmatch(written)) is not None:
+        return [alias for alias in parts.groups()[:2] if alias not in aliases]
+    known = set(known_names(Level.CLUSTER))
+    dots = [at for at, char in enumerate(written) if char == "."]
+    return [written[:at] for at in dots if written[at + 1 :] in known][:1]
+
+
+def _written(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if owner else name
+
+
+def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
+    """Show how *row* is written where it counts, with the line's own aliases where they fit."""
+    first, second = (*aliases, "A", "B")[:2]
+    flow = line.owner if line.level is Level.FLOW else f"{first}->{second}"
+    source, target = flow.split("->", 1)
+    cluster = line.owner if line.level is Level.CLUSTER else target if row.place is not Place.CONSUMER else source
+    for level, owner in ((Level.FLOW, flow), (Level.CLUSTER, cluster), (Level.TOP, "")):
+        if forms := FORMS[row.place].get(level):
+            yield _written(owner, forms[0] + row.name)
+
+
+def _note_shadowed(layers: Layers, aliases: Sequence[str]) -> Iterator[Problem]:
+    """Name flow lines that a cluster's line beats, and producer lines that Java would not heed."""
+    for value in layers.lines():
+        line = classify(value, aliases)
+        if line.level is not Level.FLOW or line.row is None or not line.row.acts:
+            continue
+        source, target = line.owner.split("->", 1)
+        name = line.row.name
+        if line.row.place is Place.CONSUMER and line.name == f"consumer.{name}":
+            if (winner := layers.get(f"{source}.consumer.{name}")) is not None:
+                yield _shadowed(value, winner, f"{line.owner}.source.consumer.{name}")
+        elif line.row.place is Place.PRODUCER and not line.name.startswith("producer.override."):
+            better = f"{line.owner}.producer.override.{name}"
+            if (winner := layers.get(better) or layers.get(f"{target}.producer.{name}")) is not None:
+                yield _shadowed(value, winner, better)
+            else:
+                yield Problem(
+                    value.where, value.key, "taken for the copy; Java MirrorMaker would ignore it", f"write {better}"
+                )
+
+
+def _shadowed(value: Value, winner: Value, better: str) -> Problem:
+    return Problem(value.where, value.key, f"overruled by {winner.key} ({winner.where}), as in Java", f"write {better}")

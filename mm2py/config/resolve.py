@@ -1,0 +1,268 @@
+"""
+From the lines of a file to the settings of its clusters and flows.
+
+Values that cannot be read are replaced by their default here: `mm2py.config.lint` reports each of them, and nothing
+is run while there is a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import attrs
+
+from mm2py.config.keys import key_named
+from mm2py.config.layers import Layers, Side, Value, spellings
+from mm2py.config.problem import Problem
+from mm2py.config.row import Key
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.model.epoch import CopyLimits
+from mm2py.model.flow import Flow
+from mm2py.model.patterns import split_list
+
+
+_ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
+_LAST_PORT = 65_535
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_CLIENT_STEMS = ("ssl.", "sasl.")
+
+
+@attrs.frozen
+class FlowSettings:
+    """How one flow is run."""
+
+    flow: Flow
+    #: Are its topics mirrored?
+    is_enabled: bool
+    emits_heartbeats: bool
+    source: ClusterEndpoint
+    target: ClusterEndpoint
+    topics: tuple[str, ...]
+    topics_exclude: tuple[str, ...]
+    topic_filter_class: str
+    policy_class: str
+    policy_separator: str
+    policy_internal_separator_enabled: bool
+    tasks_max: int
+    replication_factor: int
+    refresh_topics_enabled: bool
+    refresh_topics_interval_s: float
+    heartbeats_replication_enabled: bool
+    auto_offset_reset: str
+    offset_storage_topic: str
+    offset_storage_partitions: int
+    offset_storage_replication_factor: int
+    offset_flush_interval_ms: int
+    admin_timeout_ms: int
+    shutdown_ms: int
+    limits: CopyLimits
+    epoch_ms: int
+    drain_ms: int
+    restart_backoff_ms: int
+    restart_backoff_max_ms: int
+
+
+@attrs.frozen
+class Read:
+    """A parsed value with the line it came from."""
+
+    value: object
+    line: Value
+
+
+def read(layers: Layers, key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> Read:
+    """Read *key* for *flow*: the strongest line, or the default."""
+    line = layers.first(spellings(key, flow, side)) or Value(key.default or "")
+    try:
+        return Read(key.parse(line.text), line)
+    except ValueError:
+        return Read(key.kind.parse(key.default or ""), line)
+
+
+@attrs.frozen
+class FlowReader:
+    """Typed reading of keys for one flow."""
+
+    layers: Layers
+    flow: Flow | None
+
+    def flag(self, name: str) -> bool:
+        return cast("bool", self._read(name))
+
+    def number(self, name: str) -> int:
+        return cast("int", self._read(name))
+
+    def text(self, name: str) -> str:
+        return cast("str", self._read(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return cast("tuple[str, ...]", self._read(name))
+
+    def _read(self, name: str) -> object:
+        return read(self.layers, key_named(name), self.flow).value
+
+
+def cluster_aliases(layers: Layers) -> tuple[str, ...]:
+    """Give the aliases in ``clusters``, as far as they can be made out."""
+    line = layers.get("clusters")
+    return tuple(dict.fromkeys(alias for alias in split_list(line.text) if alias)) if line else ()
+
+
+def running_flows(layers: Layers, targets: Sequence[str] = ()) -> tuple[Flow, ...]:
+    """
+    Give the flows that a node runs: enabled ones, and those that emit heartbeats, as MirrorMaker picks them.
+
+    A top-level ``enabled`` is not looked at here, but counts for the flows that heartbeats bring in.
+    """
+    aliases = cluster_aliases(layers)
+    pairs = (Flow(source, target) for source in aliases for target in aliases if source != target)
+    wanted = (flow for flow in pairs if not targets or flow.target in targets)
+    return tuple(flow for flow in wanted if _is_enabled_itself(layers, flow) or emits_heartbeats(layers, flow))
+
+
+def _is_enabled_itself(layers: Layers, flow: Flow) -> bool:
+    line = layers.get(f"{flow}.enabled")
+    return line is not None and line.text.strip().lower() == "true"
+
+
+def emits_heartbeats(layers: Layers, flow: Flow) -> bool:
+    """Say whether *flow* writes heartbeats."""
+    return FlowReader(layers, flow).flag("emit.heartbeats.enabled")
+
+
+def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
+    """Read all that *flow* needs."""
+    of = FlowReader(layers, flow)
+    return FlowSettings(
+        flow=flow,
+        is_enabled=of.flag("enabled"),
+        emits_heartbeats=of.flag("emit.heartbeats.enabled"),
+        source=source,
+        target=target,
+        topics=of.texts("topics"),
+        topics_exclude=of.texts("topics.exclude"),
+        topic_filter_class=of.text("topic.filter.class"),
+        policy_class=of.text("replication.policy.class"),
+        policy_separator=of.text("replication.policy.separator"),
+        policy_internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
+        tasks_max=of.number("tasks.max"),
+        replication_factor=of.number("replication.factor"),
+        refresh_topics_enabled=of.flag("refresh.topics.enabled"),
+        refresh_topics_interval_s=float(of.number("refresh.topics.interval.seconds")),
+        heartbeats_replication_enabled=of.flag("heartbeats.replication.enabled"),
+        auto_offset_reset=of.text("consumer.auto.offset.reset"),
+        offset_storage_topic=of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
+        offset_storage_partitions=of.number("offset.storage.partitions"),
+        offset_storage_replication_factor=of.number("offset.storage.replication.factor"),
+        offset_flush_interval_ms=of.number("offset.flush.interval.ms"),
+        admin_timeout_ms=of.number("admin.timeout.ms"),
+        shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
+        limits=_limits(of),
+        epoch_ms=of.number("copy.epoch.ms"),
+        drain_ms=of.number("copy.drain.ms"),
+        restart_backoff_ms=of.number("copy.restart.backoff.ms"),
+        restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
+    )
+
+
+def _limits(of: FlowReader) -> CopyLimits:
+    return CopyLimits(
+        reads_committed=of.text("consumer.isolation.level") == "read_committed",
+        fetch_max_bytes=of.number("consumer.fetch.max.bytes"),
+        fetch_partition_max_bytes=of.number("consumer.max.partition.fetch.bytes"),
+        fetch_min_bytes=of.number("consumer.fetch.min.bytes"),
+        fetch_max_wait_ms=of.number("consumer.fetch.max.wait.ms"),
+        produce_request_max_bytes=of.number("producer.max.request.size"),
+        produce_max_in_flight=of.number("producer.max.in.flight.requests.per.connection"),
+        buffer_bytes=of.number("copy.buffer.bytes"),
+        partition_buffer_bytes=of.number("copy.partition.buffer.bytes"),
+        coalesce_below_bytes=of.number("copy.coalesce.below.bytes"),
+        coalesce_batch_bytes=of.number("copy.coalesce.batch.bytes"),
+        retry_backoff_ms=of.number("producer.retry.backoff.ms"),
+        retry_backoff_max_ms=of.number("producer.retry.backoff.max.ms"),
+    )
+
+
+def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | Problem:
+    """Read how *flow* reaches its source or its target cluster."""
+    alias = flow.source if side is Side.SOURCE else flow.target
+    reached = _reach(layers, alias, flow, side)
+    if isinstance(reached, Problem):
+        return reached
+    of, role = FlowReader(layers, flow), "consumer" if side is Side.SOURCE else "producer"
+    return attrs.evolve(
+        reached,
+        client_id=of.text(f"{role}.client.id") or str(flow),
+        request_timeout_ms=of.number(f"{role}.request.timeout.ms"),
+        metadata_max_age_ms=of.number(f"{role}.metadata.max.age.ms"),
+        reconnect_backoff_ms=of.number(f"{role}.reconnect.backoff.ms"),
+        reconnect_backoff_max_ms=of.number(f"{role}.reconnect.backoff.max.ms"),
+    )
+
+
+def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
+    """Read how cluster *alias* is reached, no flow in mind."""
+    return _reach(layers, alias, None, Side.SOURCE)
+
+
+def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:
+    servers = layers.first(_cluster_spellings("bootstrap.servers", alias, flow, side))
+    wanted = f"{alias}.bootstrap.servers"
+    if servers is None:
+        listed = layers.get("clusters")
+        where = listed.where if listed else ""
+        return Problem(where, wanted, f"cluster {alias} has no bootstrap.servers", f"add {wanted} = host:port")
+    try:
+        addresses = parse_servers(servers.text)
+    except ValueError as error:
+        return Problem(servers.where, servers.key, str(error), f"write {wanted} = host1:9092, host2:9092")
+    security = _security(layers, alias, flow, side)
+    return security if isinstance(security, Problem) else ClusterEndpoint(alias, addresses, security=security)
+
+
+def _security(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Security | Problem:
+    line = layers.first(_cluster_spellings("security.protocol", alias, flow, side)) or Value("PLAINTEXT")
+    protocol = line.text.strip().upper()
+    if protocol not in _PROTOCOLS:
+        return Problem(
+            line.where, line.key, f"unknown security protocol {line.text!r}", f"write one of {', '.join(_PROTOCOLS)}"
+        )
+    if protocol != "PLAINTEXT":
+        return Problem(line.where, line.key, f"this version connects in PLAINTEXT only, not in {protocol}")
+    return Security(protocol, tuple(sorted(_client_keys(layers, alias, flow, side))))
+
+
+def _client_keys(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Iterable[tuple[str, str]]:
+    names = {name for line in layers.lines() if (name := _client_key_in(line.key)) is not None}
+    for name in names:
+        line = layers.first(_cluster_spellings(name, alias, flow, side))
+        if line is not None:
+            yield name, line.text
+
+
+def _client_key_in(written: str) -> str | None:
+    match = re.search(r"(?:^|\.)((?:ssl|sasl)\..+)\Z", written)
+    return match.group(1) if match else None
+
+
+def _cluster_spellings(name: str, alias: str, flow: Flow | None, side: Side) -> tuple[str, ...]:
+    if flow is None:
+        return (f"{alias}.{name}", name)
+    return spellings(attrs.evolve(key_named("bootstrap.servers"), name=name), flow, side)
+
+
+def parse_servers(text: str) -> tuple[str, ...]:
+    """Read a list of brokers. Raise ValueError that names the address it cannot read."""
+    addresses = [address for address in split_list(text) if address]
+    if not addresses:
+        raise ValueError("no broker is named")
+    return tuple(_parse_address(address) for address in addresses)
+
+
+def _parse_address(address: str) -> str:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match.group(2)) <= _LAST_PORT:
+        raise ValueError(f"{address!r} is not of the form host:port")
+    return f"{match.group(1)}:{int(match.group(2))}"

@@ -1,0 +1,170 @@
+"""Rows of the key table: what a flow mirrors and how its task groups work."""
+
+from __future__ import annotations
+
+from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor
+
+
+_NOT_YET = False
+_INTERVAL = at_least(1)
+_JAVA = "org.apache.kafka.connect.mirror."
+
+_FLOW = Section(
+    "Flows",
+    "Written for one flow (`A->B.topics`) or, where the table says so, at the top level for all flows.",
+    (
+        Key("enabled", Kind.BOOLEAN, "false", Place.FLOW,
+            "Mirror this flow's topics. At the top level it turns on every flow that emits heartbeats."),
+        Key("tasks.max", Kind.INT, "1", Place.FLOW,
+            "At most so many copy tasks share the flow's partitions; the first knob to turn for throughput.",
+            check=at_least(1)),
+        Key("tasks.max.enforce", Kind.BOOLEAN, "true", Place.FLOW, "Deprecated by Kafka.", _NOT_YET),
+        Key("admin.timeout.ms", Kind.LONG, "60000", Place.FLOW,
+            "How long one administrative request (creating topics, adding partitions) may take.", check=at_least(1)),
+        Key("replication.policy.class", Kind.CLASS, _JAVA + "DefaultReplicationPolicy", Place.FLOW,
+            "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
+            "two, or the dotted path of a Python class.", check=not_empty),
+        Key("replication.policy.separator", Kind.STRING, ".", Place.FLOW,
+            "What stands between alias and topic in remote and internal names.", check=not_empty),
+        Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "`false` keeps `.` in the names of internal topics when the separator is another."),
+        Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,
+            "Java class that creates and changes topics.", _NOT_YET),
+        Key("source.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("target.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("name", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("connector.class", Kind.CLASS, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("metric.reporters", Kind.LIST, None, Place.FLOW, "Java metric reporters.", _NOT_YET),
+        Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both.", _NOT_YET),
+        Key("config.action.reload", Kind.STRING, "restart", Place.FLOW,
+            "What a changed provider value does: `none` or `restart`.", _NOT_YET, one_of("none", "restart")),
+        Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET),
+        Key("errors.retry.delay.max.ms", Kind.LONG, "60000", Place.FLOW, "Their longest pause.", _NOT_YET),
+        Key("errors.tolerance", Kind.STRING, "none", Place.FLOW,
+            "`all` steps over records that cannot be sent.", _NOT_YET, one_of("none", "all")),
+        Key("errors.log.enable", Kind.BOOLEAN, "false", Place.FLOW, "Log failed records.", _NOT_YET),
+        Key("errors.log.include.messages", Kind.BOOLEAN, "false", Place.FLOW, "Log their content.", _NOT_YET),
+        Key("transforms", Kind.LIST, "", Place.FLOW, "Names of single message transforms.", _NOT_YET),
+        Key("transforms.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings.", _NOT_YET),
+        Key("predicates", Kind.LIST, "", Place.FLOW, "Names of predicates for transforms.", _NOT_YET),
+        Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings.", _NOT_YET),
+    ),
+)  # fmt: skip
+
+_SOURCE = Section(
+    "Topics and their records",
+    "",
+    (
+        Key("topics", Kind.PATTERNS, ".*", Place.FLOW,
+            "Names and regular expressions (Java's dialect, the whole name must match) of the topics to mirror. "
+            "An empty list mirrors nothing."),
+        Key("topics.exclude", Kind.PATTERNS, r"mm2.*\.internal, .*\.replica, __.*", Place.FLOW,
+            "Topics to leave out; beats `topics`.", aliases=("topics.blacklist",)),
+        Key("topic.filter.class", Kind.CLASS, _JAVA + "DefaultTopicFilter", Place.FLOW,
+            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            check=not_empty),
+        Key("consumer.poll.timeout.ms", Kind.LONG, "1000", Place.FLOW,
+            "Java's poll time-out.", _NOT_YET, at_least(0)),
+        Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Look for new topics and partitions at the source while running."),
+        Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("replication.factor", Kind.INT, "2", Place.FLOW,
+            "Replication factor of remote topics that are created; -1 takes the target brokers' default.",
+            check=replication_factor),
+        Key("heartbeats.replication.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Mirror heartbeats topics whatever `topics` says."),
+        Key("config.properties.exclude", Kind.PATTERNS,
+            "follower.replication.throttled.replicas, leader.replication.throttled.replicas, "
+            "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
+            "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
+            "min.insync.replicas", Place.FLOW,
+            "Topic configurations that are never copied.", _NOT_YET, aliases=("config.properties.blacklist",)),
+        Key("config.property.filter.class", Kind.CLASS, _JAVA + "DefaultConfigPropertyFilter", Place.FLOW,
+            "What decides which configurations are copied.", _NOT_YET),
+        Key("use.defaults.from", Kind.STRING, "target", Place.FLOW_ONLY,
+            "Whose defaults hold for topic configurations.", _NOT_YET, one_of("source", "target")),
+        Key("sync.topic.configs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Copy topic configurations.", _NOT_YET),
+        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Copy topic ACLs.", _NOT_YET),
+        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("emit.offset-syncs.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write offset syncs.", _NOT_YET),
+        Key("offset-syncs.topic.location", Kind.STRING, "source", Place.FLOW,
+            "The cluster that holds the offset syncs.", _NOT_YET, one_of("source", "target")),
+        Key("offset-syncs.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
+            "Replication factor of the offset syncs topic.", _NOT_YET, replication_factor),
+        Key("offset.lag.max", Kind.LONG, "100", Place.FLOW,
+            "How many records may pass between two offset syncs of a partition.", _NOT_YET, at_least(0)),
+        Key("use.incremental.alter.configs", Kind.STRING, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
+            remark="it is gone since Kafka 4.0: configurations are always altered incrementally"),
+        Key("add.source.alias.to.metrics", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
+            remark="it is gone since Kafka 4.0: metrics always name the source"),
+        Key("auto.include.jmx.reporter", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
+            remark="it is gone since Kafka 4.0"),
+    ),
+)  # fmt: skip
+
+_CHECKPOINTS = Section(
+    "Consumer groups and heartbeats",
+    "",
+    (
+        Key("groups", Kind.PATTERNS, ".*", Place.FLOW, "Consumer groups to translate.", _NOT_YET),
+        Key("groups.exclude", Kind.PATTERNS, "console-consumer-.*, connect-.*, __.*", Place.FLOW,
+            "Groups to leave out.", _NOT_YET, aliases=("groups.blacklist",)),
+        Key("group.filter.class", Kind.CLASS, _JAVA + "DefaultGroupFilter", Place.FLOW,
+            "What decides by name.", _NOT_YET),
+        Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Look for new groups.", _NOT_YET),
+        Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write checkpoints.", _NOT_YET),
+        Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", _NOT_YET, at_least(0)),
+        Key("sync.group.offsets.enabled", Kind.BOOLEAN, "false", Place.FLOW,
+            "Commit translated offsets for idle groups at the target.", _NOT_YET),
+        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("checkpoints.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
+            "Replication factor of the checkpoints topic.", _NOT_YET, replication_factor),
+        Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write heartbeats.", _NOT_YET),
+        Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("heartbeats.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
+            "Replication factor of the heartbeats topic.", _NOT_YET, replication_factor),
+    ),
+)  # fmt: skip
+
+_COPY = Section(
+    "Copy tasks",
+    "Settings of mm2py that Java MirrorMaker does not have.",
+    (
+        Key("copy.epoch.ms", Kind.LONG, "5000", Place.FLOW,
+            "Length of an epoch: how long a copy task runs before changes take effect.", check=at_least(100)),
+        Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
+            "How long requests in flight are awaited at an epoch's end. A lost copy task's partitions are not "
+            "planned again before this time is over.", check=at_least(100)),
+        Key("copy.buffer.bytes", Kind.LONG, "33554432", Place.FLOW,
+            "Batches one copy task may hold between source and target. When full, it stops fetching.",
+            check=at_least(65536)),
+        Key("copy.partition.buffer.bytes", Kind.LONG, "4194304", Place.FLOW,
+            "Batches of one partition that may wait.", check=at_least(65536)),
+        Key("copy.coalesce.below.bytes", Kind.INT, "2048", Place.FLOW,
+            "Batches smaller than this that wait in a backlog are put together; 0 never does.", check=at_least(0)),
+        Key("copy.coalesce.batch.bytes", Kind.INT, "262144", Place.FLOW,
+            "How large batches put together may grow.", check=at_least(1)),
+        Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
+            "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
+        Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
+    ),
+)  # fmt: skip
+
+_EXACTLY_ONCE = Section(
+    "Exactly once, per flow",
+    "",
+    (
+        Key("exactly.once.support", Kind.STRING, "requested", Place.FLOW_ONLY,
+            "`required` refuses to run without exactly-once.", _NOT_YET, one_of("requested", "required")),
+        Key("transaction.boundary", Kind.STRING, "poll", Place.FLOW_ONLY, "Where transactions end.", _NOT_YET,
+            one_of("poll", "interval", "connector")),
+        Key("transaction.boundary.interval.ms", Kind.LONG, None, Place.FLOW_ONLY, "Their length.", _NOT_YET),
+        Key("offsets.storage.topic", Kind.STRING, None, Place.FLOW_ONLY, "A separate positions topic.", _NOT_YET),
+        Key("topic.creation.*", Kind.STRING, None, Place.FLOW_ONLY, "Connect's own topic creation.", _NOT_YET),
+    ),
+)  # fmt: skip
+
+SECTIONS = (_FLOW, _SOURCE, _COPY, _CHECKPOINTS, _EXACTLY_ONCE)

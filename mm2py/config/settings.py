@@ -1,0 +1,198 @@
+"""
+The settings of a whole mirror, frozen: which flows this node runs and how.
+
+`load_settings` reads a file and either gives settings that can be used, or raises one error with every problem it
+found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from mm2py.config.explain import Effective, effective
+from mm2py.config.keys import key_named, nearest
+from mm2py.config.layers import Layers, Side
+from mm2py.config.lint import lint
+from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.properties import Document, parse_bytes
+from mm2py.config.resolve import (
+    FlowReader,
+    FlowSettings,
+    cluster_aliases,
+    cluster_endpoint,
+    flow_endpoint,
+    flow_settings,
+    running_flows,
+)
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import Flow
+
+
+__all__ = ["ConfigError", "Effective", "FlowSettings", "MirrorSettings", "Problem", "load_settings"]
+
+#: What may stand in a topic's name, and so in the alias of a cluster that is mirrored from.
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_TARGETS = "--clusters"
+
+
+@attrs.frozen
+class MirrorSettings:
+    """All that one node does."""
+
+    path: Path
+    clusters: Mapping[str, ClusterEndpoint]
+    #: The flows this node runs: enabled ones, and those that only emit heartbeats.
+    flows: tuple[FlowSettings, ...]
+    spark: Mapping[str, str] = attrs.field(repr=False)
+    log_format: str
+    log_level: str
+    notes: tuple[Problem, ...] = ()
+    #: Every key's value and origin, secrets masked.
+    effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
+
+
+def load_settings(
+    path: str | Path, *, targets: Sequence[str] = (), overrides: Mapping[str, str] | None = None
+) -> MirrorSettings:
+    """
+    Read the file at *path* for a node that serves the clusters *targets* (all, if there are none).
+
+    *overrides* stand for lines written after the last one. Raise ConfigError with all problems.
+    """
+    path = Path(path)
+    document = _read(path)
+    layers = Layers(document, overrides or {})
+    aliases = cluster_aliases(layers)
+    found = lint(document, layers, aliases)
+    problems = [*found.problems, *_judge_clusters(document, layers), *_judge_targets(targets, aliases)]
+
+    flows: list[FlowSettings] = []
+    for flow in running_flows(layers, targets):
+        ends = [flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET)]
+        problems.extend(end for end in ends if isinstance(end, Problem))
+        problems.extend(_judge_alias(flow, layers))
+        source, target = ends
+        if isinstance(source, ClusterEndpoint) and isinstance(target, ClusterEndpoint):
+            flows.append(flow_settings(layers, flow, source, target))
+    if not problems:
+        problems.extend(_judge_flows(document, flows, layers, targets))
+    if problems:
+        raise ConfigError(tuple(dict.fromkeys(problems)))
+
+    of = FlowReader(layers, None)
+    clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
+    return MirrorSettings(
+        path=path,
+        clusters=clusters,
+        flows=tuple(flows),
+        spark=_spark(layers),
+        log_format=of.text("log.format"),
+        log_level=of.text("log.level"),
+        notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(flows)),
+        effective=tuple(effective(layers, [settings.flow for settings in flows], aliases)),
+    )
+
+
+def _read(path: Path) -> Document:
+    try:
+        return parse_bytes(path.read_bytes(), name=path.name)
+    except OSError as error:
+        problem = Problem(str(path), "", f"cannot be read: {error.strerror or error}", "name a .properties file")
+        raise ConfigError((problem,)) from error
+
+
+def _spark(layers: Layers) -> dict[str, str]:
+    master = FlowReader(layers, None).text("spark.master")
+    passed = {line.key: line.text.strip() for line in layers.lines() if line.key.startswith("spark.")}
+    return passed | {"spark.master": master.strip()}
+
+
+def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:
+    line = layers.get("clusters")
+    if line is None:
+        yield Problem(document.name, "clusters", "missing: the aliases of all clusters", "add clusters = A, B")
+        return
+    for alias in cluster_aliases(layers):
+        if "->" in alias or re.search(r"\s", alias):
+            yield Problem(line.where, line.key, f"alias {alias!r} may hold neither blanks nor ->")
+
+
+def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[Problem]:
+    for target in targets:
+        if target not in aliases:
+            near = nearest(target, aliases)
+            known = f"clusters names {', '.join(aliases) or 'none'}"
+            yield Problem(_TARGETS, target, "unknown cluster", f"did you mean {near}? {known}" if near else known)
+
+
+def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
+    """Refuse a source alias that can stand in no topic's name: positions are kept in mm2-offsets.<alias>.internal."""
+    if _TOPIC_NAME.fullmatch(flow.source) is None:
+        line = layers.get("clusters")
+        yield Problem(
+            line.where if line else "",
+            "clusters",
+            f"alias {flow.source!r} is mirrored from, so it becomes part of topic names",
+            "use letters, digits, dots, underscores and dashes",
+        )
+
+
+def _judge_flows(
+    document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
+) -> Iterator[Problem]:
+    """Refuse to run for nothing. A node that only emits heartbeats is of use once heartbeats are emitted."""
+    if any(settings.is_enabled for settings in flows):
+        return
+    if key_named("emit.heartbeats.enabled").acts and flows:
+        return
+    message = "No source->target replication flows."
+    yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
+
+
+def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
+    aliases = cluster_aliases(layers)
+    if len(aliases) == 1:
+        return f"clusters names only {aliases[0]}; a flow needs two"
+    enabled = [flow for flow in running_flows(layers) if FlowReader(layers, flow).flag("enabled")]
+    if targets and enabled:
+        named = ", ".join(str(flow) for flow in enabled)
+        return f"enabled are {named}; none of them ends at {_TARGETS} {' '.join(targets)}"
+    strange = [line for line in layers.lines() if line.key.endswith(".enabled") and "->" in line.key]
+    for line in strange:
+        flow, _, _ = line.key.rpartition(".")
+        if line.text.strip().lower() == "true" and not set(flow.split("->", 1)) <= set(aliases):
+            return f"{line.key} ({line.where}) speaks of a cluster that clusters does not name"
+    if (line_at_top := layers.get("enabled")) is not None and line_at_top.text.strip().lower() == "true":
+        return (
+            f"a top-level enabled counts only for flows that emit heartbeats; add {_first_flow(aliases)}.enabled = true"
+        )
+    return f"add {_first_flow(aliases)}.enabled = true"
+
+
+def _first_flow(aliases: Sequence[str]) -> Flow:
+    return Flow(*(*aliases, "A", "B")[:2])
+
+
+def _note_clusters(clusters: Mapping[str, ClusterEndpoint], layers: Layers) -> Iterator[Problem]:
+    owners: dict[str, str] = {}
+    for alias, endpoint in clusters.items():
+        for server in endpoint.bootstrap_servers:
+            other = owners.setdefault(server, alias)
+            if other != alias:
+                line = layers.get(f"{alias}.bootstrap.servers") or layers.get("bootstrap.servers")
+                where, key = (line.where, line.key) if line else ("", "bootstrap.servers")
+                message = f"{server} is named for cluster {other} too: a cluster mirrored to itself grows without end"
+                yield Problem(where, key, message, "give each cluster its own brokers")
+                break
+
+
+def _note_aliases(flows: Iterable[FlowSettings]) -> Iterator[Problem]:
+    for settings in flows:
+        separator, alias = settings.policy_separator, settings.flow.source
+        if settings.is_enabled and separator in alias:
+            message = f"alias {alias} holds the separator {separator!r}: cycles cannot be told from topic names"
+            yield Problem("", f"{settings.flow}", message, "choose another alias or replication.policy.separator")
