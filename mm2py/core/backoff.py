@@ -1,0 +1,34 @@
+"""How long to wait before the next attempt. Chance comes in from outside, so that the arithmetic can be tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+
+@attrs.frozen
+class Backoff:
+    """
+    Pauses that double from `first_s` up to `longest_s`, each shortened or lengthened by at most `spread` of itself.
+
+    The spread keeps those that failed together from coming back together.
+    """
+
+    first_s: float
+    longest_s: float
+    spread: float = 0.2
+
+    def pause_s(self, failures: int, luck: float) -> float:
+        """Give the pause after *failures* failures in a row; *luck* is a number from 0 up to 1."""
+        if failures < 1:
+            return 0.0
+        doubled = self.first_s * 2.0 ** min(failures - 1, 32)
+        return min(doubled, self.longest_s) * (1.0 + self.spread * (2.0 * luck - 1.0))
+
+    def pauses(self, luck: Callable[[], float]) -> Iterator[float]:
+        """Give one pause after the other, for ever."""
+        failures = 0
+        while True:
+            failures += 1
+            yield self.pause_s(failures, luck())

@@ -1,0 +1,242 @@
+"""
+How far each topic-partition is, and what follows from an epoch's outcome.
+
+A position moves only to what an outcome proves. Whatever else an outcome says decides when the partition is planned
+again: at once, after a short pause because a broker was away, or after a long one because it needs somebody.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import attrs
+
+from mm2py.core.backoff import Backoff
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+
+
+#: After so many bytes a position is written ahead of its interval, so that a resume need not walk far.
+WRITE_AHEAD_BYTES = 256 * 1024 * 1024
+#: What a fresh measurement counts against those before it.
+_FRESH_SHARE = 0.5
+_SHORT = Backoff(0.5, 5.0)
+_LONG = Backoff(5.0, 300.0)
+
+
+@attrs.frozen
+class RetryPauses:
+    """How long to wait after which kind of failure."""
+
+    #: A broker was away or a leader moved; the first time is free, as the copier has waited for it already.
+    interrupted: Backoff = attrs.field(default=_SHORT)
+    #: Somebody has to do something, and may have done it.
+    stopped: Backoff = attrs.field(default=_LONG)
+
+
+class Happening(enum.Enum):
+    """What an outcome brought that somebody may want to know."""
+
+    RESUMED_EXACTLY = enum.auto()
+    RESUME_UNPROVEN = enum.auto()
+    INTERRUPTED = enum.auto()
+    STOPPED = enum.auto()
+    RECOVERED = enum.auto()
+
+
+@attrs.frozen
+class PartitionState:
+    """
+    One topic-partition between two epochs.
+
+    a. Everything before `position` is at the target, and the last of it is at `downstream` where that is known.
+    b. While `is_unsure`, more may be there.
+    c. `written` is what the positions topic holds, and is never ahead of `position`.
+    d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
+    """
+
+    source: TopicPartition
+    remote_topic: str
+    position: int
+    downstream: int | None
+    is_unsure: bool = True
+    written: Position | None = None
+    topic_id: str | None = None
+    max_message_bytes: int = 1_048_588
+    stage: PartitionStage = PartitionStage.COPYING
+    failures: int = 0
+    failed_at: float = 0.0
+    retry_at: float = 0.0
+    failure: PartitionFailure | None = None
+    ended: Ended = Ended.OK
+    bytes_per_s: float | None = None
+    unwritten_bytes: int = 0
+    records: int = 0
+    bytes: int = 0
+    batches_unopened: int = 0
+    batches_rebuilt: int = 0
+    batches_dropped: int = 0
+    resumed_records: int = 0
+    foreign_records: int = 0
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_timestamp_ms: int = -1
+
+    @property
+    def lag(self) -> int | None:
+        """Say how many records the target is behind, as of the last fetch answer; None before there was one."""
+        return max(0, self.high_watermark - self.position) if self.high_watermark >= 0 else None
+
+    @property
+    def standing(self) -> Position:
+        """What the positions topic should hold."""
+        return Position(self.source, self.position, self.downstream, self.topic_id)
+
+    def to_plan(self) -> PartitionPlan:
+        return PartitionPlan(
+            source=self.source,
+            remote_topic=self.remote_topic,
+            position=self.position,
+            downstream=self.downstream,
+            is_unsure=self.is_unsure,
+            max_message_bytes=self.max_message_bytes,
+        )
+
+
+@attrs.frozen
+class Accounted:
+    """A partition after an epoch, and what happened to it there."""
+
+    state: PartitionState
+    happenings: tuple[Happening, ...] = ()
+
+
+def account(
+    state: PartitionState,
+    outcome: PartitionOutcome | None,
+    *,
+    elapsed_s: float,
+    now: float,
+    luck: float,
+    pauses: RetryPauses,
+) -> Accounted:
+    """
+    Take over what an epoch did to a partition; *outcome* is None where it did nothing and learnt nothing.
+
+    *now* is the clock's monotonic time, *luck* the chance in the next pause.
+    """
+    if outcome is None:
+        idle_rate = None if state.bytes_per_s is None else state.bytes_per_s * (1 - _FRESH_SHARE)
+        return Accounted(attrs.evolve(state, bytes_per_s=idle_rate))
+    moved = _counted(state, outcome, elapsed_s)
+    happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records else []
+    match outcome.ended:
+        case Ended.OK:
+            if state.stage is PartitionStage.STOPPED:
+                happenings.append(Happening.RECOVERED)
+            moved = _copying(moved, is_unsure=outcome.is_unsure)
+        case Ended.UNPROVEN:
+            happenings.append(Happening.RESUME_UNPROVEN)
+            # From here on at least once: the position was written, what lies behind it at the target explains nothing.
+            moved = _copying(moved, is_unsure=False)
+        case Ended.INTERRUPTED:
+            happenings.append(Happening.INTERRUPTED)
+            failures = 1 if outcome.records else state.failures + 1
+            moved = _pausing(
+                moved, PartitionStage.BACKING_OFF, failures, now, pauses.interrupted.pause_s(failures - 1, luck)
+            )
+        case Ended.FAILED | Ended.OUT_OF_RANGE | Ended.TARGET_REWOUND:
+            failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
+            happenings.append(Happening.STOPPED)
+            moved = _pausing(moved, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, luck))
+    return Accounted(moved, tuple(happenings))
+
+
+def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
+    # A position never goes back: what was proven once stays proven.
+    has_moved = outcome.position >= state.position
+    rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0
+    known = rate if state.bytes_per_s is None else state.bytes_per_s
+    return attrs.evolve(
+        state,
+        position=outcome.position if has_moved else state.position,
+        downstream=outcome.downstream if has_moved else state.downstream,
+        is_unsure=outcome.is_unsure,
+        ended=outcome.ended,
+        failure=outcome.failure,
+        bytes_per_s=rate * _FRESH_SHARE + known * (1 - _FRESH_SHARE),
+        unwritten_bytes=state.unwritten_bytes + outcome.bytes,
+        records=state.records + outcome.records,
+        bytes=state.bytes + outcome.bytes,
+        batches_unopened=state.batches_unopened + outcome.batches_unopened,
+        batches_rebuilt=state.batches_rebuilt + outcome.batches_rebuilt,
+        batches_dropped=state.batches_dropped + outcome.batches_dropped,
+        resumed_records=state.resumed_records + outcome.resumed_records,
+        foreign_records=state.foreign_records + outcome.foreign_records,
+        log_start_offset=_fresh(outcome.log_start_offset, state.log_start_offset),
+        high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
+        last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
+    )
+
+
+def _fresh(told: int, known: int) -> int:
+    return told if told >= 0 else known
+
+
+def _copying(state: PartitionState, *, is_unsure: bool) -> PartitionState:
+    return attrs.evolve(
+        state, stage=PartitionStage.COPYING, is_unsure=is_unsure, failures=0, failed_at=0.0, retry_at=0.0
+    )
+
+
+def _pausing(state: PartitionState, stage: PartitionStage, failures: int, now: float, pause_s: float) -> PartitionState:
+    failed_at = state.failed_at if state.stage is stage else now
+    return attrs.evolve(state, stage=stage, failures=failures, failed_at=failed_at, retry_at=now + pause_s)
+
+
+def lose(state: PartitionState, *, retry_at: float, cause: str) -> PartitionState:
+    """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
+    stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
+    failure = PartitionFailure(message=cause, error="EpochLostError")
+    return attrs.evolve(state, is_unsure=True, stage=stage, retry_at=retry_at, failure=failure)
+
+
+def stop(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:
+    """Note that the partition must not be copied, found out without an epoch; it is not planned again."""
+    return attrs.evolve(
+        state,
+        stage=PartitionStage.STOPPED,
+        ended=Ended.FAILED,
+        failure=failure,
+        failures=1,
+        failed_at=now,
+        retry_at=float("inf"),
+    )
+
+
+def write(state: PartitionState, written: Position) -> PartitionState:
+    """Note that the positions topic holds *written* now."""
+    unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0
+    return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
+
+
+def due_positions(states: Iterable[PartitionState], *, is_interval_over: bool) -> tuple[Position, ...]:
+    """Give the positions to be written now: all that moved, or before the interval is over those that moved far."""
+    return tuple(
+        state.standing
+        for state in states
+        if state.standing != state.written and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES)
+    )
+
+
+def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
+    """Give the plans of those partitions whose pause, if they had to take one, is over."""
+    return tuple(state.to_plan() for state in states if state.retry_at <= now)
+
+
+def next_retry_at(states: Iterable[PartitionState]) -> float | None:
+    """Say when the first of *states* may be planned; None where there are none."""
+    return min((state.retry_at for state in states), default=None)
