@@ -143,6 +143,8 @@ class PartitionOutcome:
     high_watermark: int = -1
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
+    #: Downstream offsets that appeared between ours: somebody else writes to the remote topic.
+    foreign_records: int = 0
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

@@ -78,6 +78,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._client_id = endpoint.client_id.encode()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._writer: Any = None
         self._waiting: collections.deque[tuple[int, float, FrameHandler]] = collections.deque()
         self._correlation_id = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -108,7 +109,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _take_over(self, opened: Any) -> None:
         # Nothing is in flight here, so the stream reader's buffer is empty and its task can go. With its reader gone
         # aiokafka's object counts as closed and will not close the transport when it is collected.
-        transport = opened._writer.transport  # noqa: SLF001
+        # A stream writer closes its transport when it is collected, so it is kept.
+        self._writer = opened._writer  # noqa: SLF001
+        transport = self._writer.transport
         opened._read_task.cancel()  # noqa: SLF001
         opened._reader = opened._writer = None  # noqa: SLF001
         transport.set_protocol(self)

@@ -1,0 +1,273 @@
+"""
+The copy loop of one epoch.
+
+Plain asyncio that knows nothing of Spark: it runs inside a Spark task's Python worker and is driven directly by
+tests. It fetches from the leaders of the source, produces to the leaders of the target until the epoch's time is
+over, waits for what is in flight, and says what it did. It decides nothing about topics or assignments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Collection
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.pipeline.fetching import SourceReader
+from mm2py.pipeline.partition import PartitionCopy
+from mm2py.pipeline.resume import Resumer
+from mm2py.pipeline.sending import Dispatch
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.fetch import FetchSession
+from mm2py.wire.produce import ProducerIdentity, init_producer_id
+
+
+_STOP_FILE_POLL_S: Final = 0.1
+_UNREACHABLE_PAUSE_S: Final = 0.2
+#: Part of the drain time in which queued parcels are still sent; the rest is for answers alone.
+_SENDING_SHARE: Final = 0.6
+
+_UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
+
+
+@attrs.define(eq=False)
+class WorkerState:
+    """
+    What lives in a Python worker between epochs: connections, fetch sessions, producer identities.
+
+    Nothing depends on it being there; it only saves time. It belongs to one event loop.
+    """
+
+    clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
+    sessions: dict[tuple[str, int], FetchSession] = attrs.field(factory=dict)
+    identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for cluster in self.clusters.values():
+            await cluster.close()
+        self.clusters.clear()
+        self.sessions.clear()
+        self.identities.clear()
+
+    def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
+        found = self.clusters.get(endpoint)
+        if found is None:
+            found = self.clusters[endpoint] = Cluster(endpoint, clock)
+        return found
+
+
+async def copy_epoch(plan: EpochPlan, clock: Clock, hosted: WorkerState) -> EpochOutcome:
+    """
+    Run one epoch as *plan* says and give its outcome.
+
+    Trouble with clusters, brokers and partitions is part of the outcome. Only a bug raises, and then the daemon
+    treats the epoch as lost.
+    """
+    return await _Epoch(plan, clock, hosted).run()
+
+
+class _Epoch:
+    def __init__(self, plan: EpochPlan, clock: Clock, hosted: WorkerState) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._hosted = hosted
+        self._loop = asyncio.get_running_loop()
+        self._copies = [PartitionCopy.of(partition) for partition in plan.partitions]
+        self._source = hosted.cluster(plan.source, clock)
+        self._target = hosted.cluster(plan.target, clock)
+        self._started = self._loop.time()
+        self._deadline = self._started + plan.epoch_ms / 1000
+        self._cpu_started = _cpu_s()
+        self._drain_started = self._deadline
+        self._dispatch: Dispatch | None = None
+        self._reader: SourceReader | None = None
+
+    async def run(self) -> EpochOutcome:
+        identity = await self._prepare()
+        if identity is not None:
+            await self._copy(identity)
+        return self._outcome()
+
+    async def _prepare(self) -> ProducerIdentity | None:
+        """Learn the leaders and get a producer id; None when the time was over before both answered."""
+        plan = self._plan
+        while True:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
+                    await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
+                    identity = self._hosted.identities.get(plan.target)
+                    if identity is None:
+                        identity = await init_producer_id(self._target, plan.target.request_timeout_ms)
+                        self._hosted.identities[plan.target] = identity
+                    return identity
+            except _UNREACHABLE as error:
+                trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+            except TimeoutError:
+                trouble = PartitionFailure("the clusters did not answer within the epoch's time")
+            for copy in self._copies:
+                copy.trouble = trouble
+            if self._is_over():
+                return None
+            await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    def _is_over(self) -> bool:
+        stop_file = self._plan.stop_file
+        return self._loop.time() >= self._deadline or (stop_file is not None and os.path.exists(stop_file))  # noqa: PTH110
+
+    async def _copy(self, identity: ProducerIdentity) -> None:
+        plan = self._plan
+        dispatch = Dispatch(self._target, identity, plan.limits, self._clock)
+        reader = SourceReader(self._source, dispatch, plan.limits, self._clock, self._hosted.sessions)
+        self._dispatch, self._reader = dispatch, reader
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                dispatch.start(tasks)
+                reader.start(tasks, self._deadline)
+                background = [
+                    tasks.create_task(self._follow_leaders(self._source), name="follow source leaders"),
+                    tasks.create_task(self._follow_leaders(self._target), name="follow target leaders"),
+                    tasks.create_task(self._start_partitions(reader), name="start partitions"),
+                ]
+                await self._until_over()
+                await reader.finish()
+                await self._drain(dispatch)
+                for task in background:
+                    task.cancel()
+        finally:
+            dispatch.stop()
+            dispatch.close_unanswered()
+
+    async def _start_partitions(self, reader: SourceReader) -> None:
+        unsure = [copy for copy in self._copies if copy.is_unsure]
+        for copy in self._copies:
+            if not copy.is_unsure:
+                reader.assign(copy)
+        while unsure and not self._is_over():
+            resumer = Resumer(
+                self._source, self._target, self._clock, reads_committed=self._plan.limits.reads_committed
+            )
+            try:
+                for copy in await resumer.resolve(unsure):
+                    copy.trouble = None
+                    reader.assign(copy)
+            except _UNREACHABLE as error:
+                for copy in unsure:
+                    copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+            unsure = [copy for copy in unsure if copy.is_unsure and not copy.has_ended]
+            if unsure:
+                await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    async def _until_over(self) -> None:
+        """Wait for the deadline or the stop file."""
+        while not self._is_over():
+            left = self._deadline - self._loop.time()
+            await self._clock.sleep(min(left, _STOP_FILE_POLL_S) if self._plan.stop_file else left)
+
+    async def _drain(self, dispatch: Dispatch) -> None:
+        """Send what is queued, wait for what is in flight, both within the drain time."""
+        self._drain_started = self._loop.time()
+        drain_s = self._plan.drain_ms / 1000
+        if dispatch.is_idle:
+            return
+        try:
+            async with asyncio.timeout(drain_s * _SENDING_SHARE):
+                await dispatch.drained.wait()
+        except TimeoutError:
+            dispatch.stop()
+            for copy in self._copies:
+                dispatch.discard(copy)
+        try:
+            async with asyncio.timeout_at(self._drain_started + drain_s):
+                while not dispatch.is_idle:
+                    await dispatch.drained.wait()
+        except TimeoutError:
+            pass
+
+    async def _follow_leaders(self, cluster: Cluster) -> None:
+        """Ask for metadata when somebody met a broker that does not lead any more; partitions find it by themselves."""
+        is_source = cluster is self._source
+        wanted = self._reader.wants_metadata if is_source and self._reader else self._wants_target_metadata()
+        topics: Collection[str] = {copy.plan.source.topic if is_source else copy.remote.topic for copy in self._copies}
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            try:
+                await cluster.refresh_metadata(topics)
+            except ClusterUnreachableError:
+                # Whoever needs it meets the same trouble, tells it, and asks again.
+                await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    def _wants_target_metadata(self) -> asyncio.Event:
+        assert self._dispatch is not None  # noqa: S101 - set just before the tasks start
+        return self._dispatch.wants_metadata
+
+    def _outcome(self) -> EpochOutcome:
+        now = self._loop.time()
+        dispatch, reader = self._dispatch, self._reader
+        if (dispatch is not None and dispatch.is_identity_spent) or any(copy.in_flight for copy in self._copies):
+            self._hosted.identities.pop(self._plan.target, None)
+        outcome = EpochOutcome(
+            flow=self._plan.flow,
+            task=self._plan.task,
+            epoch=self._plan.epoch,
+            partitions=tuple(copy.outcome() for copy in self._copies if _has_news(copy)),
+            elapsed_s=now - self._started,
+            drain_s=max(0.0, now - self._drain_started),
+            cpu_s=_cpu_s() - self._cpu_started,
+            rss_bytes=_rss_bytes(),
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+        )
+        if dispatch is None or reader is None:
+            return outcome
+        return attrs.evolve(
+            outcome,
+            latency=dispatch.latency.histogram(),
+            age=reader.age.histogram(),
+            fetches=reader.requests,
+            produces=dispatch.requests,
+            retries=dispatch.retries + reader.retries,
+            throttled_ms=dispatch.throttled_ms + reader.throttled_ms,
+        )
+
+
+def _has_news(copy: PartitionCopy) -> bool:
+    """Leave out what the daemon knows already."""
+    return bool(
+        copy.records
+        or copy.ended is not Ended.OK
+        or copy.trouble
+        or copy.high_watermark >= 0
+        or copy.position != copy.plan.position
+        or copy.is_unsure != copy.plan.is_unsure
+        or copy.in_flight
+        or copy.downstream != copy.plan.downstream
+    )
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _rss_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib is not imported in workers
+        return int(statm.read().split()[1]) * resource.getpagesize()

@@ -1,0 +1,285 @@
+"""
+From the source: one fetcher per broker keeps a long poll open for the partitions that broker leads.
+
+A fetcher stops asking while the buffer is full, and leaves out the partitions whose own share is full: what the
+target does not take is not read. Leaders that move, brokers that go away and sessions that the broker forgot are
+ordinary events here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.ingest import ingest
+from mm2py.pipeline.partition import PartitionCopy, Tally
+from mm2py.pipeline.sending import Dispatch
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, name_of
+from mm2py.wire.fetch import NONE, FetchPosition, FetchSession, FetchSizes, PartitionAnswer
+
+
+#: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
+#: full: it must come back soon after there is room.
+_WAIT_WHILE_PAUSED_MS: Final = 20
+
+#: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
+_ANSWER_EARLY_MS: Final = 4
+_FINISH_S: Final = 0.1
+
+#: How often to look for room when every partition of a broker has its share of the buffer full.
+_PAUSED_POLL_S: Final = 0.003
+
+_REFUSED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
+    ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
+}
+
+
+class SourceReader:
+    """All fetchers of an epoch, and what they share."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        dispatch: Dispatch,
+        limits: CopyLimits,
+        clock: Clock,
+        sessions: dict[tuple[str, int], FetchSession],
+    ) -> None:
+        self.source = source
+        self.dispatch = dispatch
+        self.limits = limits
+        self.clock = clock
+        self.sessions = sessions
+        self.sizes = FetchSizes(
+            limits.fetch_min_bytes, limits.fetch_max_bytes, limits.fetch_partition_max_bytes, limits.reads_committed
+        )
+        self.age = Tally()
+        self.requests = 0
+        self.retries = 0
+        self.throttled_ms = 0
+        self.wants_metadata = asyncio.Event()
+        self.deadline = 0.0
+        self.is_stopped = False
+        self._fetchers: dict[int, Fetcher] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, tasks: asyncio.TaskGroup, deadline: float) -> None:
+        """Begin; *deadline* is the event loop's time at which no fetch may be under way any more."""
+        self._tasks, self.deadline = tasks, deadline
+
+    async def finish(self) -> None:
+        """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
+        self.is_stopped = True
+        tasks = [fetcher.task for fetcher in self._fetchers.values() if fetcher.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_FINISH_S)
+            for task in late:
+                task.cancel()
+
+    def assign(self, copy: PartitionCopy) -> None:
+        """Give *copy* to the fetcher of the broker that leads it; without a leader, look again soon."""
+        if self.is_stopped or copy.has_ended:
+            return
+        node = self.source.leader(copy.plan.source)
+        if node is None or self._tasks is None:
+            self.retry(copy, f"no broker leads {copy.plan.source} at the source")
+            return
+        copy.source_node = node
+        copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)
+        fetcher = self._fetchers.get(node)
+        if fetcher is None:
+            fetcher = self._fetchers[node] = Fetcher(self, node)
+            fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher of broker {node}")
+        fetcher.add(copy)
+
+    def retry(self, copy: PartitionCopy, why: str) -> None:
+        """Take *copy* from its fetcher and look its leader up after a pause."""
+        copy.source_node = None
+        copy.source_retries += 1
+        self.retries += 1
+        copy.trouble = PartitionFailure(why, "it is tried again by itself; check the source's brokers if it stays")
+        self.wants_metadata.set()
+        pause_ms = min(
+            self.limits.retry_backoff_ms * 2 ** min(copy.source_retries - 1, 10), self.limits.retry_backoff_max_ms
+        )
+        self._loop.call_later(pause_ms / 1000, self.assign, copy)
+
+    def resume_paused(self, copy: PartitionCopy) -> None:
+        """Fetch *copy* again once its share of the buffer has drained by half."""
+        if copy.is_paused and copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes:
+            copy.is_paused = False
+            if copy.source_node is not None and not copy.has_ended:
+                self._fetchers[copy.source_node].add(copy)
+
+
+class Fetcher:
+    """Keeps one fetch in flight to one broker."""
+
+    def __init__(self, reader: SourceReader, node: int) -> None:
+        self.node = node
+        self.task: asyncio.Task[None] | None = None
+        self._reader = reader
+        self._copies: dict[FetchPosition, PartitionCopy] = {}
+        self._paused: set[PartitionCopy] = set()
+        self._session: FetchSession | None = None
+        self._has_work = asyncio.Event()
+
+    def add(self, copy: PartitionCopy) -> None:
+        self._copies[copy.fetch] = copy
+        if self._session is not None:
+            self._session.want(copy.fetch)
+        self._has_work.set()
+
+    def remove(self, copy: PartitionCopy) -> None:
+        self._copies.pop(copy.fetch, None)
+        if self._session is not None:
+            self._session.drop(copy.fetch)
+
+    async def run(self) -> None:
+        """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
+        reader = self._reader
+        while not reader.is_stopped:
+            if not self._copies and not self._paused:
+                self._has_work.clear()
+                await self._has_work.wait()
+                continue
+            try:
+                await self._connect()
+                await self._fetch_while_open()
+            except BrokerConnectionError as error:
+                self._lose_session()
+                copies, self._copies = list(self._copies.values()), {}
+                for copy in copies:
+                    reader.retry(copy, str(error))
+
+    async def _connect(self) -> None:
+        """Enter this broker's session of the last epoch, or a new one, with exactly our partitions."""
+        reader = self._reader
+        connection = await reader.source.connection(self.node, "fetch")
+        key = (reader.source.alias, self.node)
+        session = reader.sessions.get(key)
+        if session is None or session.connection is not connection:
+            session = reader.sessions[key] = FetchSession(connection)
+        wanted: dict[bytes, set[int]] = {}
+        for position in self._copies:
+            wanted.setdefault(position.topic, set()).add(position.partition)
+        session.keep_only(wanted)
+        for position in self._copies:
+            session.want(position)
+        self._session = session
+
+    def _lose_session(self) -> None:
+        if self._session is not None:
+            self._session.connection.close("the fetch was given up")
+            self._reader.sessions.pop((self._reader.source.alias, self.node), None)
+            self._session = None
+
+    async def _fetch_while_open(self) -> None:
+        reader = self._reader
+        session = self._session
+        while session is not None and not reader.is_stopped:
+            await self._wait_for_room()
+            self._unpause()
+            if not self._copies:
+                if not self._paused:
+                    return
+                await reader.clock.sleep(_PAUSED_POLL_S)
+                continue
+            wait_ms = min(
+                _WAIT_WHILE_PAUSED_MS if self._paused else reader.limits.fetch_max_wait_ms,
+                int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS,
+            )
+            if wait_ms <= 0:
+                reader.is_stopped = True
+                return
+            is_answered = False
+            try:
+                answer = await session.fetch(reader.sizes, wait_ms)
+                is_answered = True
+            finally:
+                if not is_answered:
+                    self._lose_session()
+            reader.requests += 1
+            if answer.error_code != NONE:
+                reader.retries += 1
+                await reader.clock.sleep(reader.limits.retry_backoff_ms / 1000 if reader.retries > 1 else 0)
+                continue
+            self._take(answer.partitions)
+            if answer.throttle_ms > 0:
+                reader.throttled_ms += answer.throttle_ms
+                await reader.clock.sleep(answer.throttle_ms / 1000)
+
+    async def _wait_for_room(self) -> None:
+        dispatch = self._reader.dispatch
+        while dispatch.buffered_bytes >= self._reader.limits.buffer_bytes:
+            dispatch.has_room.clear()
+            await dispatch.has_room.wait()
+
+    def _unpause(self) -> None:
+        for copy in [c for c in self._paused if not c.is_paused or c.has_ended]:
+            self._paused.discard(copy)
+        for copy in list(self._paused):
+            self._reader.resume_paused(copy)
+            if not copy.is_paused:
+                self._paused.discard(copy)
+
+    def _take(self, answers: list[PartitionAnswer]) -> None:
+        reader = self._reader
+        dispatch = reader.dispatch
+        now_ms = reader.clock.wall_ms()
+        for answer in answers:
+            copy: PartitionCopy = answer.position.owner
+            if answer.error_code != NONE:
+                self._failed(copy, answer)
+                continue
+            copy.source_retries = 0
+            copy.high_watermark = answer.high_watermark
+            copy.last_stable_offset = answer.last_stable_offset
+            copy.log_start_offset = answer.log_start_offset
+            if not answer.record_set:
+                continue
+            self._ingest(copy, answer, now_ms)
+            dispatch.offer(copy)
+        dispatch.pump()
+
+    def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> None:
+        reader = self._reader
+        before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
+        ingest(copy, answer, reader.limits)
+        reader.dispatch.take(copy, before_bytes)
+        for index in range(before_parcels, len(copy.queue)):
+            parcel = copy.queue[index]
+            if parcel.max_timestamp >= 0:
+                reader.age.add(now_ms - parcel.max_timestamp, parcel.record_count)
+        if copy.has_ended:
+            self.remove(copy)
+        elif copy.buffered_bytes >= reader.limits.partition_buffer_bytes:
+            copy.is_paused = True
+            self._paused.add(copy)
+            self.remove(copy)
+        elif self._session is not None:
+            self._session.want(copy.fetch)
+
+    def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
+        self.remove(copy)
+        source, code = copy.plan.source, answer.error_code
+        where = f"source answered {name_of(code)} for {source} at offset {copy.fetch.offset}"
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            copy.end(
+                Ended.OUT_OF_RANGE,
+                PartitionFailure(
+                    where, "retention or truncation overtook the mirror; decide where to go on",
+                    name_of(code), copy.fetch.offset,
+                ),
+            )  # fmt: skip
+        elif code in _REFUSED:
+            hint = _REFUSED[ErrorCode(code)]
+            copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), copy.fetch.offset))
+        else:
+            self._reader.retry(copy, where)

@@ -1,0 +1,220 @@
+"""
+From a fetched record set to parcels.
+
+Decides for each batch how it travels: unopened, on the record path, or not at all. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from mm2py.errors import CorruptBatchError, RecordTooLargeError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.partition import Parcel, PartitionCopy
+from mm2py.wire.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    SPECIAL,
+    MalformedRecordSetError,
+    RecordBatchView,
+    batches,
+)
+from mm2py.wire.fetch import PartitionAnswer
+from mm2py.wire.rebuild import Rebuilder, Rebuilt, UnreadableBatchError
+
+
+#: base offset, length, magic, attributes, last offset delta, record count
+_GLANCE: Final = struct.Struct(">qi4xb4xhi30xi")
+_COALESCE_AT_LEAST: Final = 4
+_NEEDS_OPENING: Final = LOG_APPEND_TIME | DELETE_HORIZON
+
+
+class DataFilter:
+    """
+    Tells data batches from what is not copied: control batches and, where only committed data counts, aborted ones.
+
+    The broker lists the aborted transactions of an answer's range by producer id and first offset; a transaction
+    ends with the next control batch of its producer id. Fetch answers are complete in this, so each gets a new filter.
+    """
+
+    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
+        self._upcoming = sorted((first_offset, producer_id) for producer_id, first_offset in aborted)
+        self._aborted: set[int] = set()
+
+    def is_data(self, batch: RecordBatchView) -> bool:
+        """Say whether *batch* is to be copied; ask once for each batch, in order."""
+        while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
+            self._aborted.add(self._upcoming.pop(0)[1])
+        if batch.is_control:
+            self._aborted.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborted)
+
+
+def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> None:
+    """
+    Queue what *answer* brings for *copy*, and move its fetch position behind it.
+
+    Trouble with the data itself ends the partition at that offset; what lies before is queued.
+    """
+    record_set = answer.record_set
+    if len(record_set) == 0:
+        return
+    try:
+        if not answer.aborted and _is_backlog_of_small(record_set, copy.fetch.offset, limits):
+            _ingest_small(copy, record_set, limits)
+        else:
+            data = DataFilter(answer.aborted)
+            for batch in batches(record_set):
+                if not _ingest_batch(copy, batch, data):
+                    return
+    except MalformedRecordSetError as error:
+        _end_corrupt(copy, error.base_offset, error.detail)
+
+
+def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimits) -> bool:
+    if len(record_set) < HEADER_BYTES:
+        return False
+    base_offset, length, magic, _, _, _ = _GLANCE.unpack_from(record_set)
+    size = length + LOG_OVERHEAD_BYTES
+    return bool(
+        magic == MAGIC_V2
+        and base_offset >= position
+        and size < limits.coalesce_below_bytes
+        and len(record_set) >= size * _COALESCE_AT_LEAST
+    )
+
+
+def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter) -> bool:
+    """Queue one batch, or pass it over; False once the partition has ended."""
+    position = copy.fetch.offset
+    if batch.magic < MAGIC_V2:
+        return _rebuild(copy, batch.view, position)
+    after = batch.last_offset + 1
+    if after <= position:
+        return True
+    if not batch.matches_crc():
+        return _end_corrupt(copy, batch.base_offset, "its checksum does not match its content")
+    if not data.is_data(batch) or batch.record_count == 0:
+        copy.batches_dropped += 1
+        copy.pass_over(after)
+        copy.fetch.offset = after
+        return True
+    if (
+        batch.attributes & _NEEDS_OPENING
+        or batch.base_offset < position
+        or batch.has_holes
+        or batch.size_bytes > copy.plan.max_message_bytes
+    ):
+        return _rebuild(copy, batch.view, position, after)
+    copy.put(Parcel(batch.view, batch.record_count, batch.base_offset, after, batch.max_timestamp))
+    copy.fetch.offset = after
+    return True
+
+
+def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimits) -> None:
+    """Put the small plain batches of a backlog together; everything between them goes the ordinary way."""
+    data = DataFilter(())
+    for stretch, is_small in _stretches(record_set, limits.coalesce_below_bytes):
+        if is_small:
+            limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
+            if not _rebuild(copy, stretch, copy.fetch.offset, limit_bytes=limit):
+                return
+        else:
+            for batch in batches(stretch):
+                if not _ingest_batch(copy, batch, data):
+                    return
+
+
+def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, bool]]:
+    """Cut a record set into stretches of small plain batches of one codec, and of others."""
+    glance = _GLANCE.unpack_from
+    at = start = count = 0
+    end = len(record_set) - HEADER_BYTES
+    kind = -1
+    while at <= end:
+        base_offset, length, magic, attributes, _, _ = glance(record_set, at)
+        size = length + LOG_OVERHEAD_BYTES
+        if size < HEADER_BYTES:
+            raise MalformedRecordSetError(base_offset, f"it claims a length of {length} bytes")
+        if at + size > len(record_set):
+            break
+        is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & (SPECIAL & ~_TRANSACTIONAL_DATA)
+        this = attributes & 0x07 if is_small else -2
+        if this != kind:
+            if at > start:
+                yield record_set[start:at], kind >= 0 and count > 1
+            start, count, kind = at, 0, this
+        count += 1
+        at += size
+    if at > start:
+        yield record_set[start:at], kind >= 0 and count > 1
+
+
+#: Without aborted transactions in the answer, transactional data is data like any other.
+_TRANSACTIONAL_DATA: Final = SPECIAL & ~(CONTROL | _NEEDS_OPENING)
+
+
+def _rebuild(
+    copy: PartitionCopy,
+    record_set: memoryview,
+    position: int,
+    after: int | None = None,
+    *,
+    limit_bytes: int | None = None,
+) -> bool:
+    """Send *record_set*, whole data batches, down the record path; False once the partition has ended."""
+    rebuilder = Rebuilder(limit_bytes or copy.plan.max_message_bytes)
+    unreadable: UnreadableBatchError | None = None
+    try:
+        rebuilder.add(bytes(record_set), from_offset=position)
+    except UnreadableBatchError as error:
+        unreadable = error
+    for rebuilt in rebuilder.finish():
+        if not _put_rebuilt(copy, rebuilt):
+            return False
+    if unreadable is not None:
+        return _end_corrupt(copy, unreadable.offset, unreadable.detail)
+    if after is not None:
+        copy.pass_over(after)
+        copy.fetch.offset = after
+    return True
+
+
+def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
+    limit = copy.plan.max_message_bytes
+    if len(rebuilt.batch) > limit:
+        # The builder lets only a batch's first record exceed its limit, so this one is alone in its batch.
+        source = copy.plan.source
+        error = RecordTooLargeError(source.topic, source.partition, rebuilt.first_upstream, len(rebuilt.batch), limit)
+        copy.end(
+            Ended.FAILED,
+            PartitionFailure(str(error), error.hint, type(error).__name__, rebuilt.first_upstream),
+        )
+        return False
+    next_upstream = rebuilt.last_upstream + 1
+    copy.put(
+        Parcel(
+            rebuilt.batch,
+            rebuilt.record_count,
+            rebuilt.first_upstream,
+            next_upstream,
+            rebuilt.max_timestamp,
+            rebuilt.runs,
+        )
+    )
+    copy.fetch.offset = next_upstream
+    return True
+
+
+def _end_corrupt(copy: PartitionCopy, offset: int, detail: str) -> bool:
+    source = copy.plan.source
+    error = CorruptBatchError(source.topic, source.partition, offset, detail)
+    copy.end(Ended.FAILED, PartitionFailure(str(error), error.hint, type(error).__name__, offset))
+    return False

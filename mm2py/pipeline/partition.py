@@ -1,0 +1,227 @@
+"""
+One topic-partition while an epoch copies it.
+
+What was fetched waits in `queue`, what was sent waits in `in_flight`, and what was acknowledged is accounted for.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+
+import attrs
+
+from mm2py.model.epoch import (
+    HISTOGRAM_BOUNDS_MS,
+    Ended,
+    Histogram,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+    Run,
+)
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.fetch import FetchPosition
+
+
+class Parcel:
+    """
+    A batch on its way to the target.
+
+    `runs` is None where upstream offsets are consecutive; else as in `mm2py.wire.rebuild.Rebuilt`. `next_upstream` is
+    the position once this is acknowledged: it lies beyond what follows the batch and is not copied, such as a control
+    batch. `sequence` is -1 until the batch has been signed.
+    """
+
+    __slots__ = (
+        "batch",
+        "first_upstream",
+        "is_rebuilt",
+        "max_timestamp",
+        "next_upstream",
+        "record_count",
+        "runs",
+        "sequence",
+        "size_bytes",
+    )
+
+    def __init__(  # noqa: PLR0917 - created once per batch; keywords cost
+        self,
+        batch: memoryview,
+        record_count: int,
+        first_upstream: int,
+        next_upstream: int,
+        max_timestamp: int,
+        runs: tuple[tuple[int, int, int], ...] | None = None,
+    ) -> None:
+        self.batch = batch
+        self.size_bytes = len(batch)
+        self.record_count = record_count
+        self.first_upstream = first_upstream
+        self.next_upstream = next_upstream
+        self.max_timestamp = max_timestamp
+        self.runs = runs
+        self.is_rebuilt = runs is not None
+        self.sequence = -1
+
+
+class Tally:
+    """A histogram being filled."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(HISTOGRAM_BOUNDS_MS) + 1)
+        self._total = 0.0
+        self._least: float | None = None
+        self._greatest: float | None = None
+
+    def add(self, value_ms: float, count: int) -> None:
+        value_ms = max(value_ms, 0.0)
+        self._counts[bisect.bisect_left(HISTOGRAM_BOUNDS_MS, value_ms)] += count
+        self._total += value_ms * count
+        if self._least is None or value_ms < self._least:
+            self._least = value_ms
+        if self._greatest is None or value_ms > self._greatest:
+            self._greatest = value_ms
+
+    def histogram(self) -> Histogram:
+        return Histogram(tuple(self._counts), self._total, self._least, self._greatest)
+
+
+@attrs.define(eq=False)
+class PartitionCopy:
+    """
+    The state of one topic-partition's copy.
+
+    Invariants: (a) `in_flight` and `queue`, in that order, hold consecutive stretches of the source from `position`
+    on; (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing is
+    fetched any more, and what is queued before the trouble is still sent; (d) `unanswered` counts the parcels in
+    requests without an answer; while `is_failing`, nothing is sent until it is 0.
+    """
+
+    plan: PartitionPlan
+    fetch: FetchPosition
+    remote: TopicPartition
+    remote_topic: bytes
+    position: int
+    downstream: int | None
+    is_unsure: bool
+    queue: collections.deque[Parcel] = attrs.field(factory=collections.deque)
+    in_flight: collections.deque[Parcel] = attrs.field(factory=collections.deque)
+    buffered_bytes: int = 0
+    unanswered: int = 0
+    is_failing: bool = False
+    is_waiting: bool = False
+    is_ready: bool = False
+    is_paused: bool = False
+    source_node: int | None = None
+    source_retries: int = 0
+    target_retries: int = 0
+    ended: Ended = Ended.OK
+    failure: PartitionFailure | None = None
+    trouble: PartitionFailure | None = None
+    runs: list[Run] = attrs.field(factory=list)
+    records: int = 0
+    bytes: int = 0
+    batches_unopened: int = 0
+    batches_rebuilt: int = 0
+    batches_dropped: int = 0
+    resumed_records: int = 0
+    foreign_records: int = 0
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    last_timestamp_ms: int = -1
+
+    @classmethod
+    def of(cls, plan: PartitionPlan) -> PartitionCopy:
+        source = plan.source
+        fetch = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None)
+        copy = cls(
+            plan=plan,
+            fetch=fetch,
+            remote=TopicPartition(plan.remote_topic, source.partition),
+            remote_topic=plan.remote_topic.encode(),
+            position=plan.position,
+            downstream=plan.downstream,
+            is_unsure=plan.is_unsure,
+        )
+        fetch.owner = copy
+        return copy
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ended is not Ended.OK
+
+    def end(self, ended: Ended, failure: PartitionFailure) -> None:
+        """Stop fetching this partition in this epoch; the first reason is kept."""
+        if not self.has_ended:
+            self.ended, self.failure = ended, failure
+
+    def put(self, parcel: Parcel) -> None:
+        self.queue.append(parcel)
+        self.buffered_bytes += parcel.size_bytes
+
+    def pass_over(self, next_upstream: int) -> None:
+        """Step over upstream offsets that hold nothing to copy, once what lies before them is acknowledged."""
+        if self.queue:
+            self.queue[-1].next_upstream = next_upstream
+        elif self.in_flight:
+            self.in_flight[-1].next_upstream = next_upstream
+        else:
+            self.position = max(self.position, next_upstream)
+
+    def account(self, parcel: Parcel, base_offset: int) -> None:
+        """Take the acknowledgement of the oldest parcel in flight."""
+        runs = self.runs
+        if parcel.runs is None:
+            self._add_run(runs, parcel.first_upstream, base_offset, parcel.record_count)
+        else:
+            for upstream, index, length in parcel.runs:
+                self._add_run(runs, upstream, base_offset + index, length)
+        if self.downstream is not None and base_offset > self.downstream + 1:
+            self.foreign_records += base_offset - self.downstream - 1
+        self.downstream = base_offset + parcel.record_count - 1
+        self.position = parcel.next_upstream
+        self.records += parcel.record_count
+        self.bytes += parcel.size_bytes
+        self.buffered_bytes -= parcel.size_bytes
+        if parcel.is_rebuilt:
+            self.batches_rebuilt += 1
+        else:
+            self.batches_unopened += 1
+        self.last_timestamp_ms = parcel.max_timestamp
+
+    @staticmethod
+    def _add_run(runs: list[Run], upstream: int, downstream: int, length: int) -> None:
+        if runs:
+            last = runs[-1]
+            if last.upstream + last.length == upstream and last.downstream + last.length == downstream:
+                runs[-1] = Run(last.upstream, last.downstream, last.length + length)
+                return
+        runs.append(Run(upstream, downstream, length))
+
+    def outcome(self) -> PartitionOutcome:
+        """Say what the epoch did to this partition; what is still in flight makes it unsure."""
+        ended, failure = self.ended, self.failure
+        if ended is Ended.OK and self.trouble is not None and (self.in_flight or self.is_unsure or not self.records):
+            ended, failure = Ended.INTERRUPTED, self.trouble
+        return PartitionOutcome(
+            source=self.plan.source,
+            position=self.position,
+            downstream=self.downstream,
+            is_unsure=self.is_unsure or bool(self.in_flight),
+            ended=ended,
+            failure=failure,
+            runs=tuple(self.runs),
+            records=self.records,
+            bytes=self.bytes,
+            batches_unopened=self.batches_unopened,
+            batches_rebuilt=self.batches_rebuilt,
+            batches_dropped=self.batches_dropped,
+            resumed_records=self.resumed_records,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            last_timestamp_ms=self.last_timestamp_ms,
+            foreign_records=self.foreign_records,
+        )

@@ -1,0 +1,250 @@
+"""
+Finding out what has arrived, before anything is written.
+
+For each partition whose position is unsure: read the target's end and last record, walk the source from the position,
+and go on exactly behind what is there, or say that it cannot be proven. `mm2py.core.resume` decides; this room looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.core import resume
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
+from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.ingest import DataFilter
+from mm2py.pipeline.partition import PartitionCopy
+from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import error_of, needs_metadata
+from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
+from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
+
+
+LATEST: Final = -1
+_AT_ONCE: Final = 8
+_WALK_BYTES: Final = 4 * 1024 * 1024
+_WAIT_MS: Final = 500
+_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 0.2
+#: Two looks at the target's end this far apart must agree: a request of a lost writer may still be on its way
+#: through the broker when we first ask.
+_SETTLE_S: Final = 0.25
+#: How many of the target's last records must reappear in the source, in order, to prove a match.
+_MATCH_RECORDS: Final = 32
+
+_HINT_REWOUND: Final = (
+    "the remote topic was truncated or re-created; remove the partition's record from the offsets topic to copy "
+    "it from the start, or restore the remote topic"
+)
+_HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
+
+
+class _Unreadable(Exception):  # noqa: N818 - never leaves this module
+    """The walk cannot go on; the message says why."""
+
+
+class Resumer:
+    """Resolves unsure partitions of one epoch."""
+
+    def __init__(self, source: Cluster, target: Cluster, clock: Clock, *, reads_committed: bool) -> None:
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._reads_committed = reads_committed
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def resolve(self, copies: Collection[PartitionCopy]) -> list[PartitionCopy]:
+        """
+        Make sure of each partition's position; give those that may be copied now.
+
+        The others have ended, or are in trouble that the next epoch will try again.
+        """
+        ends = await self._settled_ends([copy.remote for copy in copies])
+        resolved: list[PartitionCopy] = []
+        async with asyncio.TaskGroup() as tasks:
+            for copy in copies:
+                tasks.create_task(self._resolve(copy, ends.get(copy.remote), resolved), name=f"resume {copy.remote}")
+        return resolved
+
+    async def _settled_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        first = await self._target.list_offsets(partitions, LATEST)
+        for _ in range(_ATTEMPTS):
+            await self._clock.sleep(_SETTLE_S)
+            second = await self._target.list_offsets(partitions, LATEST)
+            if all(second[tp] == end for tp, end in first.items() if isinstance(end, int)):
+                return second
+            first = second
+        return first
+
+    async def _resolve(
+        self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: list[PartitionCopy]
+    ) -> None:
+        async with self._slots:
+            try:
+                if not isinstance(end, int):
+                    copy.trouble = PartitionFailure(str(end or f"no end offset for {copy.remote}"))
+                elif await self._decide(copy, end):
+                    copy.is_unsure = False
+                    resolved.append(copy)
+            except (BrokerConnectionError, BrokerAnsweredError) as error:
+                copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+            except (_Unreadable, UnreadableBatchError, MalformedRecordSetError) as error:
+                self._unproven(copy, str(error))
+
+    async def _decide(self, copy: PartitionCopy, end: int) -> bool:
+        match resume.judge(downstream=copy.downstream, target_end=end):
+            case resume.Exact(downstream):
+                copy.downstream = downstream
+                return True
+            case resume.Rewound(rewound_end):
+                message = (
+                    f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
+                )
+                copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, _HINT_REWOUND, "TargetRewound"))
+                return False
+            case resume.Skip(records, downstream):
+                return await self._skip(copy, records, downstream)
+            case resume.Match(downstream):
+                return await self._match(copy, downstream)
+
+    async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
+        """Walk over *records* data records and compare the last one with the target's."""
+        left = records
+        async for batch in self._walk(copy):
+            contents = None
+            count = batch.record_count
+            if batch.magic < MAGIC_V2 or batch.base_offset < copy.position:
+                contents = [c for c in decode(bytes(batch.view)) if c.offset >= copy.position]
+                count = len(contents)
+            if count < left:
+                left -= count
+                continue
+            contents = contents or decode(bytes(batch.view))
+            return await self._conclude(copy, contents[left - 1], records, downstream)
+        return self._unproven(
+            copy,
+            f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}",
+        )
+
+    async def _conclude(self, copy: PartitionCopy, last: RecordContent, records: int, downstream: int) -> bool:
+        tail = await self._target_tail(copy, downstream, 1)
+        if not tail or not last.matches(tail[-1]):
+            return self._unproven(
+                copy,
+                f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
+                f"{copy.remote} should hold the same record",
+            )
+        self._go_on_behind(copy, last.offset, downstream, records)
+        return True
+
+    async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
+        """Find the target's last records in the source, from the position's own record on."""
+        tail = await self._target_tail(copy, downstream, _MATCH_RECORDS)
+        if not tail:
+            return self._unproven(copy, f"the last record of {copy.remote} at the target cannot be read")
+        committed = copy.position
+        copy.position = max(0, committed - len(tail))
+        window: list[RecordContent] = []
+        scanned = 0
+        try:
+            async for batch in self._walk(copy):
+                for content in decode(bytes(batch.view)):
+                    if content.offset < copy.position:
+                        continue
+                    scanned += content.offset >= committed
+                    window = [*window[-(len(tail) - 1) :], content] if len(tail) > 1 else [content]
+                    if content.offset >= committed - 1 and _same(window, tail):
+                        self._go_on_behind(copy, content.offset, downstream, scanned)
+                        return True
+        finally:
+            copy.position = max(copy.position, committed)
+        return self._unproven(
+            copy, f"the last record of {copy.remote} at the target is not in the source from offset {committed} on"
+        )
+
+    @staticmethod
+    def _go_on_behind(copy: PartitionCopy, upstream: int, downstream: int, records: int) -> None:
+        copy.position = copy.fetch.offset = upstream + 1
+        copy.downstream = downstream
+        copy.resumed_records = records
+
+    @staticmethod
+    def _unproven(copy: PartitionCopy, why: str) -> bool:
+        copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
+        return False
+
+    async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> list[RecordContent]:
+        """Give up to *count* records of the target that end with the one at *downstream*."""
+        position = FetchPosition(copy.remote_topic, copy.remote.partition, max(0, downstream - count + 1), -1, None)
+        found: list[RecordContent] = []
+        while position.offset <= downstream:
+            answer = await self._ask(self._target, copy.remote, position, reads_committed=False)
+            whole = list(batches(answer.record_set))
+            if answer.error_code or not whole:
+                position.offset += 1
+                continue
+            for batch in whole:
+                found += [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
+                position.offset = batch.last_offset + 1
+        return found[-count:] if found and found[-1].offset == downstream else []
+
+    async def _walk(self, copy: PartitionCopy) -> AsyncIterator[RecordBatchView]:
+        """Give the source's data batches from the position to the end there is now."""
+        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, copy.position, -1, None)
+        while True:
+            answer = await self._ask(self._source, copy.plan.source, position, reads_committed=self._reads_committed)
+            if answer.error_code:
+                raise error_of(answer.error_code, self._source.alias, "Fetch", f"{copy.plan.source}")
+            end = answer.last_stable_offset if self._reads_committed else answer.high_watermark
+            if not answer.record_set and position.offset >= end:
+                return
+            data = DataFilter(answer.aborted)
+            for batch in batches(answer.record_set):
+                if batch.magic >= MAGIC_V2:
+                    if batch.last_offset < position.offset:
+                        continue
+                    if not batch.matches_crc():
+                        detail = f"the source's batch at offset {batch.base_offset} is corrupt"
+                        raise _Unreadable(detail)
+                    position.offset = batch.last_offset + 1
+                    if not data.is_data(batch) or batch.record_count == 0:
+                        continue
+                else:
+                    position.offset = decode(bytes(batch.view))[-1].offset + 1
+                yield batch
+            if position.offset >= end:
+                return
+
+    async def _ask(
+        self, cluster: Cluster, tp: TopicPartition, position: FetchPosition, *, reads_committed: bool
+    ) -> PartitionAnswer:
+        """Fetch once, looking the leader up again where it moved."""
+        sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
+        cause: BrokerConnectionError | None = None
+        for _ in range(_ATTEMPTS):
+            await cluster.ensure_metadata([tp.topic])
+            node = cluster.leader(tp)
+            if node is not None:
+                try:
+                    connection = await cluster.connection(node, "resume")
+                    answer = await fetch_once(connection, position, sizes, _WAIT_MS)
+                except BrokerConnectionError as error:
+                    cause = error
+                else:
+                    if not needs_metadata(answer.error_code):
+                        return answer
+            await self._clock.sleep(_PAUSE_S)
+            await cluster.refresh_metadata([tp.topic])
+        raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
+
+
+def _same(window: list[RecordContent], tail: list[RecordContent]) -> bool:
+    """Compare the ends of both, as far as the shorter one reaches."""
+    return all(a.matches(b) for a, b in zip(reversed(window), reversed(tail), strict=False))

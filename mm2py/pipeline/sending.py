@@ -1,0 +1,378 @@
+"""
+To the target: parcels leave in requests to the leaders of their partitions.
+
+A courier serves one broker. It works by call-backs, not by a task that wakes up: a batch that was just fetched is
+written to the socket in the same turn of the event loop, and an answer sends the next request at once.
+
+What may go wrong with a partition, and what then happens:
+
+- its leader moved, its broker is gone, too few replicas: nothing of that partition is sent until every request it is
+  in has been answered or lost; then its unacknowledged parcels go again, in order, with the sequences they had. The
+  broker recognises what it has already appended.
+- the broker has forgotten our producer, or sequences do not fit: the fate of what was sent is unknown. The partition
+  ends its epoch unsure; the next one compares the target with the source before it writes.
+- the broker refuses the batch itself: the partition ends visibly. Others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.partition import Parcel, PartitionCopy, Tally
+from mm2py.wire import produce
+from mm2py.wire.batch import next_sequence, sign
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.error_codes import ErrorCode, name_of
+from mm2py.wire.produce import PartitionAck, ProducerIdentity
+
+
+#: The broker may or may not hold what was sent, and our sequences cannot tell any more.
+_FATE_UNKNOWN: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+_REFUSED: Final = {
+    ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the remote topic",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the target cluster WRITE on the remote topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant the principal IDEMPOTENT_WRITE on the target cluster",
+    ErrorCode.INVALID_TIMESTAMP: (
+        "raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the remote topic"
+    ),
+    ErrorCode.INVALID_RECORD: "the target refuses the batch: compare the remote topic's settings with the source's",
+    ErrorCode.CORRUPT_MESSAGE: "the batch was damaged on its way: check the network and the memory of this host",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the target's brokers are too old for the source's codec",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise message.format.version of the remote topic",
+    ErrorCode.POLICY_VIOLATION: "a policy of the target cluster refuses the batch",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the target does not take that topic name",
+}
+
+
+class Dispatch:
+    """
+    All couriers of an epoch, and what they share: the producer's identity, the buffer's fill, the measurements.
+
+    `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
+    """
+
+    def __init__(self, target: Cluster, identity: ProducerIdentity, limits: CopyLimits, clock: Clock) -> None:
+        self.target = target
+        self.identity = identity
+        self.limits = limits
+        self.clock = clock
+        self.latency = Tally()
+        self.buffered_bytes = 0
+        self.has_room = asyncio.Event()
+        self.wants_metadata = asyncio.Event()
+        self.drained = asyncio.Event()
+        self.requests = 0
+        self.retries = 0
+        self.throttled_ms = 0
+        self.is_identity_spent = False
+        self.is_stopped = False
+        self._couriers: dict[int, Courier] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def stop(self) -> None:
+        """Send nothing more, whatever is queued."""
+        self.is_stopped = True
+
+    def close_unanswered(self) -> None:
+        """Close the connections on which an answer is still due: it would never be read."""
+        for courier in self._couriers.values():
+            courier.close_if_unanswered()
+
+    @property
+    def is_idle(self) -> bool:
+        return self.buffered_bytes == 0
+
+    def offer(self, copy: PartitionCopy) -> None:
+        """Hand over a partition whose queue has something to send, or that may go on after trouble."""
+        if copy.is_ready or copy.is_failing or copy.is_waiting or not copy.queue or self.is_stopped:
+            return
+        node = self.target.leader(copy.remote)
+        if node is None:
+            self.pause(copy, f"no broker leads {copy.remote} at the target")
+            return
+        courier = self._couriers.get(node)
+        if courier is None:
+            courier = self._couriers[node] = Courier(self, node)
+        courier.add(copy)
+
+    def pump(self) -> None:
+        for courier in self._couriers.values():
+            courier.pump()
+
+    def open_in_background(self, courier: Courier) -> None:
+        if self._tasks is not None:
+            self._tasks.create_task(courier.open(), name=f"courier to broker {courier.node}")
+
+    def pause(self, copy: PartitionCopy, why: str) -> None:
+        """Leave *copy* alone for a moment and look the leader up meanwhile."""
+        copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
+        copy.is_waiting = True
+        copy.target_retries += 1
+        self.retries += 1
+        self.wants_metadata.set()
+        pause_ms = min(
+            self.limits.retry_backoff_ms * 2 ** min(copy.target_retries - 1, 10), self.limits.retry_backoff_max_ms
+        )
+        self._loop.call_later(pause_ms / 1000, self._resume, copy)
+
+    def _resume(self, copy: PartitionCopy) -> None:
+        copy.is_waiting = False
+        self.offer(copy)
+        self.pump()
+
+    def discard(self, copy: PartitionCopy) -> None:
+        """Forget what *copy* has queued; what is in flight stays unsure."""
+        freed = sum(parcel.size_bytes for parcel in copy.queue)
+        copy.queue.clear()
+        copy.buffered_bytes -= freed
+        self.free(freed)
+
+    def free(self, size_bytes: int) -> None:
+        self.buffered_bytes -= size_bytes
+        if self.buffered_bytes < self.limits.buffer_bytes:
+            self.has_room.set()
+        if self.buffered_bytes == 0:
+            self.drained.set()
+
+    def take(self, copy: PartitionCopy, before_bytes: int) -> None:
+        """Count what was queued for *copy* since it had *before_bytes*."""
+        self.buffered_bytes += copy.buffered_bytes - before_bytes
+        if self.buffered_bytes:
+            self.drained.clear()
+
+    # Answers.
+
+    def settle(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck, now_ms: int) -> None:
+        """Take the broker's word on one parcel."""
+        copy.unanswered -= 1
+        if ack.error_code == 0 and not copy.is_failing:
+            copy.in_flight.popleft()
+            if copy.remote not in self.identity.known_at:
+                self.identity.known_at.add(copy.remote)
+                self.offer(copy)
+            copy.target_retries = 0
+            copy.trouble = None
+            copy.account(parcel, ack.base_offset)
+            self.free(parcel.size_bytes)
+            if parcel.max_timestamp >= 0:
+                self.latency.add(now_ms - parcel.max_timestamp, parcel.record_count)
+            return
+        if not copy.is_failing:
+            self._fail(copy, parcel, ack)
+        self._when_all_answered(copy)
+
+    def lost(self, copy: PartitionCopy, why: str) -> None:
+        """Learn that a request with a parcel of *copy* will not be answered."""
+        copy.unanswered -= 1
+        if not copy.is_failing:
+            copy.is_failing = True
+            copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
+        self._when_all_answered(copy)
+
+    def _fail(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck) -> None:
+        copy.is_failing = True
+        name = name_of(ack.error_code)
+        detail = f": {ack.message}" if ack.message else ""
+        where = f"target answered {name} for {copy.remote} (upstream offset {parcel.first_upstream}){detail}"
+        if ack.error_code in _FATE_UNKNOWN:
+            self.is_identity_spent = True
+            copy.is_unsure = True
+            hint = "the next epoch compares target and source and goes on by itself"
+            copy.end(Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
+        elif ack.error_code in _REFUSED:
+            # The batch took a sequence that the broker never saw: this identity cannot go on for the partition.
+            self.is_identity_spent = True
+            hint = _REFUSED[ErrorCode(ack.error_code)]
+            copy.end(Ended.FAILED, PartitionFailure(where, hint, name, parcel.first_upstream))
+        else:
+            copy.trouble = PartitionFailure(where, "it is tried again by itself", name, parcel.first_upstream)
+
+    def _when_all_answered(self, copy: PartitionCopy) -> None:
+        if copy.unanswered:
+            return
+        if copy.has_ended and copy.failure is not None and copy.failure.error in _FINAL_NAMES:
+            freed = sum(parcel.size_bytes for parcel in copy.in_flight)
+            copy.in_flight.clear()
+            copy.buffered_bytes -= freed
+            self.free(freed)
+            self.discard(copy)
+            return
+        copy.queue.extendleft(reversed(copy.in_flight))
+        copy.in_flight.clear()
+        copy.is_failing = False
+        self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
+
+
+_FINAL_NAMES: Final = frozenset(code.name for code in (*_FATE_UNKNOWN, *_REFUSED))
+
+
+class _Request:
+    """A produce request under way: whose parcels it carries."""
+
+    __slots__ = ("carried", "courier")
+
+    def __init__(self, courier: Courier) -> None:
+        self.courier = courier
+        self.carried: dict[tuple[bytes, int], tuple[PartitionCopy, Parcel]] = {}
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.courier.answered(self, frame)
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        self.courier.lost(self, error)
+
+
+class Courier:
+    """Serves one target broker: at most `produce_max_in_flight` requests on one connection."""
+
+    def __init__(self, dispatch: Dispatch, node: int) -> None:
+        self.node = node
+        self._dispatch = dispatch
+        self._ready: collections.deque[PartitionCopy] = collections.deque()
+        self._connection: BrokerConnection | None = None
+        self._is_opening = False
+        self._in_flight = 0
+        self._held_until = 0.0
+
+    def add(self, copy: PartitionCopy) -> None:
+        copy.is_ready = True
+        self._ready.append(copy)
+
+    def pump(self) -> None:
+        """Send as much as the rules allow."""
+        dispatch = self._dispatch
+        if not self._ready or self._held_until or dispatch.is_stopped:
+            return
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            if not self._is_opening:
+                self._is_opening = True
+                dispatch.open_in_background(self)
+            return
+        while self._ready and self._in_flight < dispatch.limits.produce_max_in_flight:
+            request = self._fill()
+            if not request.carried:
+                return
+            self._send(connection, request)
+
+    def _fill(self) -> _Request:
+        """Take one parcel of each ready partition, up to the request's size; at least one."""
+        request = _Request(self)
+        room = self._dispatch.limits.produce_request_max_bytes
+        identity = self._dispatch.identity
+        for _ in range(len(self._ready)):
+            copy = self._ready[0]
+            if copy.is_failing or copy.is_waiting or not copy.queue or self._awaits_first_ack(copy):
+                self._ready.popleft()
+                copy.is_ready = False
+                continue
+            parcel = copy.queue[0]
+            if parcel.size_bytes > room and request.carried:
+                break
+            self._ready.popleft()
+            copy.queue.popleft()
+            copy.in_flight.append(parcel)
+            copy.unanswered += 1
+            if parcel.sequence < 0:
+                sequence = identity.sequences.get(copy.remote, 0)
+                parcel.sequence = sequence
+                identity.sequences[copy.remote] = next_sequence(sequence, parcel.record_count)
+                sign(parcel.batch, identity.producer_id, identity.epoch, sequence)
+            request.carried[copy.remote_topic, copy.remote.partition] = (copy, parcel)
+            room -= parcel.size_bytes
+            if copy.queue:
+                self._ready.append(copy)
+            else:
+                copy.is_ready = False
+        return request
+
+    def _awaits_first_ack(self, copy: PartitionCopy) -> bool:
+        """
+        Hold back a partition's second batch until its first is acknowledged.
+
+        A broker takes any sequence from a producer id that it does not know (KIP-360). Were the first batch refused
+        and the second one already under way, the second would be appended, and the first after it.
+        """
+        return copy.unanswered > 0 and copy.remote not in self._dispatch.identity.known_at
+
+    def _send(self, connection: BrokerConnection, request: _Request) -> None:
+        by_topic: dict[bytes, list[tuple[int, memoryview]]] = {}
+        for (topic, number), (_, parcel) in request.carried.items():
+            by_topic.setdefault(topic, []).append((number, parcel.batch))
+        timeout_ms = self._dispatch.target.endpoint.request_timeout_ms
+        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms)
+        self._in_flight += 1
+        self._dispatch.requests += 1
+        try:
+            # The broker's own wait for its replicas comes on top of ours.
+            connection.send_raw(produce.API_KEY, produce.API_VERSION, pieces, request, extra_wait_s=timeout_ms / 1000)
+        except BrokerConnectionError as error:
+            self.lost(request, error)
+
+    def answered(self, request: _Request, frame: memoryview) -> None:
+        self._in_flight -= 1
+        dispatch = self._dispatch
+        acks, throttle_ms = produce.read_answer(frame)
+        now_ms = dispatch.clock.wall_ms()
+        for ack in acks:
+            carried = request.carried.pop((ack.topic, ack.partition), None)
+            if carried is not None:
+                dispatch.settle(*carried, ack, now_ms)
+        for copy, _ in request.carried.values():
+            dispatch.lost(copy, f"the target's answer does not mention {copy.remote}")
+        if throttle_ms > 0:
+            self._hold(throttle_ms)
+        self.pump()
+
+    def lost(self, request: _Request, error: BrokerConnectionError) -> None:
+        self._in_flight -= 1
+        for copy, _ in request.carried.values():
+            self._dispatch.lost(copy, str(error))
+
+    def _hold(self, throttle_ms: int) -> None:
+        """Honour the broker's quota: it would only stop reading from us."""
+        self._dispatch.throttled_ms += throttle_ms
+        loop = asyncio.get_running_loop()
+        self._held_until = loop.time() + throttle_ms / 1000
+        loop.call_later(throttle_ms / 1000, self._release)
+
+    def _release(self) -> None:
+        self._held_until = 0.0
+        self.pump()
+
+    async def open(self) -> None:
+        """Open the connection; where that fails, let the partitions look for their leader again."""
+        try:
+            self._connection = await self._dispatch.target.connection(self.node, "produce")
+        except BrokerConnectionError as error:
+            waiting, self._ready = self._ready, collections.deque()
+            for copy in waiting:
+                copy.is_ready = False
+                self._dispatch.pause(copy, str(error))
+        finally:
+            self._is_opening = False
+        self.pump()
+
+    def close_if_unanswered(self) -> None:
+        if self._in_flight and self._connection is not None:
+            self._connection.close("the epoch is over")

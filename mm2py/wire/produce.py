@@ -1,0 +1,123 @@
+"""
+Raw produces by an idempotent producer of our own (KIP-98).
+
+A broker takes exactly one batch per partition and request, so throughput comes from many partitions per request and
+several requests in flight. It keeps the last five sequences of a producer and partition: with no more than five
+requests in flight, a batch that is sent again is recognised, not appended twice. The version spoken is Produce v8
+(brokers from 2.4 on), for its error messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+from aiokafka.protocol.transaction import InitProducerIdRequest
+
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.connection import Buffer
+from mm2py.wire.error_codes import error_of
+
+
+API_KEY: Final = 0
+API_VERSION: Final = 8
+ACKS_ALL: Final = -1
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+#: transactional id (null), acks, timeout, number of topics
+_REQUEST: Final = struct.Struct(">hhii")
+#: partition, size of the batch
+_PARTITION: Final = struct.Struct(">ii")
+#: partition, error, base offset, log append time, log start offset, record errors
+_ANSWER: Final = struct.Struct(">ihqqqi")
+
+
+@attrs.frozen
+class PartitionAck:
+    """What the broker says of one partition's batch; `base_offset` is the downstream offset of its first record."""
+
+    topic: bytes
+    partition: int
+    error_code: int
+    base_offset: int
+    message: str
+
+
+def request_pieces(batches: Sequence[tuple[bytes, Sequence[tuple[int, memoryview]]]], timeout_ms: int) -> list[Buffer]:
+    """Give the body of a produce request for *batches*: per topic its (partition, signed batch) pairs."""
+    pieces: list[Buffer] = [_REQUEST.pack(-1, ACKS_ALL, timeout_ms, len(batches))]
+    for topic, partitions in batches:
+        pieces.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(partitions)))
+        for number, batch in partitions:
+            pieces.append(_PARTITION.pack(number, len(batch)))
+            pieces.append(batch)
+    return pieces
+
+
+def read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
+    """Take a produce answer apart: its acknowledgements, and the milliseconds of quota throttling."""
+    acks: list[PartitionAck] = []
+    at = 4
+    (topic_count,) = _INT32.unpack_from(frame, at)
+    at += 4
+    for _ in range(topic_count):
+        (size,) = _INT16.unpack_from(frame, at)
+        at += 2
+        topic = bytes(frame[at : at + size])
+        at += size
+        (count,) = _INT32.unpack_from(frame, at)
+        at += 4
+        for _ in range(count):
+            number, error_code, base_offset, _, _, record_errors = _ANSWER.unpack_from(frame, at)
+            at += _ANSWER.size
+            messages = []
+            for _ in range(record_errors):
+                at += 4
+                text, at = _nullable_string(frame, at)
+                messages.append(text)
+            text, at = _nullable_string(frame, at)
+            messages.append(text)
+            acks.append(PartitionAck(topic, number, error_code, base_offset, "; ".join(filter(None, messages))))
+    (throttle_ms,) = _INT32.unpack_from(frame, at)
+    return acks, throttle_ms
+
+
+def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:
+    (size,) = _INT16.unpack_from(frame, at)
+    at += 2
+    if size < 0:
+        return "", at
+    return bytes(frame[at : at + size]).decode(errors="replace"), at + size
+
+
+@attrs.define
+class ProducerIdentity:
+    """
+    A producer id of ours, the next sequence of each partition, and where a batch of it has been acknowledged.
+
+    It must be thrown away, not used on, once the fate of a sent batch is unknown.
+    """
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
+    known_at: set[TopicPartition] = attrs.field(factory=set)
+
+
+async def init_producer_id(cluster: Cluster, timeout_ms: int) -> ProducerIdentity:
+    """
+    Ask *cluster* for a producer id.
+
+    A fresh broker may answer an error with producer id -1 while its coordinator loads; that is raised as
+    `BrokerAnsweredError`, for the caller to try again.
+    """
+    response = await cluster.send_to_any(InitProducerIdRequest(None, timeout_ms))
+    if response.error_code != 0 or response.producer_id < 0:
+        error: BrokerAnsweredError = error_of(response.error_code, cluster.endpoint.alias, "InitProducerId", "")
+        raise error
+    return ProducerIdentity(response.producer_id, response.producer_epoch)
