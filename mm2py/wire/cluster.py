@@ -23,20 +23,15 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, merged, view_of
+from mm2py.wire.patience import Patience
 from mm2py.wire.requests import ListOffsetsRequest, MetadataRequest
 
 
 _REFRESH_GAP_S = 0.1
-_RETRY_PAUSE_S = 0.1
-_RETRY_PAUSE_MAX_S = 1.0
-#: How long a topic that the brokers do not know may still be one whose creation has not spread.
-_UNKNOWN_TOPIC_PATIENCE_S = 2.0
 _CONNECTION_SETUP_S = 10.0
 _DEFAULT_PORT = 9092
-
-_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Opener = Callable[[ClusterEndpoint, str, int], Awaitable[BrokerConnection]]
 
@@ -99,7 +94,7 @@ class Cluster:
     ) -> None:
         self.endpoint = endpoint
         self.metadata = ClusterMetadata()
-        self._clock = clock
+        self.clock = clock
         self._hooks: WireHooks = hooks or _NoHooks()
         self._opener = opener
         self._timeout_s = endpoint.request_timeout_ms / 1000
@@ -143,7 +138,7 @@ class Cluster:
                 line.connection.close()
         self._lines.clear()
         # Transports let go of their sockets one turn of the loop later.
-        await self._clock.sleep(0)
+        await self.clock.sleep(0)
 
     # What is known.
 
@@ -189,7 +184,7 @@ class Cluster:
 
     async def ensure_metadata(self, topics: Collection[str]) -> None:
         """Refresh what is unknown or older than `metadata_max_age_ms` among *topics*; mostly does nothing."""
-        oldest = self._clock.monotonic() - self.endpoint.metadata_max_age_ms / 1000
+        oldest = self.clock.monotonic() - self.endpoint.metadata_max_age_ms / 1000
         stale = [topic for topic in topics if self._learnt_at.get(topic, oldest) <= oldest]
         if stale:
             await self.refresh_metadata(stale)
@@ -210,7 +205,7 @@ class Cluster:
                 return
             self._want(topics)
             if self._refreshed_at is not None:
-                await self._clock.sleep(max(0.0, self._refreshed_at + _REFRESH_GAP_S - self._clock.monotonic()))
+                await self.clock.sleep(max(0.0, self._refreshed_at + _REFRESH_GAP_S - self.clock.monotonic()))
             serves = self._tickets_issued
             wanted = None if self._wants_all_topics else frozenset(self._wanted_topics)
             self._wants_all_topics = False
@@ -229,7 +224,7 @@ class Cluster:
             self._wanted_topics.update(topics)
 
     async def _refresh(self, topics: Collection[str] | None) -> None:
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         self._refreshed_at = started
         request = MetadataRequest(topics)
         try:
@@ -238,7 +233,7 @@ class Cluster:
             # Not one of the brokers we know is there: they may all have moved (KIP-899).
             response = await self._ask_bootstrap_servers(request)
         self.metadata = merged(self.metadata, view_of(response), is_complete=topics is None)
-        now = self._refreshed_at = self._clock.monotonic()
+        now = self._refreshed_at = self.clock.monotonic()
         if topics is None:
             self._learnt_at.clear()
         for topic in self.metadata.topics if topics is None else topics:
@@ -293,7 +288,7 @@ class Cluster:
                 line.connection = None
                 self._hooks.broker_disconnected(self.alias, str(line.broker), purpose)
             backoff = self._backoffs.setdefault(node_id, _Backoff())
-            await self._clock.sleep(max(0.0, backoff.not_before - self._clock.monotonic()))
+            await self.clock.sleep(max(0.0, backoff.not_before - self.clock.monotonic()))
             try:
                 connection = await self._open(line.broker.host, line.broker.port)
             except BrokerConnectionError as error:
@@ -334,7 +329,7 @@ class Cluster:
         longest_ms = self.endpoint.reconnect_backoff_max_ms
         pause_ms = min(longest_ms, self.endpoint.reconnect_backoff_ms * 2 ** min(backoff.failures - 1, 16))
         # Spread by a fifth, as Kafka's clients do, lest all of them come back at once.
-        backoff.not_before = self._clock.monotonic() + pause_ms / 1000 * self._random.uniform(0.8, 1.2)
+        backoff.not_before = self.clock.monotonic() + pause_ms / 1000 * self._random.uniform(0.8, 1.2)
 
     # Requests.
 
@@ -378,7 +373,7 @@ class Cluster:
 
     def _by_promise(self, purpose: str) -> list[int]:
         """Order the brokers: connected ones, then those that may be tried at once, then those in back-off."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
 
         def promise(node_id: int) -> int:
             line = self._lines.get((node_id, purpose))
@@ -403,25 +398,20 @@ class Cluster:
         """
         known: dict[TopicPartition, int | BrokerAnsweredError] = {}
         pending = set(partitions)
-        started = self._clock.monotonic()
-        pause_s = _RETRY_PAUSE_S
+        patience = Patience(self.clock, self._timeout_s)
         await self.ensure_metadata({tp.topic for tp in pending})
         while pending:
             answers = await self._list_offsets_once(pending, when, reads_committed=reads_committed)
             known.update(answers)
-            elapsed_s = self._clock.monotonic() - started
-            pending = {tp for tp, answer in answers.items() if self._is_worth_repeating(answer, elapsed_s)}
+            pending = {
+                tp
+                for tp, answer in answers.items()
+                if isinstance(answer, BrokerAnsweredError) and not patience.is_over_for(answer.code)
+            }
             if pending:
-                await self._clock.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
+                await patience.pause()
                 await self.refresh_metadata({tp.topic for tp in pending})
         return known
-
-    def _is_worth_repeating(self, answer: int | BrokerAnsweredError, elapsed_s: float) -> bool:
-        if isinstance(answer, int) or not is_retriable(answer.code):
-            return False
-        patience_s = _UNKNOWN_TOPIC_PATIENCE_S if answer.code in _UNKNOWN_TOPIC else self._timeout_s
-        return elapsed_s < min(patience_s, self._timeout_s)
 
     async def _list_offsets_once(
         self, partitions: Iterable[TopicPartition], when: int, *, reads_committed: bool

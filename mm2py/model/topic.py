@@ -1,0 +1,60 @@
+"""Topics as the control plane sees them: what a cluster has, what is to be created, how a topic is configured."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class TopicDescription:
+    """One topic. `partitions` maps each partition to the node that leads it, None while nobody does."""
+
+    topic_id: str | None
+    partitions: Mapping[int, int | None]
+    is_internal: bool = False
+
+
+@attrs.frozen
+class TopicsView:
+    """All topics of a cluster that we may see, at one moment."""
+
+    topics: Mapping[str, TopicDescription]
+
+
+@attrs.frozen
+class NewTopic:
+    """A topic to create. A replication factor of -1 leaves it to the brokers' default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = attrs.field(factory=dict)
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a config value comes from; the numbers are Kafka's."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@attrs.frozen
+class ConfigEntry:
+    """One config of a topic or broker. Brokers do not tell the values of sensitive ones."""
+
+    value: str | None = attrs.field(repr=False)
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """Say whether Kafka's own default is in force, set by nobody."""
+        return self.source is ConfigSource.DEFAULT

@@ -1,0 +1,340 @@
+"""
+A compacted topic as a log: made when it is missing, read to its end, appended to.
+
+MM2 keeps positions, offset syncs, checkpoints and heartbeats in such topics. Reading and appending go through the
+`Cluster` and its connections, and follow leaders that move until the request timeout has passed without progress.
+An append whose answer was lost is sent again: a record may then stand in the log twice, which a log of latest values
+does not mind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError, Mm2Error, Verdict
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import NewTopic
+from mm2py.wire.admin import Admin
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
+from mm2py.wire.patience import Patience
+from mm2py.wire.requests import EARLIEST, LATEST
+
+
+_PURPOSE = "log"
+_FETCH_MAX_BYTES = 8 * 1024 * 1024
+_FETCH_WAIT_MS = 100
+_BATCH_BYTES = 256 * 1024
+_MAGIC = 2
+_ACKS_ALL = -1
+
+#: The topic is there, or is none of our business to create: go on and see.
+_FINE_WHEN_CREATING = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+@attrs.define(eq=False)
+class TooFewBrokersError(Mm2Error):
+    """An internal topic is to have more replicas than the cluster has brokers."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "lower the setting, or add brokers"
+
+    cluster: str
+    topic: str
+    setting: str
+    wanted: int
+    brokers: int
+
+    def __str__(self) -> str:
+        return (
+            f"cannot create topic {self.topic}: {self.setting} is {self.wanted}, "
+            f"cluster {self.cluster} has {self.brokers} broker(s); lower {self.setting}"
+        )
+
+
+@attrs.frozen
+class LogRecord:
+    """
+    One record of the log.
+
+    When appended, a missing partition follows from the key as Java's producer chooses it, and a missing timestamp is
+    the present; the offset is the broker's to give.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+
+class TopicLog:
+    """One compacted topic of one cluster. It opens nothing of its own, so there is nothing to close."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.topic = topic
+        self._cluster = cluster
+
+    # Creating.
+
+    async def ensure(
+        self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """
+        Create the topic where it is missing, and wait until it has leaders.
+
+        *setting* names the key that the replication factor comes from, for the error that says to lower it. An
+        existing topic is taken as it is, and so is one that we may not create or not see.
+        """
+        await self._cluster.refresh_metadata({self.topic})
+        if not self._cluster.partitions_of(self.topic):
+            topic = NewTopic(
+                self.topic, partitions, replication_factor, {"cleanup.policy": "compact", **(configs or {})}
+            )
+            error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
+            if error is not None and error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
+                raise TooFewBrokersError(
+                    self._cluster.alias, self.topic, setting, replication_factor, len(self._cluster.brokers)
+                ) from error
+            if error is not None and error.code not in _FINE_WHEN_CREATING:
+                raise error
+            if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                return
+        await self._leaders()
+
+    async def _leaders(self) -> tuple[TopicPartition, ...]:
+        """Give the topic's partitions once each has a leader; raise the broker's error when the time is over."""
+        patience = self._patience()
+        while True:
+            partitions = tuple(TopicPartition(self.topic, number) for number in self._cluster.partitions_of(self.topic))
+            if partitions and all(self._cluster.leader(tp) is not None for tp in partitions):
+                return partitions
+            metadata = self._cluster.metadata.topics.get(self.topic)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            error = self._error((metadata.error_code if metadata else 0) or code, "Metadata")
+            await self._retry_after(error, patience)
+
+    # Reading.
+
+    async def read_all(self) -> list[LogRecord]:
+        """Read every committed record up to the ends the partitions have now, by partition and offset."""
+        await self._cluster.refresh_metadata({self.topic})
+        partitions = await self._leaders()
+        ends = await self._offsets(partitions, LATEST)
+        starts = await self._offsets(partitions, EARLIEST)
+        readings = [_Reading(tp, starts[tp], ends[tp]) for tp in partitions]
+        patience = self._patience()
+        while unread := [reading for reading in readings if reading.position < reading.end]:
+            before = sum(reading.position for reading in unread)
+            error = await self._fetch_once(unread)
+            if sum(reading.position for reading in unread) > before:
+                patience.renew()
+            elif error is None:
+                error = self._error(ErrorCode.REQUEST_TIMED_OUT, "Fetch", "no record came")
+            if error is not None:
+                await self._retry_after(error, patience)
+        return [record for reading in readings for record in reading.records]
+
+    async def _offsets(self, partitions: Sequence[TopicPartition], when: int) -> dict[TopicPartition, int]:
+        offsets = {}
+        for tp, answer in (await self._cluster.list_offsets(partitions, when, reads_committed=True)).items():
+            if isinstance(answer, BrokerAnsweredError):
+                raise answer
+            offsets[tp] = answer
+        return offsets
+
+    async def _fetch_once(self, readings: Sequence[_Reading]) -> BrokerAnsweredError | None:
+        """Ask every leader once; give an error after which the same may be tried again, raise any other."""
+        by_number = {reading.tp.partition: reading for reading in readings}
+        later: BrokerAnsweredError | None = None
+
+        async def fetch(node_id: int, numbers: list[int]) -> None:
+            nonlocal later
+            wanted = [(number, by_number[number].position, _FETCH_MAX_BYTES) for number in numbers]
+            request = FetchRequest(_FETCH_WAIT_MS, 1, _FETCH_MAX_BYTES, READ_COMMITTED, [(self.topic, wanted)])
+            try:
+                response = await self._cluster.send_to(node_id, request, _PURPOSE)
+            except BrokerConnectionError as error:
+                later = self._error(ErrorCode.NETWORK_EXCEPTION, "Fetch", str(error))
+                return
+            for topic in response.topics:
+                for row in topic[1]:
+                    later = self._take(by_number[row[0]], row) or later
+
+        await self._at_leaders([reading.tp for reading in readings], fetch)
+        return later
+
+    def _take(self, reading: _Reading, row: Sequence[Any]) -> BrokerAnsweredError | None:
+        _number, code, _high_watermark, _last_stable_offset, log_start_offset, aborted, *_, record_set = row
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and log_start_offset > reading.position:
+            reading.position = log_start_offset  # the broker deleted what lay before, while we read
+        elif code:
+            return self._error(code, "Fetch", str(reading.tp))
+        elif record_set:
+            reading.take(record_set, aborted or [])
+        return None
+
+    # Appending.
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """
+        Append *records* and wait until all in-sync replicas have them; what goes to one partition stays in order.
+
+        When this raises, some of them may have been written.
+        """
+        if not records:
+            return
+        await self._cluster.ensure_metadata({self.topic})
+        waiting = self._batches(records, await self._leaders())
+        patience = self._patience()
+        while waiting:
+            sent = {tp: batches[0] for tp, batches in waiting.items()}
+            errors = await self._produce_once(sent)
+            for tp in sent.keys() - errors.keys():
+                waiting[tp].pop(0)
+                patience.renew()
+            waiting = {tp: batches for tp, batches in waiting.items() if batches}
+            if errors:
+                await self._retry_after(max(errors.values(), key=lambda error: not is_retriable(error.code)), patience)
+
+    def _batches(
+        self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[bytes]]:
+        choose = DefaultPartitioner()
+        numbers = [tp.partition for tp in partitions]
+        chosen: dict[TopicPartition, list[LogRecord]] = {}
+        for record in records:
+            number = choose(record.key, numbers, numbers) if record.partition is None else record.partition
+            chosen.setdefault(TopicPartition(self.topic, number), []).append(record)
+        now_ms = self._cluster.clock.wall_ms()
+        return {tp: list(_built(some, now_ms)) for tp, some in chosen.items()}
+
+    async def _produce_once(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, BrokerAnsweredError]:
+        """Send one batch per partition; give the errors of those that were not written."""
+        errors = {tp: self._error(ErrorCode.LEADER_NOT_AVAILABLE, "Produce", str(tp)) for tp in batches}
+        timeout_ms = self._cluster.endpoint.request_timeout_ms * 3 // 4
+
+        async def produce(node_id: int, numbers: list[int]) -> None:
+            rows = [(number, batches[TopicPartition(self.topic, number)]) for number in numbers]
+            request = ProduceRequest(None, _ACKS_ALL, timeout_ms, [(self.topic, rows)])
+            try:
+                response = await self._cluster.send_to(node_id, request, _PURPOSE)
+            except BrokerConnectionError as error:
+                lost = self._error(ErrorCode.NETWORK_EXCEPTION, "Produce", str(error))
+                errors.update({TopicPartition(self.topic, number): lost for number in numbers})
+                return
+            for topic in response.topics:
+                for number, code, *_ in topic[1]:
+                    tp = TopicPartition(self.topic, number)
+                    if code:
+                        errors[tp] = self._error(code, "Produce", str(tp))
+                    else:
+                        del errors[tp]
+
+        await self._at_leaders(list(batches), produce)
+        return errors
+
+    async def _at_leaders(
+        self, partitions: Iterable[TopicPartition], ask: Callable[[int, list[int]], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Ask all leaders at once, each about its own *partitions*; one without a leader is left out."""
+        by_leader: dict[int, list[int]] = {}
+        for tp in partitions:
+            leader = self._cluster.leader(tp)
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(tp.partition)
+        failed: list[Mm2Error] = []
+
+        async def guarded(node_id: int, numbers: list[int]) -> None:
+            try:
+                await ask(node_id, numbers)
+            except Mm2Error as error:
+                failed.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for node_id, numbers in by_leader.items():
+                tasks.create_task(guarded(node_id, numbers), name=f"{self._cluster.alias}/{self.topic}/{node_id}")
+        if failed:
+            raise failed[0]
+
+    def _patience(self) -> Patience:
+        return Patience(self._cluster.clock, self._cluster.endpoint.request_timeout_ms / 1000)
+
+    async def _retry_after(self, error: BrokerAnsweredError, patience: Patience) -> None:
+        """Pause and look the leaders up again; raise *error* where that is no use, or no longer."""
+        if patience.is_over_for(error.code):
+            raise error
+        await patience.pause()
+        await self._cluster.refresh_metadata({self.topic})
+
+    def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
+        return error_of(code, self._cluster.alias, request, detail or self.topic)
+
+
+@attrs.define(eq=False)
+class _Reading:
+    """How far a partition has been read."""
+
+    tp: TopicPartition
+    position: int
+    end: int
+    records: list[LogRecord] = attrs.field(factory=list)
+
+    def take(self, record_set: bytes, aborted: Sequence[tuple[int, int]]) -> None:
+        """Take what a fetch brought. aiokafka's reader leaves out control batches and aborted ones."""
+        rows = PartitionRecords(
+            self.tp,
+            MemoryRecords(record_set),
+            aborted,
+            self.position,
+            key_deserializer=None,
+            value_deserializer=None,
+            check_crcs=True,
+            isolation_level=READ_COMMITTED,
+        )
+        try:
+            self.records.extend(
+                LogRecord(row.key, row.value, row.headers, row.partition, row.offset, row.timestamp) for row in rows
+            )
+        except CorruptRecordException as error:
+            raise CorruptBatchError(self.tp.topic, self.tp.partition, rows.next_fetch_offset, str(error)) from error
+        self.position = rows.next_fetch_offset
+
+
+def _built(records: Sequence[LogRecord], now_ms: int) -> Iterator[bytes]:
+    """Put *records* into batches of a size that every topic takes by default."""
+    builder, count = _new_builder(), 0
+    for record in records:
+        timestamp = now_ms if record.timestamp_ms is None else record.timestamp_ms
+        if builder.append(count, timestamp, record.key, record.value, list(record.headers)) is None:
+            yield bytes(builder.build())
+            builder, count = _new_builder(), 0
+            builder.append(count, timestamp, record.key, record.value, list(record.headers))
+        count += 1
+    if count:
+        yield bytes(builder.build())
+
+
+def _new_builder() -> Any:
+    return DefaultRecordBatchBuilder(
+        _MAGIC, 0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=_BATCH_BYTES
+    )
