@@ -175,6 +175,10 @@ class KafkaCluster:
         """Give the last lines of one broker's log."""
         return self._processes[broker_id].log_tail(lines)
 
+    def complaints(self, lines: int = 20) -> dict[str, str]:
+        """Give what each broker logged as more than information, for a failure's report."""
+        return {process.name: process.log_trouble(lines) for process in self._processes.values()}
+
     def stop(self) -> None:
         """End every broker, at once and without ceremony, and remove what was temporary."""
         for process in self._processes.values():
@@ -233,8 +237,10 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": "4",
             "share.coordinator.state.topic.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Test records carry timestamps of any age; nothing may go away because of it.
+            # Test records carry timestamps of any age: nothing may go away because of it, and two records far apart
+            # do not open a new segment (the value is a hundred years).
             "log.retention.ms": "-1",
+            "log.roll.ms": "3155760000000",
             "message.max.bytes": "16777216",
             "replica.fetch.max.bytes": "16777216",
             # A killed broker may come back as soon as its session is over; Kafka's nine seconds are a long wait.

@@ -1,0 +1,69 @@
+"""Fixtures for every test: real clusters that start when first asked for, unique names, virtual time in unit tests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from tests.support.brokers import MakeCluster, cluster_factory, two_clusters
+from tests.support.loops import AutojumpLoop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Give unit tests a loop whose time jumps, and all others the real one."""
+    if "unit" in item.path.parts:
+        return {"autojump": AutojumpLoop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the brokers had to complain about beside the failure of a test that used them."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, value in item.funcargs.items():
+            if isinstance(value, KafkaCluster):
+                report.sections.extend((f"{name}: {title}", text) for title, text in value.complaints().items())
+    return report
+
+
+@pytest.fixture(scope="session")
+def both_clusters() -> Iterator[dict[str, KafkaCluster]]:
+    """Two one-broker clusters for the whole session."""
+    with two_clusters() as clusters:
+        yield clusters
+
+
+@pytest.fixture(scope="session")
+def primary(both_clusters: dict[str, KafkaCluster]) -> KafkaCluster:
+    """The cluster that tests copy from."""
+    return both_clusters["primary"]
+
+
+@pytest.fixture(scope="session")
+def backup(both_clusters: dict[str, KafkaCluster]) -> KafkaCluster:
+    """The cluster that tests copy to."""
+    return both_clusters["backup"]
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[MakeCluster]:
+    """Start clusters of a test's own: several brokers, special settings, brokers to be killed."""
+    with cluster_factory() as make:
+        yield make
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """Give a start for topic and group names that no other test has."""
+    words = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_"))
+    return f"{words[:40].strip('-')}-{secrets.token_hex(3)}"

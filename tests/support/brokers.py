@@ -1,0 +1,69 @@
+"""Clusters as tests use them: the two of the session, special ones, and damage done on purpose."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Protocol
+
+from mm2py.devkit.broker import BrokerNode, KafkaCluster, start_clusters
+
+
+#: Compaction within a second or two instead of half a minute.
+TEST_PROPERTIES = {"log.cleaner.backoff.ms": "500", "log.initial.task.delay.ms": "500"}
+
+_BATCH_PREFIX = struct.Struct(">qi")
+_HEADER_BYTES = 61
+
+
+class MakeCluster(Protocol):
+    """Starts a cluster that ends with the test."""
+
+    def __call__(self, name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None) -> KafkaCluster: ...
+
+
+@contextmanager
+def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
+    """Run a primary and a backup, one broker each, started side by side."""
+    clusters = {name: KafkaCluster(name, properties=TEST_PROPERTIES) for name in ("primary", "backup")}
+    start_clusters(list(clusters.values()))
+    try:
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.stop()
+
+
+@contextmanager
+def cluster_factory() -> Iterator[MakeCluster]:
+    """Give a function that starts clusters; all of them end with the block."""
+    with ExitStack() as running:
+
+        def make(name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None) -> KafkaCluster:
+            cluster = KafkaCluster(name, brokers=brokers, properties={**TEST_PROPERTIES, **(properties or {})})
+            return running.enter_context(cluster)
+
+        yield make
+
+
+def flip_bit(node: BrokerNode, topic: str, partition: int, offset: int) -> None:
+    """Flip one bit in the last byte of the batch with that base offset, in the broker's own file."""
+    (segment,) = (node.data / f"{topic}-{partition}").glob("*.log")
+    with segment.open("r+b") as log:
+        at = 0
+        while True:
+            log.seek(at)
+            head = log.read(_HEADER_BYTES)
+            if len(head) < _HEADER_BYTES:
+                message = f"no batch with base offset {offset} in {segment}"
+                raise LookupError(message)
+            base_offset, length = _BATCH_PREFIX.unpack_from(head)
+            end = at + _BATCH_PREFIX.size + length
+            if base_offset == offset:
+                log.seek(end - 1)
+                (last,) = log.read(1)
+                log.seek(end - 1)
+                log.write(bytes([last ^ 0x01]))
+                return
+            at = end

@@ -1,0 +1,195 @@
+"""The daemon as a user starts it, watched through its log, ended by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mm2py.devkit.process import LoggedProcess, start_process
+from tests.support.eventually import eventually, scaled
+
+
+_ROOT = Path(__file__).parents[2]
+_MODULE = "mm2py.cli.mirror_maker"
+_DRAIN_LIMIT_S = 60.0
+
+Event = dict[str, Any]
+
+
+class Daemon:
+    """
+    One ``mm2py.cli.mirror_maker`` process, which is what ``scripts/connect-mirror-maker.py`` runs.
+
+    It logs JSON, one event a line, because its output is not a terminal. `events` starts with this run.
+    """
+
+    def __init__(self, process: LoggedProcess, log_start: int) -> None:
+        self._process = process
+        self._log_start = log_start
+        self._orphans: list[psutil.Process] = []
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs, -9 after SIGKILL."""
+        return self._process.exit_code
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_running
+
+    def log_text(self) -> str:
+        """Give everything that this run has printed."""
+        with self._process.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def log_tail(self, lines: int = 60) -> str:
+        """Give the last lines that this run has printed."""
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def events(self, name: str | None = None) -> Iterator[Event]:
+        """Give the events logged so far, those called *name* or all; lines that are not ours are left out."""
+        for line in self.log_text().splitlines():
+            if line.startswith("{"):
+                try:
+                    event: Event = json.loads(line)
+                except ValueError:
+                    continue  # the last line may still be half written
+                if name is None or event.get("event") == name:
+                    yield event
+
+    async def wait_for_event(
+        self,
+        name: str,
+        *,
+        within_s: float = 60.0,
+        where: Callable[[Event], bool] = bool,
+        **facts: object,
+    ) -> Event:
+        """Wait until an event of that name with these facts was logged; fail at once when the daemon has ended."""
+
+        def found() -> Event | None:
+            is_running = self.is_running
+            for event in self.events(name):
+                if where(event) and all(event.get(fact) == value for fact, value in facts.items()):
+                    return event
+            if not is_running:
+                message = f"the daemon ended with {self.exit_code} and never logged {name}:\n{self.log_tail()}"
+                raise RuntimeError(message)
+            return None
+
+        try:
+            return await eventually(found, within_s=within_s, what=f"the daemon logs {name} {facts}")
+        except AssertionError as error:
+            message = f"{error}\n{self.log_tail()}"
+            raise AssertionError(message) from error
+
+    async def wait(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
+        """Wait for its end; give the exit code."""
+        try:
+            return await asyncio.to_thread(self._process.wait, scaled(within_s))
+        except TimeoutError as error:
+            message = f"{error}\n{self.log_tail()}"
+            raise AssertionError(message) from error
+
+    async def sigterm(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
+        """Ask it to drain and end, as an operator would; give the exit code."""
+        return await self.send_signal(15, within_s=within_s)
+
+    async def send_signal(self, number: int, *, within_s: float = _DRAIN_LIMIT_S) -> int:
+        """Send a signal that ends it and wait; give the exit code."""
+        self._process.signal(number)
+        return await self.wait(within_s=within_s)
+
+    async def kill(self) -> None:
+        """End the daemon's own process with SIGKILL. What it had started must notice by itself."""
+        self._orphans = self.tree()[1:]
+        await asyncio.to_thread(self._process.kill)
+
+    def tree(self) -> list[psutil.Process]:
+        """Give the daemon's process and all below it."""
+        return process_tree(self.pid)
+
+    def spark_workers(self) -> list[int]:
+        """Give the process ids of the Python workers that run its Spark tasks."""
+        return spark_workers(self.pid)
+
+
+def process_tree(pid: int) -> list[psutil.Process]:
+    """Give a process and all below it, none when it has ended."""
+    try:
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def spark_workers(pid: int) -> list[int]:
+    """Give Spark's Python workers below a process: children of the Python daemon that an executor's Java started."""
+    parents, names = {}, {}
+    for process in process_tree(pid)[1:]:
+        with suppress(psutil.NoSuchProcess):
+            parents[process.pid], names[process.pid] = process.ppid(), process.name()
+
+    def name(number: int | None) -> str:
+        return names.get(number, "") if number else ""
+
+    return sorted(
+        number
+        for number, parent in parents.items()
+        if name(number).startswith("python")
+        and name(parent).startswith("python")
+        and name(parents.get(parent)) == "java"
+    )
+
+
+@asynccontextmanager
+async def daemon(
+    work_dir: Path,
+    properties: str,
+    *,
+    clusters: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    name: str = "mm2",
+) -> AsyncIterator[Daemon]:
+    """
+    Run the daemon with these settings; at the end of the block it is killed with all that it started.
+
+    Runs of the same *work_dir* and *name* share a log file, one after the other, but not their events.
+    """
+    file = work_dir / f"{name}.properties"
+    file.write_text(properties)
+    log_file = work_dir / f"{name}.log"
+    command = [sys.executable, "-m", _MODULE, str(file), *(["--clusters", *clusters] if clusters else [])]
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    log_start = log_file.stat().st_size if log_file.exists() else 0
+    process = await asyncio.to_thread(
+        start_process, "the daemon", command, log_file=log_file, env={"PYTHONPATH": path, **(env or {})}, cwd=work_dir
+    )
+    started = Daemon(process, log_start)
+    try:
+        yield started
+    finally:
+        await asyncio.to_thread(_end, started)
+
+
+def _end(running: Daemon) -> None:
+    """Kill the daemon and then, each by its own id, what it leaves behind."""
+    below = [*running.tree()[1:], *running._orphans]
+    running._process.kill()
+    for process in below:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(below, timeout=10)

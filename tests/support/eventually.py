@@ -1,0 +1,56 @@
+"""The one way in which tests wait: poll a condition until it holds, and say what was seen when it never did."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
+
+
+T = TypeVar("T")
+
+#: Slow machines stretch every deadline by this factor.
+SLOWNESS = float(os.environ.get("MM2PY_TEST_SLOWNESS", "1"))
+
+
+def scaled(seconds: float) -> float:
+    """Stretch a deadline on slow machines."""
+    return seconds * SLOWNESS
+
+
+@overload
+async def eventually(
+    condition: Callable[[], Awaitable[T | None]], *, within_s: float, what: str, every_s: float = 0.1
+) -> T: ...
+
+
+@overload
+async def eventually(condition: Callable[[], T | None], *, within_s: float, what: str, every_s: float = 0.1) -> T: ...
+
+
+async def eventually(condition: Callable[[], Any], *, within_s: float, what: str, every_s: float = 0.1) -> Any:
+    """
+    Poll *condition* until it gives something true, and give that.
+
+    An `AssertionError` inside the condition means "not yet"; any other error is the test's failure at once.
+    """
+    loop = asyncio.get_running_loop()
+    limit_s = scaled(within_s)
+    deadline = loop.time() + limit_s
+    while True:
+        seen: object
+        try:
+            answer = condition()
+            value = await answer if inspect.isawaitable(answer) else answer
+        except AssertionError as error:
+            seen = error
+        else:
+            if value:
+                return value
+            seen = value
+        if loop.time() > deadline:
+            message = f"not within {limit_s:g} s: {what}; last seen: {seen!r}"
+            raise AssertionError(message)
+        await asyncio.sleep(every_s)

@@ -1,0 +1,35 @@
+"""Properties files as an operator writes them; mm2py and Java MirrorMaker 2 read the same ones."""
+
+from __future__ import annotations
+
+
+_SMALL_CLUSTER = {
+    "replication.factor": "1",
+    "checkpoints.topic.replication.factor": "1",
+    "heartbeats.topic.replication.factor": "1",
+    "offset-syncs.topic.replication.factor": "1",
+    "offset.storage.replication.factor": "1",
+    "refresh.topics.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+}
+
+#: What only Java MirrorMaker 2 needs on a cluster of one broker.
+JAVA_KEYS = {"status.storage.replication.factor": "1", "config.storage.replication.factor": "1"}
+
+
+def mm2_properties(source: str, target: str, **keys: object) -> str:
+    """
+    Write settings for a flow ``A->B`` between two clusters given by their bootstrap servers.
+
+    Keys with dots and arrows are handed in as ``**{"A->B.topics": "orders"}``. They win over what is set here:
+    everything replicated once, and a look for new topics every second.
+    """
+    settings: dict[str, object] = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": source,
+        "B.bootstrap.servers": target,
+        "A->B.enabled": "true",
+        **_SMALL_CLUSTER,
+        **keys,
+    }
+    return "".join(f"{key} = {value}\n" for key, value in settings.items())

@@ -1,0 +1,104 @@
+"""A Spark standalone cluster from pyspark's own files: one master and two workers on the loopback address."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+
+from mm2py.devkit.jars import java_command
+from mm2py.devkit.ports import HOST, free_ports
+from mm2py.devkit.process import LoggedProcess, start_process
+from tests.support.daemon import spark_workers
+from tests.support.eventually import scaled
+
+
+_START_LIMIT_S = 60.0
+_POLL_S = 0.1
+
+
+@attrs.frozen
+class SparkCluster:
+    """A running standalone cluster. `master` is what ``spark.master`` takes."""
+
+    master: str
+    workers: tuple[LoggedProcess, ...]
+    master_process: LoggedProcess
+
+    def settings(self) -> dict[str, str]:
+        """Give what a driver on this machine has to set."""
+        return {
+            "spark.master": self.master,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.pyspark.python": sys.executable,
+        }
+
+    def python_workers(self) -> list[int]:
+        """Give the process ids of the Python workers on the executors."""
+        return sorted(pid for worker in self.workers for pid in spark_workers(worker.pid))
+
+
+@contextmanager
+def spark_cluster(work_dir: Path, *, workers: int = 2, cores: int = 2, memory: str = "1g") -> Iterator[SparkCluster]:
+    """Start a master and its workers, each with a work folder of its own, and end them with the block."""
+    with ExitStack() as running:
+        port, *web_ports = free_ports(2 + workers)
+        master = _start(
+            running, work_dir, "master", "master.Master", "--port", str(port), "--webui-port", str(web_ports[0])
+        )
+        _await_log(master, re.compile(r"I have been elected leader"))
+        url = f"spark://{HOST}:{port}"
+        started = tuple(
+            _start(
+                running,
+                work_dir,
+                f"worker-{number}",
+                "worker.Worker",
+                *("--cores", str(cores), "--memory", memory, "--webui-port", str(web_ports[1 + number])),
+                *("--work-dir", str(work_dir / f"worker-{number}"), url),
+            )
+            for number in range(workers)
+        )
+        for worker in started:
+            _await_log(worker, re.compile(r"Successfully registered with master"))
+        yield SparkCluster(url, started, master)
+
+
+def _start(running: ExitStack, work_dir: Path, name: str, main_class: str, *arguments: str) -> LoggedProcess:
+    process = start_process(
+        f"Spark {name}",
+        [
+            *(java_command(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-cp", f"{_spark_home() / 'jars'}/*", f"org.apache.spark.deploy.{main_class}"),
+            *("--host", HOST, *arguments),
+        ],
+        log_file=work_dir / f"{name}.log",
+        env={"SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable},
+        cwd=work_dir,
+    )
+    running.callback(process.terminate)
+    return process
+
+
+def _spark_home() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        message = "pyspark is not installed"
+        raise LookupError(message)
+    return Path(found.origin).parent
+
+
+def _await_log(process: LoggedProcess, pattern: re.Pattern[str]) -> None:
+    deadline = time.monotonic() + scaled(_START_LIMIT_S)
+    while not pattern.search(process.log_text()):
+        if not process.is_running or time.monotonic() > deadline:
+            message = f"{process.name} did not log {pattern.pattern!r}:\n{process.log_tail()}"
+            raise AssertionError(message)
+        time.sleep(_POLL_S)

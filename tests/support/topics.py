@@ -1,0 +1,243 @@
+"""Topics as a test needs them: made, grown, changed, deleted, compacted, moved between brokers, throttled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import for_code
+from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Array, Int8, Int16, Int32, Schema, String
+
+from mm2py.devkit.java import run_tool
+from tests.support.eventually import eventually
+
+
+_TIMEOUT_MS = 30_000
+
+
+@asynccontextmanager
+async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Connect an admin client for a moment."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def client(bootstrap: str) -> AsyncIterator[AIOKafkaClient]:
+    """Connect a bare client for requests that the admin client does not know."""
+    bare = AIOKafkaClient(bootstrap_servers=bootstrap)
+    await bare.bootstrap()
+    try:
+        yield bare
+    finally:
+        await bare.close()
+
+
+async def create_topic(
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replication: int = 1,
+    configs: Mapping[str, str] | None = None,
+    replicas: Mapping[int, list[int]] | None = None,
+) -> None:
+    """Create a topic and wait until every partition has a leader; *replicas* places partitions on brokers by hand."""
+    if replicas is None:
+        new = NewTopic(topic, partitions, replication, topic_configs=dict(configs or {}))
+    else:
+        partitions = len(replicas)
+        new = NewTopic(topic, -1, -1, replica_assignments=dict(replicas), topic_configs=dict(configs or {}))
+    async with admin(bootstrap) as connected:
+        answer = await connected.create_topics([new])
+        for _, code, message in answer.topic_errors:
+            if code:
+                raise for_code(code)(message)
+
+        async def has_leaders() -> bool:
+            return len(await leaders(bootstrap, topic)) == partitions
+
+        await eventually(has_leaders, within_s=30, what=f"every partition of {topic} has a leader", every_s=0.02)
+
+
+async def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete a topic and wait until it is no longer listed."""
+    async with admin(bootstrap) as connected:
+        await connected.delete_topics([topic])
+
+        async def is_gone() -> bool:
+            return topic not in await connected.list_topics()
+
+        await eventually(is_gone, within_s=30, what=f"{topic} is gone")
+
+
+async def list_topics(bootstrap: str) -> set[str]:
+    """Give the names of all topics, the brokers' own left out."""
+    async with admin(bootstrap) as connected:
+        return {topic for topic in await connected.list_topics() if not topic.startswith("__")}
+
+
+async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Give a topic more partitions, *partitions* in all."""
+    async with admin(bootstrap) as connected:
+        await connected.create_partitions({topic: NewPartitions(partitions)})
+
+
+async def alter_topic(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+    """Set a topic's configs to exactly these; the others go back to their defaults."""
+    async with admin(bootstrap) as connected:
+        (answer,) = await connected.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+        for code, message, *_ in answer.resources:
+            if code:
+                raise for_code(code)(message)
+
+
+async def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
+    """Give every config of a topic, defaults included."""
+    async with admin(bootstrap) as connected:
+        (answer,) = await connected.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        ((code, message, _, _, entries),) = answer.resources
+        if code:
+            raise for_code(code)(message)
+        return {name: value for name, value, *_ in entries}
+
+
+async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
+    """Give the leader's broker id of every partition that has one."""
+    async with admin(bootstrap) as connected:
+        (described,) = await connected.describe_topics([topic])
+    return {entry["partition"]: entry["leader"] for entry in described["partitions"] if entry["leader"] >= 0}
+
+
+async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    """Give the high watermark of every partition."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await consumer.start()
+    try:
+        places = [TopicPartition(topic, number) for number in await leaders(bootstrap, topic)]
+        return {place.partition: offset for place, offset in (await consumer.end_offsets(places)).items()}
+    finally:
+        await consumer.stop()
+
+
+async def move_leaders(bootstrap: str, topic: str, to: Mapping[int, int]) -> None:
+    """Make the given brokers leaders of the given partitions, of which they must be replicas, and wait for it."""
+    async with admin(bootstrap) as connected:
+        (described,) = await connected.describe_topics([topic])
+    replicas = {entry["partition"]: entry["replicas"] for entry in described["partitions"]}
+    ordered = {
+        partition: [leader, *(replica for replica in replicas[partition] if replica != leader)]
+        for partition, leader in to.items()
+    }
+    async with client(bootstrap) as connected:
+        await _reassign(connected, topic, ordered)
+
+        async def moved() -> bool:
+            await _elect(connected, topic, list(to))
+            now = await leaders(bootstrap, topic)
+            return all(now.get(partition) == leader for partition, leader in to.items())
+
+        await eventually(moved, within_s=30, what=f"{topic} is led by {dict(to)}", every_s=0.2)
+
+
+async def move_replicas(bootstrap: str, topic: str, to: Mapping[int, list[int]]) -> None:
+    """Place partitions on other brokers and wait until the first of each leads."""
+    async with client(bootstrap) as connected:
+        await _reassign(connected, topic, to)
+
+        async def moved() -> bool:
+            now = await leaders(bootstrap, topic)
+            return all(now.get(partition) == brokers[0] for partition, brokers in to.items())
+
+        await eventually(moved, within_s=60, what=f"{topic} lies on {dict(to)}", every_s=0.2)
+
+
+def throttle_producers(bootstrap: str, bytes_per_s: int) -> None:
+    """Let every client write no more than that to each broker, by a quota. Blocking."""
+    run_tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
+        *("--add-config", f"producer_byte_rate={bytes_per_s}"),
+    )
+
+
+def stop_throttling_producers(bootstrap: str) -> None:
+    """Take the quota away again. Blocking."""
+    run_tool(
+        "org.apache.kafka.tools.ConfigCommand",
+        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
+        *("--delete-config", "producer_byte_rate"),
+    )
+
+
+async def _reassign(connected: AIOKafkaClient, topic: str, to: Mapping[int, list[int]]) -> None:
+    partitions: list[tuple[int, list[int], dict[int, bytes]]] = [
+        (partition, brokers, {}) for partition, brokers in to.items()
+    ]
+    request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, [(topic, partitions, {})], {})
+    answer = await connected.send(_controller(connected), request)
+    codes = [answer.error_code, *(code for _, entries, _ in answer.responses for _, code, *_ in entries)]
+    for code in codes:
+        if code:
+            raise for_code(code)(answer)
+
+
+async def _elect(connected: AIOKafkaClient, topic: str, partitions: Iterable[int]) -> None:
+    """Ask for the preferred leaders; what a partition answers shows in the leaders a moment later."""
+    await connected.send(_controller(connected), _ElectLeadersRequest(topic, list(partitions)))
+
+
+def _controller(connected: AIOKafkaClient) -> int:
+    node: int = connected.get_random_node()  # brokers pass such requests on to the controller
+    return node
+
+
+class _ElectLeadersResponseV1(Response):  # type: ignore[misc]  # aiokafka is untyped here
+    API_KEY = 43
+    API_VERSION = 1
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        (
+            "topics",
+            Array(
+                ("topic", String("utf-8")),
+                (
+                    "partitions",
+                    Array(("partition", Int32), ("error_code", Int16), ("error_message", String("utf-8"))),
+                ),
+            ),
+        ),
+    )
+
+
+class _ElectLeadersRequestV1(RequestStruct):  # type: ignore[misc]
+    API_KEY = 43
+    API_VERSION = 1
+    RESPONSE_TYPE = _ElectLeadersResponseV1
+    SCHEMA = Schema(
+        ("election_type", Int8),
+        ("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32)))),
+        ("timeout_ms", Int32),
+    )
+
+
+class _ElectLeadersRequest(Request[_ElectLeadersRequestV1]):  # type: ignore[misc]
+    API_KEY = 43
+
+    def __init__(self, topic: str, partitions: list[int]) -> None:
+        self._topic = topic
+        self._partitions = partitions
+
+    def build(self, request_struct_class: type[_ElectLeadersRequestV1]) -> _ElectLeadersRequestV1:
+        return request_struct_class(0, [(self._topic, self._partitions)], _TIMEOUT_MS)
