@@ -129,8 +129,9 @@ def account(
     *now* is the clock's monotonic time, *luck* the chance in the next pause.
     """
     if outcome is None:
-        idle_rate = None if state.bytes_per_s is None else state.bytes_per_s * (1 - _FRESH_SHARE)
-        return Accounted(attrs.evolve(state, bytes_per_s=idle_rate))
+        if not state.bytes_per_s:
+            return Accounted(state)
+        return Accounted(attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE)))
     moved = _counted(state, outcome, elapsed_s)
     happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records else []
     match outcome.ended:

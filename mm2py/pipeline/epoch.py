@@ -63,6 +63,7 @@ class _Running:
     plan: EpochPlan
     stop_file: Path
     job: asyncio.Future[EpochOutcome]
+    is_waiting: bool = False
 
 
 class EpochRunner:
@@ -105,6 +106,11 @@ class EpochRunner:
         running.stop_file.touch()
         return True
 
+    def is_waiting(self, flow: Flow, task: int) -> bool:
+        """Say whether the epoch of a copy task waits for a Spark slot."""
+        running = self._running.get((flow, task))
+        return running is not None and running.is_waiting
+
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more, whoever awaits it; cancel those that take too long."""
         left = [running for running in self._running.values() if running.plan.flow == flow]
@@ -141,13 +147,13 @@ class EpochRunner:
     async def _watch_slot(self, session: SparkSession, running: _Running) -> None:
         """Say once when the epoch's job finds no slot; return when it has one or is over."""
         plan, begun = running.plan, self._clock.monotonic()
-        is_said = False
         while not running.job.done():
             await asyncio.wait({running.job}, timeout=SLOT_PATIENCE_S)
             if running.job.done() or await asyncio.to_thread(_has_slot, session, plan):
+                running.is_waiting = False
                 return
-            if not is_said:
-                is_said = True
+            if not running.is_waiting:
+                running.is_waiting = True
                 waited_s = self._clock.monotonic() - begun
                 self._events.emit(WaitingForSlot(plan.flow, plan.task, plan.epoch, waited_s))
 

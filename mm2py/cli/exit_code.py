@@ -1,0 +1,17 @@
+"""What the commands tell their caller; the numbers are Java MirrorMaker's."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    #: Building or running failed.
+    FAILED = 2
+    #: It was built, but did not start.
+    NOT_STARTED = 3
+    #: The arguments make no sense.
+    BAD_ARGUMENTS = 255

@@ -1,0 +1,26 @@
+"""The ``mm2py`` command and its subcommands."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+import mm2py
+from mm2py.cli import mirror_maker
+from mm2py.cli.exit_code import ExitCode
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = mirror_maker.Parser(prog="mm2py", description=mm2py.__doc__)
+    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    mirror = commands.add_parser("mirror", help="run a node (the same as connect-mirror-maker)")
+    mirror_maker.add_arguments(mirror)
+    commands.add_parser("demo", help="mirror a stream between two real clusters on this machine", add_help=False)
+    options, rest = parser.parse_known_args(arguments)
+    if options.command == "demo":
+        # The demo brings brokers with it; nobody else needs to load them.
+        return int(importlib.import_module("mm2py.cli.demo").main(rest))
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return ExitCode(mirror_maker.execute(options))

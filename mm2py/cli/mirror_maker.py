@@ -1,0 +1,119 @@
+"""``connect-mirror-maker.py FILE [--clusters T1 T2 …]``: run a node, as Java MirrorMaker's script of that name does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import mm2py
+from mm2py.cli.exit_code import ExitCode
+from mm2py.clock import Clock, SystemClock
+from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from mm2py.daemon import MirrorMaker
+from mm2py.errors import Mm2Error
+from mm2py.model.state import to_json
+from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.logs import log_sink
+
+
+_STATUS_EVERY_S = 1.0
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser with Java MirrorMaker's exit code for bad arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        sys.exit(ExitCode.BAD_ARGUMENTS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments; ``mm2py mirror`` takes the same."""
+    parser.add_argument("file", type=Path, metavar="mm2.properties", help="MirrorMaker 2's properties file")
+    parser.add_argument(
+        "--clusters", nargs="+", default=[], metavar="ALIAS", help="run only the flows whose target is one of these"
+    )
+    parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
+    parser.add_argument(
+        "--status-file", type=Path, metavar="PATH", help="write what the flows do to this file once a second, as JSON"
+    )
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="connect-mirror-maker", description="Mirror topics between Kafka clusters.")
+    add_arguments(parser)
+    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return execute(make_parser().parse_args(arguments))
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Do what the parsed *options* ask for, and give the exit code."""
+    try:
+        settings = load_settings(options.file, targets=options.clusters)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        return ExitCode.FAILED
+    if options.validate:
+        for note in settings.notes:
+            print(f"note: {note}")
+        print(f"{options.file}: {len(settings.flows)} flows, no problems")
+        return ExitCode.OK
+    return asyncio.run(_run(settings, options.status_file))
+
+
+async def _run(settings: MirrorSettings, status_file: Path | None) -> int:
+    clock = SystemClock()
+    events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
+    mirror_maker = MirrorMaker(settings, clock=clock, events=events)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, mirror_maker.request_stop, number.name)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file")
+            await mirror_maker.run()
+            writing.cancel()
+    except* Mm2Error as group:
+        for error in group.exceptions:
+            print(f"mm2py: {error}", file=sys.stderr)
+        return_code = ExitCode.NOT_STARTED
+    else:
+        return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
+    return return_code
+
+
+async def _write_status(look: Callable[[], object], path: Path | None, clock: Clock) -> None:
+    """Write the picture of all flows once a second, and once more at the end; readers never see half of it."""
+    if path is None:
+        return
+    try:
+        while True:
+            await asyncio.to_thread(_replace, path, to_json(look()))
+            await clock.sleep(_STATUS_EVERY_S)
+    finally:
+        _replace(path, to_json(look()))
+
+
+def _replace(path: Path, content: object) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):  # a full disk must not stop a mirror
+        fresh.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        fresh.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

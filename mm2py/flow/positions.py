@@ -1,0 +1,80 @@
+"""
+Positions, kept on the target cluster in Java MirrorMaker 2's own topic and bytes.
+
+They are read once at start. Where a topic-partition has none, its start is written before its first epoch, together
+with where the target's log ends: only so a crash in the first minute can be resumed exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from mm2py.config.settings import FlowSettings
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.topics import Place
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+class Positions:
+    """The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it."""
+
+    def __init__(self, settings: FlowSettings, source: Cluster, target: Cluster) -> None:
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._log = TopicLog(target, settings.offset_storage_topic)
+        self.known: dict[TopicPartition, Position] = {}
+
+    async def read(self) -> Mapping[TopicPartition, Position]:
+        """Read what the topic holds; create it where there is none."""
+        settings = self._settings
+        await self._log.ensure(
+            settings.offset_storage_partitions,
+            settings.offset_storage_replication_factor,
+            setting="offset.storage.replication.factor",
+        )
+        known: dict[TopicPartition, Position] = {}
+        for record in await self._log.read_all():
+            match decode_position(record.key, record.value, record.headers):
+                case (settings.flow.source, Position() as position):
+                    known[position.source] = position
+                case (settings.flow.source, TopicPartition() as removed):
+                    known.pop(removed, None)
+                case _:
+                    continue
+        self.known = known
+        return known
+
+    async def write(self, positions: Collection[Position]) -> None:
+        """Write *positions* and wait until they are safe."""
+        records = []
+        for position in positions:
+            key, value, headers = encode_position(self._settings.flow.source, position)
+            records.append(LogRecord(key, value, tuple(headers)))
+        await self._log.append(records)
+        self.known |= {position.source: position for position in positions}
+
+    async def begin(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        """
+        Decide where the topic-partitions that have no position start, and write that down.
+
+        Those of which an end could not be learnt are left out, and asked for again by the next refresh.
+        """
+        if not places:
+            return {}
+        remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
+        when = LATEST if self._settings.auto_offset_reset == "latest" else EARLIEST
+        is_committed = self._settings.limits.reads_committed
+        starts = await self._source.list_offsets(list(places), when, reads_committed=is_committed)
+        ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
+        fresh: dict[TopicPartition, Position] = {}
+        for source, place in places.items():
+            start, end = starts[source], ends[remote_of[source]]
+            if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
+                fresh[source] = Position(source, start, end - 1, place.topic_id)
+        await self.write(fresh.values())
+        return fresh

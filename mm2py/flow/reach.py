@@ -1,0 +1,108 @@
+"""
+Which of a flow's two clusters answers.
+
+A cluster that goes away is reported once, and once when it is back; in between the flow keeps trying. A cluster that
+answers, but refuses a step, is reported once for each refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.backoff import Backoff
+from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.model.flow import Flow
+from mm2py.model.state import ClusterView
+from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable, StepFailed
+from mm2py.telemetry.journal import EventLog
+
+
+T = TypeVar("T")
+
+_PAUSES = Backoff(0.5, 15.0)
+
+
+@attrs.define
+class _Absence:
+    """Since when a cluster has not answered, and how often it was tried."""
+
+    since: float
+    error: str
+    attempts: int = 1
+
+
+class Reach:
+    """What a flow knows about its clusters being there."""
+
+    def __init__(self, flow: Flow, clock: Clock, events: EventLog, luck: Callable[[], float]) -> None:
+        self._flow = flow
+        self._clock = clock
+        self._events = events
+        self._luck = luck
+        self._absences: dict[str, _Absence] = {}
+        self._refusals: dict[str, str] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether both clusters answered when they were last asked."""
+        return not self._absences
+
+    def view(self) -> tuple[ClusterView, ...]:
+        """Give both clusters as they are known to be."""
+        absences = self._absences
+        return tuple(
+            ClusterView(
+                alias, is_reachable=alias not in absences, error=absences[alias].error if alias in absences else ""
+            )
+            for alias in (self._flow.source, self._flow.target)
+        )
+
+    def answered(self, clusters: Iterable[str], step: str = "") -> None:
+        """Note that *clusters* answered, and that *step* is no longer refused."""
+        self._refusals.pop(step, None)
+        for alias in clusters:
+            absence = self._absences.pop(alias, None)
+            if absence is not None:
+                away_s = self._clock.monotonic() - absence.since
+                self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
+
+    def failed(self, step: str, error: Mm2Error) -> None:
+        """Note that *step* failed: its cluster is away, or refuses it."""
+        if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
+            absence = self._absences.get(error.cluster)
+            if absence is not None:
+                absence.attempts += 1
+                absence.error = str(error)
+                return
+            self._absences[error.cluster] = _Absence(self._clock.monotonic(), str(error))
+            hint = error.hint or ClusterUnreachableError.hint
+            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), hint))
+        elif self._refusals.get(step) != str(error):
+            self._refusals[step] = str(error)
+            self._events.emit(StepFailed(self._flow, step, str(error), error.hint))
+
+    async def once(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T | None:
+        """Try a step of the control plane; None where it failed, which is noted. A step that must stop is raised."""
+        try:
+            result = await attempt()
+        except Mm2Error as error:
+            if error.verdict is Verdict.STOP_FLOW:
+                raise
+            self.failed(step, error)
+            return None
+        self.answered(clusters, step)
+        return result
+
+    async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try a step until it succeeds, with growing pauses."""
+        asked = tuple(clusters)
+        pauses = _PAUSES.pauses(self._luck)
+        while True:
+            result = await self.once(step, asked, attempt)
+            if result is not None:
+                return result
+            await self._clock.sleep(next(pauses))

@@ -1,0 +1,331 @@
+"""
+The source task group: what each copy task copies, and what became of it.
+
+It holds the state of every mirrored topic-partition, hands plans to the copy tasks, takes over their outcomes, and
+gives partitions to other copy tasks when that is worth it. A partition changes hands only between two epochs: whoever
+holds it puts it back first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core import progress
+from mm2py.core.assignment import Assignment, assign
+from mm2py.core.progress import Happening, PartitionState, RetryPauses
+from mm2py.flow.copy_task import CopyTask, Epochs
+from mm2py.flow.topics import Mirrored, Place
+from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionFailure, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage, PartitionView, TaskView
+from mm2py.telemetry.events import (
+    AssignmentChanged,
+    EpochEnded,
+    PartitionInterrupted,
+    PartitionRecovered,
+    PartitionStopped,
+    ResumedExactly,
+    ResumeUnproven,
+)
+from mm2py.telemetry.journal import EventLog
+
+
+#: How often loads are compared.
+_BALANCE_EVERY_S = 30.0
+#: How far back latency and age are shown.
+_WINDOW_S = 60.0
+_RECREATED = PartitionFailure(
+    message="the source topic was deleted and created again since its position was written",
+    hint="remove the partition's record from the offsets topic to copy the new topic from its start",
+    error="TopicRecreated",
+)
+
+
+@attrs.frozen
+class _Sample:
+    """What one epoch measured."""
+
+    at: float
+    latency: Histogram
+    age: Histogram
+
+
+class SourceTasks:
+    """
+    The source tasks of one flow.
+
+    a. A partition is held by at most one copy task.
+    b. A state changes only through `core.progress`.
+    """
+
+    def __init__(
+        self, settings: FlowSettings, epochs: Epochs, *, clock: Clock, events: EventLog, luck: Callable[[], float]
+    ) -> None:
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.is_interrupted = asyncio.Event()
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._luck = luck
+        self._pauses = RetryPauses()
+        self._places: Mapping[TopicPartition, Place] = {}
+        self._assignment: Assignment | None = None
+        self._holder: dict[TopicPartition, int] = {}
+        self._window: deque[_Sample] = deque()
+        self._tasks = [
+            CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
+            for task in range(settings.tasks_max)
+        ]
+
+    # What there is to copy.
+
+    @property
+    def copy_tasks(self) -> int:
+        return self._assignment.copy_tasks if self._assignment else 0
+
+    @property
+    def topics(self) -> int:
+        return len({partition.topic for partition in self._places})
+
+    def unknown(self, mirrored: Mirrored) -> dict[TopicPartition, Place]:
+        """Give those of the mirrored partitions that have no state yet."""
+        return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
+
+    def adopt(self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position]) -> None:
+        """
+        Copy what *mirrored* says from now on; *positions* say where to begin with what is new.
+
+        What is no longer mirrored keeps its state, so that its position is still written.
+        """
+        self._places = mirrored.places
+        for partition, place in mirrored.places.items():
+            state = self.states.get(partition)
+            if state is None and partition in positions:
+                state = self._begun(positions[partition], place)
+            if state is not None:
+                self.states[partition] = self._at_place(state, place)
+        self._assign()
+
+    def _begun(self, position: Position, place: Place) -> PartitionState:
+        return PartitionState(
+            source=position.source,
+            remote_topic=place.remote_topic,
+            position=position.next_upstream,
+            downstream=position.downstream,
+            written=position,
+            topic_id=position.topic_id or place.topic_id,
+        )
+
+    def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
+        state = attrs.evolve(state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes)
+        is_recreated = None not in (state.topic_id, place.topic_id) and state.topic_id != place.topic_id
+        if not is_recreated or state.failure is _RECREATED:
+            return state
+        stopped = progress.stop(state, _RECREATED, now=self._clock.monotonic())
+        self._tell(Happening.STOPPED, state, stopped)
+        return stopped
+
+    # Who copies it.
+
+    def _assign(self) -> None:
+        """Assign anew; copy tasks that lose partitions end their epochs, those that gain some follow."""
+        before = self._assignment
+        partitions = [partition for partition in self._places if partition in self.states]
+        rates = {
+            partition: rate for partition in partitions if (rate := self.states[partition].bytes_per_s) is not None
+        }
+        now = assign(partitions, rates, before, tasks_max=self._settings.tasks_max)
+        if before is not None and now.task_of == before.task_of:
+            return
+        self._assignment = now
+        self._events.emit(
+            AssignmentChanged(self._settings.flow, now.copy_tasks, len(now.task_of), now.moves, now.reason.value)
+        )
+        was = before.task_of if before else {}
+        changed = [it for it in {*was, *now.task_of} if was.get(it) != now.task_of.get(it)]
+        self._poke({self._holder[it] for it in changed if it in self._holder})
+        self._poke({now.task_of[it] for it in changed if it in now.task_of and it not in self._holder})
+
+    def _poke(self, tasks: Iterable[int]) -> None:
+        for task in sorted(tasks):
+            self._tasks[task].poke()
+
+    def _own(self, task: int) -> list[PartitionState]:
+        if self._assignment is None:
+            return []
+        own = self._assignment.of_task(task)
+        return [self.states[partition] for partition in own if self._holder.get(partition, task) == task]
+
+    def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
+        plans = progress.next_plans(self._own(task), now=self._clock.monotonic())
+        self._holder |= {plan.source: task for plan in plans}
+        return plans
+
+    def next_retry_at(self, task: int) -> float | None:
+        return progress.next_retry_at(self._own(task))
+
+    def put_back(self, plan: EpochPlan) -> None:
+        owners = self._assignment.task_of if self._assignment else {}
+        for partition in plan.partitions:
+            self._holder.pop(partition.source, None)
+        heirs = {owners[it.source] for it in plan.partitions if it.source in owners}
+        self._poke(heirs - {plan.task})
+
+    # What became of it.
+
+    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        now = self._clock.monotonic()
+        told = {partition.source: partition for partition in outcome.partitions}
+        for planned in plan.partitions:
+            before = self.states[planned.source]
+            accounted = progress.account(
+                before,
+                told.get(planned.source),
+                elapsed_s=took_s,
+                now=now,
+                luck=self._luck(),
+                pauses=self._pauses,
+            )
+            self.states[planned.source] = accounted.state
+            for happening in accounted.happenings:
+                self._tell(happening, before, accounted.state)
+        if outcome.records:
+            self._window.append(_Sample(now, outcome.latency, outcome.age))
+        self._tell_epoch(plan, outcome, took_s)
+
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, may_have_written: bool) -> None:
+        for planned in plan.partitions:
+            if may_have_written:
+                state = self.states[planned.source]
+                self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
+
+    def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
+        flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
+        failure = after.failure or PartitionFailure("")
+        retry_in_s = after.retry_at - now
+        match happening:
+            case Happening.RESUMED_EXACTLY:
+                found = after.resumed_records - before.resumed_records
+                self._events.emit(ResumedExactly(flow, source, found, before.position + found))
+            case Happening.RESUME_UNPROVEN:
+                self._events.emit(ResumeUnproven(flow, source, after.position, failure.message))
+            case Happening.INTERRUPTED:
+                self._events.emit(PartitionInterrupted(flow, source, failure.message, retry_in_s))
+                self.is_interrupted.set()
+            case Happening.STOPPED:
+                ended = after.ended.name.lower()
+                self._events.emit(
+                    PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
+                )
+            case Happening.RECOVERED:
+                self._events.emit(PartitionRecovered(flow, source, now - before.failed_at))
+
+    def _tell_epoch(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
+        self._events.emit(
+            EpochEnded(
+                flow=plan.flow,
+                task=plan.task,
+                epoch=plan.epoch,
+                partitions=len(plan.partitions),
+                records=outcome.records,
+                bytes=outcome.bytes,
+                records_per_s=outcome.records / took_s if took_s else 0.0,
+                lag=sum(self.states[planned.source].lag or 0 for planned in plan.partitions),
+                latency_p50_ms=outcome.latency.quantile_ms(0.5),
+                latency_p99_ms=outcome.latency.quantile_ms(0.99),
+                elapsed_s=outcome.elapsed_s,
+                boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
+                drain_s=outcome.drain_s,
+                cpu_s=outcome.cpu_s,
+                rss_bytes=outcome.rss_bytes,
+                fetches=outcome.fetches,
+                produces=outcome.produces,
+                retries=outcome.retries,
+                throttled_ms=outcome.throttled_ms,
+                worker=outcome.worker,
+            )
+        )
+
+    # Running.
+
+    async def run(self) -> None:
+        """Run all copy tasks until they are drained."""
+        async with asyncio.TaskGroup() as tasks:
+            balancing = tasks.create_task(self._balance_forever(), name=f"{self._settings.flow}/source/balance")
+            async with asyncio.TaskGroup() as copying:
+                for task in self._tasks:
+                    copying.create_task(task.run(), name=f"{self._settings.flow}/source/{task.task}")
+            balancing.cancel()
+
+    def drain(self) -> None:
+        """End all epochs in good order and run no further ones."""
+        for task in self._tasks:
+            task.drain()
+
+    async def _balance_forever(self) -> None:
+        while True:
+            await self._clock.sleep(_BALANCE_EVERY_S)
+            self._assign()
+
+    # Positions.
+
+    def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
+        """Give the positions to be written now."""
+        return progress.due_positions(self.states.values(), is_interval_over=is_interval_over)
+
+    def note_written(self, positions: Iterable[Position]) -> None:
+        """Note that the positions topic holds *positions*."""
+        for position in positions:
+            self.states[position.source] = progress.write(self.states[position.source], position)
+
+    # Looking at it.
+
+    def task_views(self) -> tuple[TaskView, ...]:
+        owned: dict[int, int] = {}
+        for task in self._assignment.task_of.values() if self._assignment else ():
+            owned[task] = owned.get(task, 0) + 1
+        return tuple(self._tasks[task].view(owned.get(task, 0)) for task in range(self.copy_tasks))
+
+    def partition_views(self) -> tuple[PartitionView, ...]:
+        now = self._clock.monotonic()
+        owners = self._assignment.task_of if self._assignment else {}
+        return tuple(
+            _viewed(self.states[partition], owners.get(partition), now)
+            for partition in sorted(self._places)
+            if partition in self.states
+        )
+
+    def measured(self) -> tuple[Histogram, Histogram]:
+        """Give latency and age of the last minute."""
+        oldest = self._clock.monotonic() - _WINDOW_S
+        while self._window and self._window[0].at < oldest:
+            self._window.popleft()
+        latency, age = Histogram(), Histogram()
+        for sample in self._window:
+            latency, age = latency.plus(sample.latency), age.plus(sample.age)
+        return latency, age
+
+
+def _viewed(state: PartitionState, task: int | None, now: float) -> PartitionView:
+    is_copying = state.stage is PartitionStage.COPYING
+    return PartitionView(
+        source=state.source,
+        remote_topic=state.remote_topic,
+        task=task,
+        stage=state.stage,
+        position=state.position,
+        downstream=state.downstream,
+        lag=state.lag,
+        records=state.records,
+        bytes=state.bytes,
+        bytes_per_s=state.bytes_per_s or 0.0,
+        retry_in_s=None if is_copying or state.retry_at == float("inf") else max(0.0, state.retry_at - now),
+        failure=None if is_copying else state.failure,
+    )

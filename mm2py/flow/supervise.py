@@ -1,0 +1,72 @@
+"""
+Run, pause, run again.
+
+The one place that catches everything: a bug in one flow must not stop another. Cancellation passes through, and so
+does an error that says the flow must stop.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+
+from mm2py.clock import Clock
+from mm2py.core.backoff import Backoff
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.telemetry.events import TaskRestarted
+
+
+#: After so long without a failure the next one counts as the first.
+_HEALTHY_S = 300.0
+
+
+async def supervise(
+    task: str,
+    body: Callable[[], Awaitable[None]],
+    *,
+    clock: Clock,
+    backoff: Backoff,
+    luck: Callable[[], float],
+    report: Callable[[TaskRestarted], None],
+) -> None:
+    """
+    Run *body* until it returns, pausing and starting over when it fails.
+
+    An error whose verdict is `Verdict.STOP_FLOW` is raised, by itself.
+    """
+    pauses = backoff.pauses(luck)
+    while True:
+        begun = clock.monotonic()
+        failures: tuple[BaseException, ...] = ()
+        try:
+            await body()
+        except* Exception as group:  # noqa: BLE001 (the one place that does)
+            failures = tuple(leaves(group))
+        if not failures:
+            return
+        for failure in failures:
+            if isinstance(failure, Mm2Error) and failure.verdict is Verdict.STOP_FLOW:
+                raise failure
+        if clock.monotonic() - begun >= _HEALTHY_S:
+            pauses = backoff.pauses(luck)
+        pause_s = next(pauses)
+        report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
+        await clock.sleep(pause_s)
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """Give the exceptions inside nested groups."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _traceback(errors: tuple[BaseException, ...]) -> str:
+    """Keep the way a bug took; an error raised on purpose says enough by itself."""
+    return "".join("".join(traceback.format_exception(error)) for error in errors if not isinstance(error, Mm2Error))

@@ -1,0 +1,174 @@
+"""
+Topics: look at both clusters, create and grow remote topics, say what can be copied where.
+
+What is due is decided in `core.topology`; this room looks and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.reach import Reach
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import NewTopic, TopicsView
+from mm2py.policy.plugins import load_policy, load_topic_filter
+from mm2py.telemetry.events import PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.admin import Admin
+
+
+_MAX_MESSAGE_BYTES = "max.message.bytes"
+#: Kafka's own default, for a cluster that does not let us read configs.
+_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+#: Brokers learn of a new topic one after the other: how often, and how far apart, it is looked for.
+_LOOKS = 20
+_LOOK_PAUSE_S = 0.1
+
+
+@attrs.frozen
+class Place:
+    """Where a topic-partition goes, and what its remote topic takes."""
+
+    remote_topic: str
+    topic_id: str | None
+    max_message_bytes: int
+
+
+@attrs.frozen
+class Mirrored:
+    """What a flow mirrors, as of one look. `is_settled` is False where something could not be created or grown."""
+
+    places: Mapping[TopicPartition, Place]
+    is_settled: bool
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(partition.topic for partition in self.places)
+
+
+class Topics:
+    """The topics of one flow."""
+
+    def __init__(
+        self, settings: FlowSettings, source: Admin, target: Admin, *, reach: Reach, clock: Clock, events: EventLog
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._reach = reach
+        self._clock = clock
+        self._events = events
+        self._known: frozenset[str] = frozenset()
+        self._clashes: Mapping[str, str] = {}
+        self._policy = load_policy(
+            settings.policy_class,
+            source_alias=settings.flow.source,
+            separator=settings.policy_separator,
+            internal_separator_enabled=settings.policy_internal_separator_enabled,
+        )
+        self._filter = load_topic_filter(
+            settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
+        )
+
+    async def refresh_once(self) -> Mirrored:
+        """Look at both clusters, bring the target up to date, and give what can be copied now."""
+        view = await self._source.list_topics()
+        source = _partition_counts(view)
+        remote_of = self._select(source)
+        target: Mapping[str, int] = _partition_counts(await self._target.list_topics())
+        actions = missing(remote_of, source, target)
+        refused = await self._act(actions)
+        if len(actions) > len(refused):
+            target = await self._look_for(remote_of, source, refused)
+        places = copyable(remote_of, source, target)
+        limits = await self._message_limits(sorted(set(places.values())))
+        mirrored = Mirrored(
+            {
+                partition: Place(remote, view.topics[partition.topic].topic_id, limits[remote])
+                for partition, remote in places.items()
+            },
+            is_settled=not missing(remote_of, source, target),
+        )
+        self._tell(mirrored, frozenset(remote_of), len(actions))
+        return mirrored
+
+    def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
+        settings = self._settings
+        selected = select(
+            source,
+            settings.flow,
+            self._policy,
+            self._filter,
+            heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+        )
+        for topic, other in selected.clashes.items():
+            if self._clashes.get(topic) != other:
+                hint = "rename one of them, or leave one out with topics.exclude"
+                error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
+                self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
+        self._clashes = selected.clashes
+        return selected.remote_of
+
+    async def _act(self, actions: tuple[Action, ...]) -> set[str]:
+        """Carry out what is due; give the remote topics for which the target refused it."""
+        new = [action for action in actions if isinstance(action, CreateTopic)]
+        grown = [action for action in actions if isinstance(action, GrowPartitions)]
+        factor = self._settings.replication_factor
+        created = await self._target.create_topics([NewTopic(it.remote_topic, it.partitions, factor) for it in new])
+        extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
+        flow = self._settings.flow
+        for a in new:
+            if created[a.remote_topic] is None:
+                self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason.value))
+        for b in grown:
+            if extended[b.remote_topic] is None:
+                self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason.value))
+        self._note_refusals("create remote topics", created)
+        self._note_refusals("grow remote topics", extended)
+        return {topic for topic, error in {**created, **extended}.items() if error is not None}
+
+    def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
+        errors = [error for error in results.values() if error is not None]
+        if errors:
+            self._reach.failed(step, errors[0])
+        elif results:
+            self._reach.answered((), step)
+
+    async def _look_for(
+        self, remote_of: Mapping[str, str], source: Mapping[str, int], refused: set[str]
+    ) -> Mapping[str, int]:
+        """Look at the target again until all that was created or grown can be seen."""
+        target: Mapping[str, int] = {}
+        for _ in range(_LOOKS):
+            target = _partition_counts(await self._target.list_topics())
+            left = {action.remote_topic for action in missing(remote_of, source, target)}
+            if left <= refused:
+                break
+            await self._clock.sleep(_LOOK_PAUSE_S)
+        return target
+
+    async def _message_limits(self, remote_topics: list[str]) -> dict[str, int]:
+        described = await self._target.topic_configs(remote_topics, [_MAX_MESSAGE_BYTES])
+        limits = dict.fromkeys(remote_topics, _DEFAULT_MAX_MESSAGE_BYTES)
+        for topic, configs in described.items():
+            entry = None if isinstance(configs, BrokerAnsweredError) else configs.get(_MAX_MESSAGE_BYTES)
+            if entry is not None and entry.value is not None:
+                limits[topic] = int(entry.value)
+        return limits
+
+    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int) -> None:
+        flow = self._settings.flow
+        for topic in sorted(self._known - topics):
+            self._events.emit(TopicGone(flow, topic))
+        self._known = topics
+        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
+
+
+def _partition_counts(view: TopicsView) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in view.topics.items()}

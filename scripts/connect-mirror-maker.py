@@ -1,0 +1,14 @@
+#!/usr/bin/env python3
+"""Run a MirrorMaker node from a checkout: ``scripts/connect-mirror-maker.py etc/mm2.properties [--clusters B …]``."""
+
+import sys
+from pathlib import Path
+
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from mm2py.cli.mirror_maker import main
+
+
+if __name__ == "__main__":
+    sys.exit(main())
