@@ -9,7 +9,7 @@ import attrs
 
 from mm2py.config.keys import KEYS
 from mm2py.config.layers import Layers, Side, Value, spellings
-from mm2py.config.lint import classify
+from mm2py.config.lint import Line
 from mm2py.config.row import Key, Level, Place
 from mm2py.model.flow import Flow
 
@@ -29,13 +29,13 @@ class Effective:
     acts: bool
 
 
-def effective(layers: Layers, flows: Sequence[Flow], aliases: Sequence[str]) -> Iterator[Effective]:
+def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> Iterator[Effective]:
     """Give the value of every key that has one, first for the process, then flow by flow."""
     named = [key for key in KEYS if key.stem is None]
     for key in named:
         if key.place is Place.TOP:
             yield from _value_of(layers, key, "", (key.name,))
-    yield from _of_rows_for_many(layers, aliases, "")
+    yield from _of_rows_for_many(lines, "")
     for flow in flows:
         for key in named:
             if key.place is Place.TOP:
@@ -46,7 +46,7 @@ def effective(layers: Layers, flows: Sequence[Flow], aliases: Sequence[str]) -> 
             for side in Side:
                 ways = spellings(key, flow, side)
                 yield from _value_of(layers, attrs.evolve(key, name=f"{side.value}.{key.name}"), str(flow), ways)
-        yield from _of_rows_for_many(layers, aliases, str(flow))
+        yield from _of_rows_for_many(lines, str(flow))
 
 
 def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:
@@ -55,11 +55,11 @@ def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iter
         yield Effective(owner, key.full_name, masked(key, key.name, line.text), line.origin, key.acts)
 
 
-def _of_rows_for_many(layers: Layers, aliases: Sequence[str], owner: str) -> Iterator[Effective]:
+def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
     """Give the lines whose row stands for any name: those of the process, or those of a flow and its clusters."""
     concerned = {owner, *owner.split("->", 1)} if owner else {""}
-    for value in layers.lines():
-        line = classify(value, aliases)
+    for line in lines:
+        value = line.value
         if line.row is None or line.row.stem is None or line.owner not in concerned:
             continue
         name = line.name if line.level is not Level.CLUSTER else value.key

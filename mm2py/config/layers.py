@@ -122,7 +122,7 @@ def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:
     """
     known = sorted(aliases, key=len, reverse=True)
     if "->" in written:
-        for source in known:
+        for source in (alias for alias in known if written.startswith(f"{alias}->")):
             for target in known:
                 owner = f"{source}->{target}"
                 if source != target and written.startswith(f"{owner}."):

@@ -52,19 +52,23 @@ def classify(value: Value, aliases: Sequence[str]) -> Line:
     return Line(value, level, owner, name, row)
 
 
-def lint(document: Document, layers: Layers, aliases: Sequence[str]) -> Findings:
-    """Look at every line of *document* and every override."""
+def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
+    """Take apart every line that counts."""
+    return tuple(classify(value, aliases) for value in layers.lines())
+
+
+def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> Findings:
+    """Look at all of *document* and at every one of *lines*, which are those that count, overrides among them."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
     notes = list(_note_document(document))
     entries = {(f"{document.name}:{entry.line}", entry.key): entry for entry in document.entries}
-    for value in layers.lines():
-        line = classify(value, aliases)
-        entry = entries.get((value.where, value.key))
+    for line in lines:
+        entry = entries.get((line.value.where, line.value.key))
         problem = _spaced_arrow(line, aliases) or _judge_value(line, entry)
         if problem is not None:
             problems.append(problem)
         notes.extend(_note_line(line, entry, aliases))
-    notes.extend(_note_shadowed(layers, aliases))
+    notes.extend(_note_shadowed(layers, lines))
     return Findings(tuple(problems), tuple(notes))
 
 
@@ -171,14 +175,13 @@ def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
             yield _written(owner, forms[0] + row.name)
 
 
-def _note_shadowed(layers: Layers, aliases: Sequence[str]) -> Iterator[Problem]:
+def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     """Name flow lines that a cluster's line beats, and producer lines that Java would not heed."""
-    for value in layers.lines():
-        line = classify(value, aliases)
+    for line in lines:
         if line.level is not Level.FLOW or line.row is None or not line.row.acts:
             continue
         source, target = line.owner.split("->", 1)
-        name = line.row.name
+        name, value = line.row.name, line.value
         if line.row.place is Place.CONSUMER and line.name == f"consumer.{name}":
             if (winner := layers.get(f"{source}.consumer.{name}")) is not None:
                 yield _shadowed(value, winner, f"{line.owner}.source.consumer.{name}")

@@ -96,26 +96,25 @@ def parse_text(text: str, *, name: str) -> Document:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Give each logical line without its continuation marks, and the number of the line it starts on."""
-    natural = re.split(r"\r\n|\r|\n", text)
+    natural = [line.lstrip(_BLANKS) for line in re.split(r"\r\n|\r|\n", text)]
     number = 0
     while number < len(natural):
-        started, line = number + 1, natural[number].lstrip(_BLANKS)
+        line, started = natural[number], number + 1
         number += 1
         if not line or line[0] in "#!":
             continue
-        while _is_continued(line):
-            line = line[:-1]
-            if number == len(natural):
-                break
-            following = natural[number].lstrip(_BLANKS)
+        # Nothing but a backslash so far: what follows is a new line, comments included.
+        while _is_continued(line) and line != "\\" and number < len(natural):
+            line = line[:-1] + natural[number]
             number += 1
-            if line:
-                line += following
-                continue
-            # A line of nothing but a backslash: what follows counts as a new line, comments included.
-            started, line = number, "" if following.startswith(("#", "!")) else following
-        if line:
+        line = line[:-1] if _is_continued(line) else line
+        if line or _is_cut_off(text, len(natural) - number):
             yield started, line
+
+
+def _is_cut_off(text: str, lines_left: int) -> bool:
+    """Say whether the file ends in a lone backslash. Java takes it for an entry without key and value."""
+    return text.endswith({0: ("\\",), 1: ("\\\n", "\\\r")}.get(lines_left, ()))
 
 
 def _is_continued(line: str) -> bool:

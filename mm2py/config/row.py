@@ -182,6 +182,13 @@ def not_empty(value: object) -> str | None:
     return None if value else "must not be empty"
 
 
+def topic_text(value: object) -> str | None:
+    """Refuse what cannot be part of a topic's name."""
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]+", value):
+        return None
+    return f"{value!r} cannot be part of a topic's name: letters, digits, '.', '_' and '-' can"
+
+
 def _is_below(value: object, least: int) -> bool:
     return isinstance(value, int) and value < least
 

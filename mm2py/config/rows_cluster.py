@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor
+from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor, topic_text
 
 
 _NOT_YET = False
@@ -129,7 +129,7 @@ _WORKER = Section(
         Key("task.shutdown.graceful.timeout.ms", Kind.LONG, "5000", Place.WORKER_TOP,
             "How long a stop waits for copy tasks to drain.", check=at_least(1)),
         Key("offset.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
-            "Topic on the target cluster that holds positions; `mm2-offsets.A.internal` if unset.", check=not_empty),
+            "Topic on the target cluster that holds positions; `mm2-offsets.A.internal` if unset.", check=topic_text),
         Key("offset.storage.partitions", Kind.INT, "25", Place.WORKER_TOP, "Its partitions when it is created.",
             check=at_least(1)),
         Key("offset.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,

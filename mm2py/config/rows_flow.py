@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor
+from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor, topic_text
 
 
 _NOT_YET = False
@@ -25,7 +25,7 @@ _FLOW = Section(
             "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
             "two, or the dotted path of a Python class.", check=not_empty),
         Key("replication.policy.separator", Kind.STRING, ".", Place.FLOW,
-            "What stands between alias and topic in remote and internal names.", check=not_empty),
+            "What stands between alias and topic in remote and internal names.", check=topic_text),
         Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "`false` keeps `.` in the names of internal topics when the separator is another."),
         Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,

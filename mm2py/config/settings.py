@@ -16,7 +16,7 @@ import attrs
 from mm2py.config.explain import Effective, effective
 from mm2py.config.keys import key_named, nearest
 from mm2py.config.layers import Layers, Side
-from mm2py.config.lint import lint
+from mm2py.config.lint import classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, parse_bytes
 from mm2py.config.resolve import (
@@ -67,7 +67,8 @@ def load_settings(
     document = _read(path)
     layers = Layers(document, overrides or {})
     aliases = cluster_aliases(layers)
-    found = lint(document, layers, aliases)
+    lines = classify_all(layers, aliases)
+    found = lint(document, layers, lines, aliases)
     problems = [*found.problems, *_judge_clusters(document, layers), *_judge_targets(targets, aliases)]
 
     flows: list[FlowSettings] = []
@@ -81,7 +82,7 @@ def load_settings(
     if not problems:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(tuple(dict.fromkeys(problems)))
+        raise ConfigError(tuple(sorted(dict.fromkeys(problems), key=_line_number)))
 
     of = FlowReader(layers, None)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
@@ -93,8 +94,13 @@ def load_settings(
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
         notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(flows)),
-        effective=tuple(effective(layers, [settings.flow for settings in flows], aliases)),
+        effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
+
+
+def _line_number(problem: Problem) -> int:
+    _, _, number = problem.where.rpartition(":")
+    return int(number) if number.isdigit() else 0
 
 
 def _read(path: Path) -> Document:

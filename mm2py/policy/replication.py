@@ -88,9 +88,7 @@ class DefaultReplicationPolicy:
         return topic.partition(self.separator)[2]
 
     def original_topic(self, topic: str) -> str:
-        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
-            topic = upstream
-        return topic
+        return _walk_back(self, topic)
 
     def is_heartbeats_topic(self, topic: str) -> bool:
         return self.original_topic(topic) == self.heartbeats_topic()
@@ -142,7 +140,7 @@ class IdentityReplicationPolicy:
         return self._default.upstream_topic(topic) if _looks_like_heartbeats(topic) else topic
 
     def original_topic(self, topic: str) -> str:
-        return self._default.original_topic(topic) if _looks_like_heartbeats(topic) else topic
+        return _walk_back(self, topic)
 
     def is_heartbeats_topic(self, topic: str) -> bool:
         return self.original_topic(topic) == self.heartbeats_topic()
@@ -166,6 +164,12 @@ class IdentityReplicationPolicy:
 def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
     """Say whether *policy* mirrors topics under their own names, so that a name tells nothing about its way."""
     return policy.format_remote_topic(source_alias, "orders") == "orders"
+
+
+def _walk_back(policy: ReplicationPolicy, topic: str) -> str:
+    while (upstream := policy.upstream_topic(topic)) is not None and upstream != topic:
+        topic = upstream
+    return topic
 
 
 def _looks_like_heartbeats(topic: str) -> bool:

@@ -33,15 +33,15 @@ def judge_topic(
     *,
     heartbeats_replication_enabled: bool = True,
 ) -> Selection:
-    """Decide whether *flow* mirrors *topic* of its source cluster."""
-    selection = _judge_by_filter(topic, topic_filter)
-    if not selection.is_replicated and heartbeats_replication_enabled and policy.is_heartbeats_topic(topic):
-        selection = Selection.HEARTBEATS
-    if not selection.is_replicated:
-        return selection
+    """Decide whether *flow* mirrors *topic* of its source cluster. What no setting can change comes first."""
     if policy.is_internal_topic(topic):
         return Selection.INTERNAL
-    return Selection.CYCLE if is_cycle(topic, flow, policy) else selection
+    if is_cycle(topic, flow, policy):
+        return Selection.CYCLE
+    selection = _judge_by_filter(topic, topic_filter)
+    if not selection.is_replicated and heartbeats_replication_enabled and policy.is_heartbeats_topic(topic):
+        return Selection.HEARTBEATS
+    return selection
 
 
 def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
