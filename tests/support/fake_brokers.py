@@ -200,7 +200,7 @@ class FakeBrokers:
                 partition = self.topics[name].partitions[number]
                 is_leader = partition.leader == node_id
                 base = partition.append(batch) if is_leader else -1
-                rows.append((number, 0 if is_leader else 6, base, -1, 0, [], None))
+                rows.append((number, 0 if is_leader else 6, base, -1, 0))
             topics.append((name, rows))
         return request.RESPONSE_TYPE(topics, 0)
 

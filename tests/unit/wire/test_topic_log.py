@@ -1,0 +1,226 @@
+"""Compacted topics as logs: made, read to the end, appended to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import position_key
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
+from tests.support.clocks import WALL_START_MS, LoopClock
+from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, topics_with
+
+
+SETTING = "offset.storage.replication.factor"
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    fake = FakeBrokers()
+    fake.topics = topics_with("log", [0, 1, 2, 0])
+    return fake
+
+
+@pytest.fixture
+async def log(brokers: FakeBrokers) -> AsyncIterator[TopicLog]:
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        yield TopicLog(cluster, "log")
+
+
+# Creating.
+
+
+async def test_ensure_creates_a_compacted_topic(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A missing topic is created compacted, with the configs given."""
+    brokers.topics = {}
+    await log.ensure(25, 3, setting=SETTING, configs={"min.insync.replicas": "2"})
+    [(_, request)] = brokers.requests_of(CREATE_TOPICS)
+
+    assert request.create_topic_requests == [
+        ("log", 25, 3, [], [("cleanup.policy", "compact"), ("min.insync.replicas", "2")])
+    ]
+
+
+async def test_ensure_leaves_an_existing_topic(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A topic that is there is taken as it is."""
+    await log.ensure(25, 3, setting=SETTING)
+
+    assert brokers.requests_of(CREATE_TOPICS) == []
+
+
+@pytest.mark.parametrize("code", [29, 31, 35])
+async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log: TopicLog, code: int) -> None:
+    """Without the right to create the topic it is assumed to be there, as Java MM2 does."""
+    brokers.topics = {}
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", code, None)]))
+    await log.ensure(25, 3, setting=SETTING)
+
+    assert len(brokers.requests_of(CREATE_TOPICS)) == 1
+
+
+async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A replication factor that the cluster is too small for is refused with the key to change."""
+    brokers.topics = {}
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 38, "3 is larger than 1")]))
+    with pytest.raises(TooFewBrokersError) as caught:
+        await log.ensure(25, 3, setting=SETTING)
+
+    assert str(caught.value) == (
+        "cannot create topic log: offset.storage.replication.factor is 3, cluster A has 3 broker(s); "
+        "lower offset.storage.replication.factor"
+    )
+
+
+async def test_ensure_raises_what_is_really_wrong(brokers: FakeBrokers, log: TopicLog) -> None:
+    """Any other refusal is an error."""
+    brokers.topics = {}
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 44, "not here")]))
+    with pytest.raises(BrokerAnsweredError, match=r"POLICY_VIOLATION.*not here"):
+        await log.ensure(25, 3, setting=SETTING)
+
+
+# Reading and appending.
+
+
+async def test_what_is_appended_is_read(log: TopicLog) -> None:
+    """Keys, values, headers and timestamps come back, by partition and offset, tombstones too."""
+    records = [
+        LogRecord(b"a", b"1", (("h", b"x"), ("h", None)), partition=3, timestamp_ms=5),
+        LogRecord(b"b", None, partition=0),
+        LogRecord(b"a", b"", partition=3),
+    ]
+    await log.append(records)
+    stamp = (await log.read_all())[0].timestamp_ms
+    read = await log.read_all()
+
+    assert (read, WALL_START_MS <= stamp < WALL_START_MS + 1_000) == (
+        [
+            LogRecord(b"b", None, (), 0, 0, stamp),
+            LogRecord(b"a", b"1", (("h", b"x"), ("h", None)), 3, 0, 5),
+            LogRecord(b"a", b"", (), 3, 1, stamp),
+        ],
+        True,
+    )
+
+
+async def test_nothing_to_read_and_nothing_to_append(brokers: FakeBrokers, log: TopicLog) -> None:
+    """An empty topic is read without a fetch, and no records are appended without a produce."""
+    await log.append([])
+    records = await log.read_all()
+
+    assert (records, brokers.requests_of(FETCH), brokers.requests_of(PRODUCE)) == ([], [], [])
+
+
+async def test_keys_choose_java_s_partition(brokers: FakeBrokers, log: TopicLog) -> None:
+    """Without a partition the key's murmur2 hash chooses it, as Java's producer does."""
+    brokers.topics = topics_with("log", [0] * 25)
+    await log.append([LogRecord(position_key("A", TopicPartition("foo", 0)), b"{}")])
+    [record] = await log.read_all()
+
+    assert record.partition == 16
+
+
+async def test_many_records_take_several_batches_in_order(brokers: FakeBrokers, log: TopicLog) -> None:
+    """More than fits into one batch is sent one batch after the other."""
+    await log.append([LogRecord(b"%d" % number, b"v" * 1_000, partition=1) for number in range(1_000)])
+    records = await log.read_all()
+
+    assert ([record.key for record in records], len(brokers.requests_of(PRODUCE))) == (
+        [b"%d" % number for number in range(1_000)],
+        4,
+    )
+
+
+async def test_both_follow_a_leader_that_moved(brokers: FakeBrokers, log: TopicLog) -> None:
+    """Appending and reading go on at the new leader."""
+    await log.append([LogRecord(b"a", b"1", partition=0)])
+    partition = brokers.topics["log"].partitions[0]
+    partition.leader, partition.leader_epoch = 2, 6
+    await log.append([LogRecord(b"a", b"2", partition=0)])
+    partition.leader, partition.leader_epoch = 1, 7
+    records = await log.read_all()
+
+    assert [record.value for record in records] == [b"1", b"2"]
+
+
+async def test_a_broker_that_is_away_for_a_while(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A broker's restart is waited out."""
+    await log.read_all()
+    brokers.down = {0}
+    appending = asyncio.create_task(log.append([LogRecord(b"a", b"1", partition=0)]))
+    await asyncio.sleep(10)
+    brokers.down = set()
+    await appending
+    records = await log.read_all()
+
+    assert [record.value for record in records] == [b"1"]
+
+
+async def test_a_lost_answer_may_write_twice_but_never_loses(brokers: FakeBrokers, log: TopicLog) -> None:
+    """When the connection breaks after the write, the record is sent again."""
+
+    def lost(node_id: int, request: Any) -> Any:
+        brokers.produce(node_id, request)
+        raise BrokerConnectionError("A", "b0:9092", "reset by peer")
+
+    brokers.script(PRODUCE, lost)
+    await log.append([LogRecord(b"a", b"1", partition=0)])
+    records = await log.read_all()
+
+    assert [record.value for record in records] == [b"1", b"1"]
+
+
+async def test_a_final_error_is_raised(brokers: FakeBrokers, log: TopicLog) -> None:
+    """What the broker refuses for good is not tried again."""
+    brokers.script(PRODUCE, lambda _, request: request.RESPONSE_TYPE([("log", [(0, 29, -1, -1, 0)])], 0))
+    with pytest.raises(BrokerAnsweredError, match="TOPIC_AUTHORIZATION_FAILED"):
+        await log.append([LogRecord(b"a", b"1", partition=0)])
+
+
+async def test_a_broker_that_stays_away(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A partition whose leader is gone is given up when the request timeout has passed."""
+    await log.append([LogRecord(b"a", b"1", partition=1)])
+    brokers.down = {1}
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(BrokerAnsweredError, match="NETWORK_EXCEPTION"):
+        await log.append([LogRecord(b"a", b"2", partition=1)])
+
+    assert 29 < asyncio.get_running_loop().time() - started < 40
+
+
+async def test_a_topic_that_is_missing(brokers: FakeBrokers, log: TopicLog) -> None:
+    """Reading what does not exist is an error, not an empty log."""
+    brokers.topics = {}
+    with pytest.raises(BrokerAnsweredError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await log.read_all()
+
+
+async def test_a_corrupt_batch(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A batch that does not match its checksum is named by its place."""
+    await log.append([LogRecord(b"a", b"1", partition=2)])
+    await log.append([LogRecord(b"a", b"2", partition=2)])
+    batch = bytearray(brokers.topics["log"].partitions[2].batches[1])
+    batch[-1] ^= 1
+    brokers.topics["log"].partitions[2].batches[1] = bytes(batch)
+    with pytest.raises(CorruptBatchError, match="log-2 offset 1"):
+        await log.read_all()
+
+
+async def test_records_deleted_while_they_are_read(brokers: FakeBrokers, log: TopicLog) -> None:
+    """When the log's start moves past us, reading goes on from there."""
+    for value in (b"1", b"2"):
+        await log.append([LogRecord(b"a", value, partition=0)])
+
+    def gone(_node_id: int, request: Any) -> Any:
+        return request.RESPONSE_TYPE(0, 0, 0, [("log", [(0, 1, -1, -1, 1, [], -1, b"")])])
+
+    brokers.script(FETCH, gone)
+    records = await log.read_all()
+
+    assert [record.value for record in records] == [b"2"]
