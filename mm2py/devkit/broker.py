@@ -78,8 +78,8 @@ class KafkaCluster:
     One cluster; a context manager that starts it and ends it.
 
     Brokers are counted from 0 and that number is their broker id. Without *work_dir* everything lies in a temporary
-    folder that goes away at the end. *properties* win over what is written here. A cluster that was stopped can be
-    started again on the same data as long as its folder is there.
+    folder that goes away at the end; with it, a later cluster of the same name and size finds the data again.
+    *properties* win over what is written here.
     """
 
     def __init__(
@@ -128,6 +128,7 @@ class KafkaCluster:
 
     def launch(self) -> None:
         """Start every broker that does not run, without waiting. Launch several clusters, then await each."""
+        self._write_settings()
         if not self.nodes[0].data.exists():
             self._format()
         for node in self.nodes:
@@ -192,17 +193,18 @@ class KafkaCluster:
         name = f"broker {node.broker_id} of {self.name}"
         self._processes[node.broker_id] = start_process(name, command, log_file=node.log_file, cwd=node.directory)
 
+    def _write_settings(self) -> None:
+        for node in self.nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            node.properties_file.write_text(_properties_text(self._server_properties(node)))
+
     def _format(self) -> None:
         """
-        Write every node's settings and format its data folder.
+        Format every node's data folder.
 
         Kafka's tool formats the first node. The others get the same files with a broker id and a folder id of their
         own, which is all that the tool would do, and a Java start less for each.
         """
-        for node in self.nodes:
-            node.directory.mkdir(parents=True, exist_ok=True)
-            lines = (f"{key}={value}\n" for key, value in self._server_properties(node).items())
-            node.properties_file.write_text("".join(lines))
         cluster_id, first = _kafka_uuid(), self.nodes[0]
         run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(first.properties_file))
         for node in self.nodes[1:]:
@@ -213,7 +215,7 @@ class KafkaCluster:
                 "node.id": str(node.broker_id),
                 "directory.id": _kafka_uuid(),
             }
-            (node.data / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in meta.items()))
+            (node.data / "meta.properties").write_text(_properties_text(meta))
 
     def _server_properties(self, node: BrokerNode) -> dict[str, str]:
         copies = str(min(3, len(self.nodes)))
@@ -281,6 +283,10 @@ def start_clusters(clusters: Sequence[KafkaCluster]) -> None:
         for cluster in clusters:
             cluster.stop()
         raise
+
+
+def _properties_text(properties: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
 def _kafka_uuid() -> str:

@@ -75,16 +75,17 @@ async def delete_topic(bootstrap: str, topic: str) -> None:
     async with admin(bootstrap) as connected:
         await connected.delete_topics([topic])
 
-        async def is_gone() -> bool:
-            return topic not in await connected.list_topics()
+    async def is_gone() -> bool:
+        return topic not in await list_topics(bootstrap)
 
-        await eventually(is_gone, within_s=30, what=f"{topic} is gone")
+    await eventually(is_gone, within_s=30, what=f"{topic} is gone")
 
 
 async def list_topics(bootstrap: str) -> set[str]:
     """Give the names of all topics, the brokers' own left out."""
-    async with admin(bootstrap) as connected:
-        return {topic for topic in await connected.list_topics() if not topic.startswith("__")}
+    async with client(bootstrap) as connected:
+        metadata = await connected.fetch_all_metadata()
+    return {topic for topic in metadata.topics(exclude_internal_topics=False) if not topic.startswith("__")}
 
 
 async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -114,9 +115,11 @@ async def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
 
 async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     """Give the leader's broker id of every partition that has one."""
-    async with admin(bootstrap) as connected:
-        (described,) = await connected.describe_topics([topic])
-    return {entry["partition"]: entry["leader"] for entry in described["partitions"] if entry["leader"] >= 0}
+    async with client(bootstrap) as connected:
+        metadata = await connected.fetch_all_metadata()
+    numbers = metadata.partitions_for_topic(topic) or set()
+    found = {number: metadata.leader_for_partition(TopicPartition(topic, number)) for number in numbers}
+    return {number: leader for number, leader in found.items() if leader >= 0}
 
 
 async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
@@ -185,7 +188,7 @@ async def _reassign(connected: AIOKafkaClient, topic: str, to: Mapping[int, list
         (partition, brokers, {}) for partition, brokers in to.items()
     ]
     request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, [(topic, partitions, {})], {})
-    answer = await connected.send(_controller(connected), request)
+    answer = await connected.send(await _any_broker(connected), request)
     codes = [answer.error_code, *(code for _, entries, _ in answer.responses for _, code, *_ in entries)]
     for code in codes:
         if code:
@@ -194,12 +197,16 @@ async def _reassign(connected: AIOKafkaClient, topic: str, to: Mapping[int, list
 
 async def _elect(connected: AIOKafkaClient, topic: str, partitions: Iterable[int]) -> None:
     """Ask for the preferred leaders; what a partition answers shows in the leaders a moment later."""
-    await connected.send(_controller(connected), _ElectLeadersRequest(topic, list(partitions)))
+    await connected.send(await _any_broker(connected), _ElectLeadersRequest(topic, list(partitions)))
 
 
-def _controller(connected: AIOKafkaClient) -> int:
-    node: int = connected.get_random_node()  # brokers pass such requests on to the controller
-    return node
+async def _any_broker(connected: AIOKafkaClient) -> int:
+    """Find a broker that takes connections; it passes such requests on to the controller."""
+    for broker in connected.cluster.brokers():
+        if await connected.ready(broker.nodeId):
+            return int(broker.nodeId)
+    message = "no broker takes a connection"
+    raise AssertionError(message)
 
 
 class _ElectLeadersResponseV1(Response):  # type: ignore[misc]  # aiokafka is untyped here
