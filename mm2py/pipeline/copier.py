@@ -24,7 +24,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.partition import PartitionCopy
-from mm2py.pipeline.resume import Resumer
+from mm2py.pipeline.resume import Resumer, Walks
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
@@ -50,6 +50,7 @@ class WorkerState:
     clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
     sessions: dict[tuple[str, int], FetchSession] = attrs.field(factory=dict)
     identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
+    walks: Walks = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,7 +164,11 @@ class _Epoch:
                 reader.assign(copy)
         while unsure and not self._is_over():
             resumer = Resumer(
-                self._source, self._target, self._clock, reads_committed=self._plan.limits.reads_committed
+                self._source,
+                self._target,
+                self._clock,
+                self._hosted.walks,
+                reads_committed=self._plan.limits.reads_committed,
             )
             try:
                 for copy in await resumer.resolve(unsure):

@@ -39,6 +39,10 @@ _REFUSED: Final = {
 }
 
 
+#: What to do about a position that the source does not hold.
+HINT_OUT_OF_RANGE: Final = "retention or truncation overtook the mirror; decide where to go on"
+
+
 class SourceReader:
     """All fetchers of an epoch, and what they share."""
 
@@ -274,8 +278,7 @@ class Fetcher:
             copy.end(
                 Ended.OUT_OF_RANGE,
                 PartitionFailure(
-                    where, "retention or truncation overtook the mirror; decide where to go on",
-                    name_of(code), copy.fetch.offset,
+                    where, HINT_OUT_OF_RANGE, name_of(code), copy.fetch.offset,
                 ),
             )  # fmt: skip
         elif code in _REFUSED:

@@ -14,13 +14,13 @@ from mm2py.errors import CorruptBatchError, RecordTooLargeError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.partition import Parcel, PartitionCopy
 from mm2py.wire.batch import (
+    CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
-    SPECIAL,
     MalformedRecordSetError,
     RecordBatchView,
     batches,
@@ -29,10 +29,14 @@ from mm2py.wire.fetch import PartitionAnswer
 from mm2py.wire.rebuild import Rebuilder, Rebuilt, UnreadableBatchError
 
 
-#: base offset, length, magic, attributes, last offset delta, record count
-_GLANCE: Final = struct.Struct(">qi4xb4xhi30xi")
+#: length, magic, attributes; they start behind the base offset
+_GLANCE: Final = struct.Struct(">i4xb4xh")
+_GLANCE_AT: Final = 8
+_BASE_OFFSET: Final = struct.Struct(">q")
 _COALESCE_AT_LEAST: Final = 4
 _NEEDS_OPENING: Final = LOG_APPEND_TIME | DELETE_HORIZON
+#: Without aborted transactions in the answer, transactional data is data like any other.
+_NOT_COALESCED: Final = CONTROL | _NEEDS_OPENING
 
 
 class DataFilter:
@@ -81,7 +85,8 @@ def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> 
 def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimits) -> bool:
     if len(record_set) < HEADER_BYTES:
         return False
-    base_offset, length, magic, _, _, _ = _GLANCE.unpack_from(record_set)
+    (base_offset,) = _BASE_OFFSET.unpack_from(record_set)
+    length, magic, _ = _GLANCE.unpack_from(record_set, _GLANCE_AT)
     size = length + LOG_OVERHEAD_BYTES
     return bool(
         magic == MAGIC_V2
@@ -139,14 +144,15 @@ def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memor
     end = len(record_set) - HEADER_BYTES
     kind = -1
     while at <= end:
-        base_offset, length, magic, attributes, _, _ = glance(record_set, at)
+        length, magic, attributes = glance(record_set, at + _GLANCE_AT)
         size = length + LOG_OVERHEAD_BYTES
         if size < HEADER_BYTES:
+            (base_offset,) = _BASE_OFFSET.unpack_from(record_set, at)
             raise MalformedRecordSetError(base_offset, f"it claims a length of {length} bytes")
         if at + size > len(record_set):
             break
-        is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & (SPECIAL & ~_TRANSACTIONAL_DATA)
-        this = attributes & 0x07 if is_small else -2
+        is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & _NOT_COALESCED
+        this = attributes & CODEC_MASK if is_small else -2
         if this != kind:
             if at > start:
                 yield record_set[start:at], kind >= 0 and count > 1
@@ -155,10 +161,6 @@ def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memor
         at += size
     if at > start:
         yield record_set[start:at], kind >= 0 and count > 1
-
-
-#: Without aborted transactions in the answer, transactional data is data like any other.
-_TRANSACTIONAL_DATA: Final = SPECIAL & ~(CONTROL | _NEEDS_OPENING)
 
 
 def _rebuild(

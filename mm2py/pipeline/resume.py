@@ -8,19 +8,23 @@ and go on exactly behind what is there, or say that it cannot be proven. `mm2py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+import collections
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
+
+import attrs
 
 from mm2py.clock import Clock
 from mm2py.core import resume
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
-from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import error_of, needs_metadata
+from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
 from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
 
@@ -48,13 +52,26 @@ class _Unreadable(Exception):  # noqa: N818 - never leaves this module
     """The walk cannot go on; the message says why."""
 
 
+@attrs.frozen
+class Walked:
+    """How far a walk came whose epoch was over: the next upstream offset, and the records behind it."""
+
+    position: int
+    records: int
+
+
+#: Walks by what they are about. They stay in the Python worker, so that a long one is not begun anew in each epoch.
+Walks = dict[tuple[str, PartitionPlan], Walked]
+
+
 class Resumer:
     """Resolves unsure partitions of one epoch."""
 
-    def __init__(self, source: Cluster, target: Cluster, clock: Clock, *, reads_committed: bool) -> None:
+    def __init__(self, source: Cluster, target: Cluster, clock: Clock, walks: Walks, *, reads_committed: bool) -> None:
         self._source = source
         self._target = target
         self._clock = clock
+        self._walks = walks
         self._reads_committed = reads_committed
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -93,8 +110,11 @@ class Resumer:
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
                     resolved.append(copy)
+                    self._walks.pop(self._key(copy), None)
             except (BrokerConnectionError, BrokerAnsweredError) as error:
                 copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+                if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
             except (_Unreadable, UnreadableBatchError, MalformedRecordSetError) as error:
                 self._unproven(copy, str(error))
 
@@ -116,15 +136,17 @@ class Resumer:
 
     async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
         """Walk over *records* data records and compare the last one with the target's."""
-        left = records
-        async for batch in self._walk(copy):
+        walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
+        left = records - walked.records
+        async for batch, after in self._walk(copy, walked.position):
             contents = None
             count = batch.record_count
-            if batch.magic < MAGIC_V2 or batch.base_offset < copy.position:
-                contents = [c for c in decode(bytes(batch.view)) if c.offset >= copy.position]
+            if batch.magic < MAGIC_V2 or batch.base_offset < walked.position:
+                contents = [c for c in decode(bytes(batch.view)) if c.offset >= walked.position]
                 count = len(contents)
             if count < left:
                 left -= count
+                self._walks[self._key(copy)] = Walked(after, records - left)
                 continue
             contents = contents or decode(bytes(batch.view))
             return await self._conclude(copy, contents[left - 1], records, downstream)
@@ -149,25 +171,27 @@ class Resumer:
         tail = await self._target_tail(copy, downstream, _MATCH_RECORDS)
         if not tail:
             return self._unproven(copy, f"the last record of {copy.remote} at the target cannot be read")
-        committed = copy.position
-        copy.position = max(0, committed - len(tail))
-        window: list[RecordContent] = []
-        scanned = 0
-        try:
-            async for batch in self._walk(copy):
-                for content in decode(bytes(batch.view)):
-                    if content.offset < copy.position:
-                        continue
-                    scanned += content.offset >= committed
-                    window = [*window[-(len(tail) - 1) :], content] if len(tail) > 1 else [content]
-                    if content.offset >= committed - 1 and _same(window, tail):
-                        self._go_on_behind(copy, content.offset, downstream, scanned)
-                        return True
-        finally:
-            copy.position = max(copy.position, committed)
+        walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
+        start = max(0, walked.position - len(tail))
+        window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail))
+        records = walked.records
+        async for batch, after in self._walk(copy, start):
+            for content in decode(bytes(batch.view)):
+                if content.offset < start:
+                    continue
+                window.append(content)
+                records += content.offset >= walked.position
+                if content.offset >= copy.position - 1 and _same(window, tail):
+                    self._go_on_behind(copy, content.offset, downstream, records)
+                    return True
+            if after > walked.position:
+                self._walks[self._key(copy)] = Walked(after, records)
         return self._unproven(
-            copy, f"the last record of {copy.remote} at the target is not in the source from offset {committed} on"
+            copy, f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
         )
+
+    def _key(self, copy: PartitionCopy) -> tuple[str, PartitionPlan]:
+        return self._target.alias, copy.plan
 
     @staticmethod
     def _go_on_behind(copy: PartitionCopy, upstream: int, downstream: int, records: int) -> None:
@@ -195,13 +219,17 @@ class Resumer:
                 position.offset = batch.last_offset + 1
         return found[-count:] if found and found[-1].offset == downstream else []
 
-    async def _walk(self, copy: PartitionCopy) -> AsyncIterator[RecordBatchView]:
-        """Give the source's data batches from the position to the end there is now."""
-        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, copy.position, -1, None)
+    async def _walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
+        """Give the source's data batches from *start* to the end there is now, each with the offset behind it."""
+        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None)
         while True:
             answer = await self._ask(self._source, copy.plan.source, position, reads_committed=self._reads_committed)
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
+                position.offset = copy.position
+                continue
             if answer.error_code:
-                raise error_of(answer.error_code, self._source.alias, "Fetch", f"{copy.plan.source}")
+                detail = f"{copy.plan.source} at offset {position.offset}"
+                raise error_of(answer.error_code, self._source.alias, "Fetch", detail)
             end = answer.last_stable_offset if self._reads_committed else answer.high_watermark
             if not answer.record_set and position.offset >= end:
                 return
@@ -218,7 +246,7 @@ class Resumer:
                         continue
                 else:
                     position.offset = decode(bytes(batch.view))[-1].offset + 1
-                yield batch
+                yield batch, position.offset
             if position.offset >= end:
                 return
 
@@ -245,6 +273,6 @@ class Resumer:
         raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
 
 
-def _same(window: list[RecordContent], tail: list[RecordContent]) -> bool:
+def _same(window: Sequence[RecordContent], tail: Sequence[RecordContent]) -> bool:
     """Compare the ends of both, as far as the shorter one reaches."""
     return all(a.matches(b) for a, b in zip(reversed(window), reversed(tail), strict=False))

@@ -31,8 +31,6 @@ MAGIC_V2: Final = 2
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _SIGNED_FROM: Final = 21
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
 _UNSIGNED_HEAD: Final = struct.Struct(">qi")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -48,9 +46,6 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 #: KIP-534: the base timestamp is the delete horizon of the tombstones inside.
 DELETE_HORIZON: Final = 0x40
-
-#: Any of these bits, and the batch is no ordinary one.
-SPECIAL: Final = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 MAX_SEQUENCE: Final = 0x7FFFFFFF
 
@@ -152,19 +147,6 @@ def batches(record_set: memoryview) -> Iterator[RecordBatchView]:
             batch.last_offset = base_offset + last_offset_delta
         yield batch
         at = after
-
-
-def batch_sizes(record_set: memoryview) -> list[int]:
-    """Give the sizes of the whole batches of a record set, in bytes, without looking at anything else."""
-    sizes = []
-    unpack, at, end = _LENGTH.unpack_from, 0, len(record_set)
-    while end - at >= MIN_BATCH_BYTES:
-        size = unpack(record_set, at + _LENGTH_AT)[0] + LOG_OVERHEAD_BYTES
-        if size < MIN_BATCH_BYTES or at + size > end:
-            break
-        sizes.append(size)
-        at += size
-    return sizes
 
 
 def sign(batch: memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import collections
 import io
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -30,6 +31,10 @@ _SIZE = struct.Struct(">i")
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 _SMALL_FRAMES_BYTES = 64 * 1024
+_POOLED_FROM_BYTES = 1024 * 1024
+_POOLED_BUFFERS = 8
+#: The references to a buffer that nobody uses: the pool's list, the loop over it, the question itself.
+_UNSHARED = 3
 
 Buffer = bytes | bytearray | memoryview
 
@@ -44,6 +49,29 @@ class FrameHandler(Protocol):
     def frame_lost(self, error: BrokerConnectionError) -> None:
         """Learn that no answer will come."""
         ...
+
+
+class _FramePool:
+    """
+    Memory for large answers, used again once nobody refers to the answer that was in it.
+
+    Fresh memory costs a page fault for every 4 KiB, about a fifth of what copying a byte costs in all.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        if size < _POOLED_FROM_BYTES:
+            return memoryview(bytearray(size))
+        for buffer in self._buffers:
+            if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
+                return memoryview(buffer)[:size]
+        buffer = bytearray(-(-size // _POOLED_FROM_BYTES) * _POOLED_FROM_BYTES)
+        self._buffers.append(buffer)
+        if len(self._buffers) > _POOLED_BUFFERS:
+            del self._buffers[0]
+        return memoryview(buffer)[:size]
 
 
 class _FutureFrame:
@@ -82,6 +110,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting: collections.deque[tuple[int, float, FrameHandler]] = collections.deque()
         self._correlation_id = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._pool = _FramePool()
         self._small = memoryview(bytearray(_SMALL_FRAMES_BYTES))
         self._small_filled = 0
         self._frame: memoryview | None = None
@@ -222,7 +251,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
             at += _SIZE.size
             here = min(size, filled - at)
-            frame = memoryview(bytearray(size))
+            frame = self._pool.take(size)
             frame[:here] = small[at : at + here]
             at += here
             if here < size:

@@ -65,6 +65,7 @@ class Rebuilder:
         self._built: list[Rebuilt] = []
         self._codec = -1
         self._builder: Any = None
+        self._add: Any = None
         self._count = 0
         self._runs: list[tuple[int, int, int]] = []
         self._run_start = 0
@@ -79,45 +80,50 @@ class Rebuilder:
         Raises `UnreadableBatchError`; what was added before stays.
         """
         records = MemoryRecords(record_set)
-        while records.has_next():
-            batch = records.next_batch()
-            self._add_batch(batch, from_offset)
-
-    def _add_batch(self, batch: Any, from_offset: int) -> None:
-        if not batch.validate_crc():
-            base_offset = getattr(batch, "base_offset", from_offset)
-            raise UnreadableBatchError(base_offset, "its checksum does not match its content")
-        codec = batch.compression_type
-        if codec != self._codec:
-            self._close_batch()
-            self._codec = codec
+        base_offset = from_offset
         try:
-            for record in batch:
-                offset = record.offset
-                if offset >= from_offset:
-                    self._append(offset, record)
+            while records.has_next():
+                batch = records.next_batch()
+                _check_crc(batch, from_offset)
+                if batch.compression_type != self._codec:
+                    self._close_batch()
+                    self._codec = batch.compression_type
+                base_offset = _base_of(batch, from_offset)
+                self._append_all(batch, from_offset)
+        except UnreadableBatchError:
+            raise
         except (CorruptRecordException, ValueError, IndexError, RuntimeError) as error:
-            raise UnreadableBatchError(getattr(batch, "base_offset", from_offset), str(error)) from error
+            raise UnreadableBatchError(base_offset, str(error)) from error
 
-    def _append(self, offset: int, record: Any) -> None:
-        timestamp = record.timestamp
-        if timestamp is None:
-            timestamp = _NO_TIMESTAMP
-        builder, count = self._builder, self._count
-        if builder is None or builder.append(count, timestamp, record.key, record.value, record.headers) is None:
-            self._close_batch()
-            builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
-            builder.append(0, timestamp, record.key, record.value, record.headers)
-            self._builder, count = builder, 0
-            self._run_start, self._run_index = offset, 0
-            self._max_timestamp = timestamp
-        elif offset != self._expected:
-            self._runs.append((self._run_start, self._run_index, count - self._run_index))
-            self._run_start, self._run_index = offset, count
-        if timestamp > self._max_timestamp:  # noqa: PLR1730 - max() costs a call per record
-            self._max_timestamp = timestamp
-        self._count = count + 1
-        self._expected = offset + 1
+    def _append_all(self, batch: Any, from_offset: int) -> None:
+        # This runs once per record of a backlog of one-record batches: hence the plain comparisons and few calls.
+        for record in batch:
+            offset = record.offset
+            if offset < from_offset:
+                continue
+            timestamp = record.timestamp
+            if timestamp is None:
+                timestamp = _NO_TIMESTAMP
+            count = self._count
+            if not count or self._add(count, timestamp, record.key, record.value, record.headers) is None:
+                self._start_batch(offset, timestamp, record)
+                continue
+            if offset != self._expected:
+                self._runs.append((self._run_start, self._run_index, count - self._run_index))
+                self._run_start, self._run_index = offset, count
+            if timestamp > self._max_timestamp:  # noqa: PLR1730 - max() costs a call per record
+                self._max_timestamp = timestamp
+            self._count = count + 1
+            self._expected = offset + 1
+
+    def _start_batch(self, offset: int, timestamp: int, record: Any) -> None:
+        self._close_batch()
+        self._builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
+        self._add = self._builder.append
+        self._add(0, timestamp, record.key, record.value, record.headers)
+        self._run_start, self._run_index = offset, 0
+        self._max_timestamp = timestamp
+        self._count, self._expected = 1, offset + 1
 
     def _close_batch(self) -> None:
         if self._builder is None:
@@ -132,6 +138,16 @@ class Rebuilder:
         self._close_batch()
         built, self._built = self._built, []
         return built
+
+
+def _check_crc(batch: Any, offset: int) -> None:
+    if not batch.validate_crc():
+        raise UnreadableBatchError(_base_of(batch, offset), "its checksum does not match its content")
+
+
+def _base_of(batch: Any, otherwise: int) -> int:
+    """Give the batch's base offset; aiokafka does not tell it for magic 0 and 1."""
+    return int(getattr(batch, "base_offset", otherwise))
 
 
 @attrs.frozen
@@ -157,8 +173,7 @@ def decode(record_set: bytes) -> list[RecordContent]:
     records = MemoryRecords(record_set)
     while records.has_next():
         batch = records.next_batch()
-        if not batch.validate_crc():
-            raise UnreadableBatchError(getattr(batch, "base_offset", -1), "its checksum does not match its content")
+        _check_crc(batch, -1)
         if batch.is_control_batch:
             continue
         try:
@@ -166,5 +181,5 @@ def decode(record_set: bytes) -> list[RecordContent]:
                 timestamp = _NO_TIMESTAMP if record.timestamp is None else record.timestamp
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
         except (CorruptRecordException, ValueError, IndexError, RuntimeError) as error:
-            raise UnreadableBatchError(getattr(batch, "base_offset", -1), str(error)) from error
+            raise UnreadableBatchError(_base_of(batch, -1), str(error)) from error
     return found
