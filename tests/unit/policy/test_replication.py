@@ -1,0 +1,139 @@
+"""The naming policies. Expected values were made with Kafka 4.3.1's own classes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, keeps_names
+
+
+DEFAULT = DefaultReplicationPolicy()
+IDENTITY = IdentityReplicationPolicy("A")
+_TOPICS = st.lists(st.sampled_from(["A", "B", ".", "_", "heartbeats", "foo", "internal"]), max_size=6).map("".join)
+
+
+@pytest.mark.parametrize(
+    ("topic", "source", "upstream", "original"),
+    [
+        ("orders", None, None, "orders"),
+        ("A.orders", "A", "orders", "orders"),
+        ("B.A.orders", "B", "A.orders", "orders"),
+        ("foo.", None, None, "foo."),
+        ("foo..", None, None, "foo.."),
+        (".b", "", "b", "b"),
+        ("a..b", "a", ".b", "b"),
+        ("", None, None, ""),
+        (".", None, None, "."),
+    ],
+)
+def test_the_default_policy_reads_hops_off_the_name(
+    topic: str, source: str | None, upstream: str | None, original: str
+) -> None:
+    """Source, upstream and original topic come from the pieces of the name, Java's split rule included."""
+    assert (source, upstream, original) == (
+        DEFAULT.topic_source(topic),
+        DEFAULT.upstream_topic(topic),
+        DEFAULT.original_topic(topic),
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "remote", "source", "upstream"),
+    [
+        ("orders", "orders", "A", "orders"),
+        ("X.orders", "X.orders", "A", "X.orders"),
+        ("heartbeats", "A.heartbeats", None, None),
+        ("X.heartbeats", "A.X.heartbeats", "X", "heartbeats"),
+        ("my-heartbeats", "A.my-heartbeats", None, None),
+    ],
+)
+def test_the_identity_policy_keeps_all_names_but_heartbeats(
+    topic: str, remote: str, source: str | None, upstream: str | None
+) -> None:
+    """Names stay as they are and all claim the source cluster; what ends in heartbeats follows the default."""
+    assert (remote, source, upstream) == (
+        IDENTITY.format_remote_topic("A", topic),
+        IDENTITY.topic_source(topic),
+        IDENTITY.upstream_topic(topic),
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_internal"),
+    [
+        ("__consumer_offsets", True),
+        (".hidden", True),
+        ("mm2-offsets.CLUSTER.internal", True),
+        ("mm2-offset-syncs.B.internal", True),
+        ("A.checkpoints.internal", True),
+        ("B.A.checkpoints.internal", True),
+        ("mm2-offsets_CLUSTER_internal", False),
+        ("orders.internal", False),
+        ("mm2-internal", False),
+        ("heartbeats", False),
+        ("_hidden", False),
+    ],
+)
+@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY], ids=["default", "identity"])
+def test_internal_topics(
+    policy: DefaultReplicationPolicy | IdentityReplicationPolicy, topic: str, is_internal: bool
+) -> None:
+    """Kafka's own, hidden, and a mirror's topics are internal; a user's topic that ends in .internal is not."""
+    assert is_internal is policy.is_internal_topic(topic)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "offset_syncs", "checkpoints"),
+    [
+        (True, "mm2-offset-syncs_B_internal", "A_checkpoints_internal"),
+        (False, "mm2-offset-syncs.B.internal", "A.checkpoints.internal"),
+    ],
+)
+@pytest.mark.parametrize("policy_class", [DefaultReplicationPolicy, IdentityReplicationPolicy])
+def test_internal_names_follow_the_separator_only_where_told(
+    policy_class: type[DefaultReplicationPolicy | IdentityReplicationPolicy],
+    enabled: bool,
+    offset_syncs: str,
+    checkpoints: str,
+) -> None:
+    """Heartbeats never change; the others take the separator unless its use for internal topics is off."""
+    policy = policy_class(separator="_", internal_separator_enabled=enabled)
+
+    assert (offset_syncs, checkpoints, "heartbeats") == (
+        policy.offset_syncs_topic("B"),
+        policy.checkpoints_topic("A"),
+        policy.heartbeats_topic(),
+    )
+    assert policy.is_internal_topic(offset_syncs)
+    assert policy.is_checkpoints_topic(checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [("heartbeats", True), ("A.heartbeats", True), ("B.A.heartbeats", True), ("my-heartbeats", False), ("A.x", False)],
+)
+@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY], ids=["default", "identity"])
+def test_heartbeats_topics_are_known_at_any_depth(
+    policy: DefaultReplicationPolicy | IdentityReplicationPolicy, topic: str, expected: bool
+) -> None:
+    """However many clusters a heartbeats topic came through, it is one."""
+    assert expected is policy.is_heartbeats_topic(topic)
+
+
+@given(_TOPICS, st.sampled_from([".", "_", "--"]))
+def test_one_hop_back_undoes_one_hop(topic: str, separator: str) -> None:
+    """What the default policy names, it takes apart again, unless nothing but separators was named."""
+    policy = DefaultReplicationPolicy(separator)
+    remote = policy.format_remote_topic("A", topic)
+
+    if topic.replace(separator, ""):
+        assert ("A", topic) == (policy.topic_source(remote), policy.upstream_topic(remote))
+    assert policy.original_topic(remote) in {policy.original_topic(topic), remote}
+
+
+def test_which_policy_keeps_names() -> None:
+    """The identity policy keeps names and the default one does not."""
+    assert keeps_names(IDENTITY, "A")
+    assert not keeps_names(DEFAULT, "A")

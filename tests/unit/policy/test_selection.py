@@ -1,0 +1,122 @@
+"""Which topics a flow mirrors, one row per reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.model.flow import Flow
+from mm2py.policy.filters import DefaultTopicFilter, Taken
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.selection import Selection, is_cycle, judge_topic
+
+
+FLOW = Flow("A", "B")
+DEFAULT = DefaultReplicationPolicy()
+IDENTITY = IdentityReplicationPolicy("A")
+FILTER = DefaultTopicFilter.of((".*",), (r"mm2.*\.internal", r".*\.replica", "__.*"))
+NARROW = DefaultTopicFilter.of(("orders",), ("orders-.*",))
+
+
+@pytest.mark.parametrize(
+    ("topic", "topic_filter", "expected"),
+    [
+        ("orders", FILTER, Selection.REPLICATED),
+        ("C.orders", FILTER, Selection.REPLICATED),
+        ("orders.internal", FILTER, Selection.REPLICATED),
+        ("heartbeats", FILTER, Selection.REPLICATED),
+        ("heartbeats", NARROW, Selection.HEARTBEATS),
+        ("C.heartbeats", NARROW, Selection.HEARTBEATS),
+        ("my-heartbeats", NARROW, Selection.NOT_INCLUDED),
+        ("__consumer_offsets", FILTER, Selection.INTERNAL),
+        ("mm2-offsets.C.internal", FILTER, Selection.INTERNAL),
+        ("C.checkpoints.internal", FILTER, Selection.INTERNAL),
+        ("B.orders", FILTER, Selection.CYCLE),
+        ("A.orders", FILTER, Selection.CYCLE),
+        ("C.B.orders", FILTER, Selection.CYCLE),
+        ("C.A.orders", FILTER, Selection.CYCLE),
+        ("B.heartbeats", FILTER, Selection.CYCLE),
+        ("orders.replica", FILTER, Selection.EXCLUDED),
+        ("orders-tmp", NARROW, Selection.EXCLUDED),
+        ("payments", NARROW, Selection.NOT_INCLUDED),
+    ],
+)
+def test_a_topic_is_mirrored_or_left_out_for_a_reason(
+    topic: str, topic_filter: DefaultTopicFilter, expected: Selection
+) -> None:
+    """Under the default policy each topic has one reason to be mirrored or not."""
+    assert expected is judge_topic(topic, FLOW, DEFAULT, topic_filter)
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("orders", Selection.REPLICATED),
+        ("A.orders", Selection.REPLICATED),
+        ("B.orders", Selection.REPLICATED),
+        ("heartbeats", Selection.REPLICATED),
+        ("C.heartbeats", Selection.REPLICATED),
+        ("B.heartbeats", Selection.CYCLE),
+        ("C.B.heartbeats", Selection.CYCLE),
+        ("__consumer_offsets", Selection.INTERNAL),
+    ],
+)
+def test_a_policy_that_keeps_names_sees_cycles_of_heartbeats_only(topic: str, expected: Selection) -> None:
+    """Names tell nothing of the way under the identity policy, so only the target's own mark counts."""
+    assert expected is judge_topic(topic, FLOW, IDENTITY, FILTER)
+
+
+def test_heartbeats_follow_the_filter_when_told() -> None:
+    """With heartbeats.replication.enabled off, a heartbeats topic is like any other."""
+    refused = judge_topic("heartbeats", FLOW, DEFAULT, NARROW, heartbeats_replication_enabled=False)
+    taken = judge_topic("heartbeats", FLOW, DEFAULT, FILTER, heartbeats_replication_enabled=False)
+
+    assert (refused, taken) == (Selection.NOT_INCLUDED, Selection.REPLICATED)
+
+
+def test_which_reasons_mean_mirroring() -> None:
+    """Two of the reasons are reasons to mirror."""
+    assert [reason for reason in Selection if reason.is_replicated] == [Selection.REPLICATED, Selection.HEARTBEATS]
+
+
+def test_a_filter_of_ones_own_says_yes_or_no() -> None:
+    """A topic filter that is not ours gives no finer reason than not included."""
+
+    class OnlyShort:
+        def takes_topic(self, topic: str) -> bool:
+            return len(topic) < 4
+
+    reasons = [judge_topic(topic, FLOW, DEFAULT, OnlyShort()) for topic in ("abc", "abcd", "heartbeats", "B.x")]
+
+    assert reasons == [Selection.REPLICATED, Selection.NOT_INCLUDED, Selection.HEARTBEATS, Selection.CYCLE]
+
+
+def test_a_topic_without_upstream_is_no_cycle() -> None:
+    """A policy that names a source but no upstream topic ends the walk."""
+
+    class Odd(DefaultReplicationPolicy):
+        def topic_source(self, topic: str) -> str | None:
+            del topic
+            return "C"
+
+        def upstream_topic(self, topic: str) -> None:
+            del topic
+
+    assert not is_cycle("orders", FLOW, Odd())
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [("orders", Taken.INCLUDED), ("orders-tmp", Taken.EXCLUDED), ("order", Taken.NOT_INCLUDED)],
+)
+def test_the_filter_matches_whole_names(topic: str, expected: Taken) -> None:
+    """Members match the whole name, and exclusion beats inclusion."""
+    topic_filter = DefaultTopicFilter.of(("orders.*",), ("orders-.*",))
+
+    assert expected is topic_filter.judge(topic)
+
+
+def test_an_empty_list_of_topics_takes_none() -> None:
+    """topics= mirrors nothing; topics.exclude= leaves nothing out."""
+    nothing, everything = DefaultTopicFilter.of(()), DefaultTopicFilter.of((".*",), ())
+
+    assert (nothing.takes_topic("orders"), everything.takes_topic("__x")) == (False, True)
