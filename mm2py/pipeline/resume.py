@@ -235,18 +235,12 @@ class Resumer:
                 return
             data = DataFilter(answer.aborted)
             for batch in batches(answer.record_set):
-                if batch.magic >= MAGIC_V2:
-                    if batch.last_offset < position.offset:
-                        continue
-                    if not batch.matches_crc():
-                        detail = f"the source's batch at offset {batch.base_offset} is corrupt"
-                        raise _Unreadable(detail)
-                    position.offset = batch.last_offset + 1
-                    if not data.is_data(batch) or batch.record_count == 0:
-                        continue
-                else:
-                    position.offset = decode(bytes(batch.view))[-1].offset + 1
-                yield batch, position.offset
+                after = _offset_behind(batch)
+                if after <= position.offset:
+                    continue
+                position.offset = after
+                if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
+                    yield batch, after
             if position.offset >= end:
                 return
 
@@ -271,6 +265,16 @@ class Resumer:
             await self._clock.sleep(_PAUSE_S)
             await cluster.refresh_metadata([tp.topic])
         raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
+
+
+def _offset_behind(batch: RecordBatchView) -> int:
+    """Give the upstream offset after *batch*, which must be what its producer made."""
+    if batch.magic < MAGIC_V2:
+        return decode(bytes(batch.view))[-1].offset + 1
+    if not batch.matches_crc():
+        message = f"the source's batch at offset {batch.base_offset} is corrupt"
+        raise _Unreadable(message)
+    return batch.last_offset + 1
 
 
 def _same(window: Sequence[RecordContent], tail: Sequence[RecordContent]) -> bool:
