@@ -79,7 +79,7 @@ def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> 
                 if not _ingest_batch(copy, batch, data):
                     return
     except MalformedRecordSetError as error:
-        _end_corrupt(copy, error.base_offset, error.detail)
+        end_corrupt(copy, error.offset, error.detail)
 
 
 def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimits) -> bool:
@@ -105,7 +105,7 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter)
     if after <= position:
         return True
     if not batch.matches_crc():
-        return _end_corrupt(copy, batch.base_offset, "its checksum does not match its content")
+        return end_corrupt(copy, batch.base_offset, "its checksum does not match its content")
     if not data.is_data(batch) or batch.record_count == 0:
         copy.batches_dropped += 1
         copy.pass_over(after)
@@ -182,7 +182,7 @@ def _rebuild(
         if not _put_rebuilt(copy, rebuilt):
             return False
     if unreadable is not None:
-        return _end_corrupt(copy, unreadable.offset, unreadable.detail)
+        return end_corrupt(copy, unreadable.offset, unreadable.detail)
     if after is not None:
         copy.pass_over(after)
         copy.fetch.offset = after
@@ -215,7 +215,8 @@ def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
     return True
 
 
-def _end_corrupt(copy: PartitionCopy, offset: int, detail: str) -> bool:
+def end_corrupt(copy: PartitionCopy, offset: int, detail: str) -> bool:
+    """End *copy* at a batch of the source that is not what its producer made; False, for the caller to pass on."""
     source = copy.plan.source
     error = CorruptBatchError(source.topic, source.partition, offset, detail)
     copy.end(Ended.FAILED, PartitionFailure(str(error), error.hint, type(error).__name__, offset))

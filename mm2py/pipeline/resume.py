@@ -20,7 +20,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
-from mm2py.pipeline.ingest import DataFilter
+from mm2py.pipeline.ingest import DataFilter, end_corrupt
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
@@ -46,10 +46,6 @@ _HINT_REWOUND: Final = (
     "it from the start, or restore the remote topic"
 )
 _HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
-
-
-class _Unreadable(Exception):  # noqa: N818 - never leaves this module
-    """The walk cannot go on; the message says why."""
 
 
 @attrs.frozen
@@ -115,8 +111,8 @@ class Resumer:
                 copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
-            except (_Unreadable, UnreadableBatchError, MalformedRecordSetError) as error:
-                self._unproven(copy, str(error))
+            except (UnreadableBatchError, MalformedRecordSetError) as error:
+                end_corrupt(copy, error.offset, error.detail)
 
     async def _decide(self, copy: PartitionCopy, end: int) -> bool:
         match resume.judge(downstream=copy.downstream, target_end=end):
@@ -215,7 +211,10 @@ class Resumer:
                 position.offset += 1
                 continue
             for batch in whole:
-                found += [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
+                try:
+                    found += [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
+                except UnreadableBatchError:
+                    return []
                 position.offset = batch.last_offset + 1
         return found[-count:] if found and found[-1].offset == downstream else []
 
@@ -272,8 +271,7 @@ def _offset_behind(batch: RecordBatchView) -> int:
     if batch.magic < MAGIC_V2:
         return decode(bytes(batch.view))[-1].offset + 1
     if not batch.matches_crc():
-        message = f"the source's batch at offset {batch.base_offset} is corrupt"
-        raise _Unreadable(message)
+        raise UnreadableBatchError(batch.base_offset, "its checksum does not match its content")
     return batch.last_offset + 1
 
 

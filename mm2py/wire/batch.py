@@ -114,11 +114,11 @@ class RecordBatchView:
 
 
 class MalformedRecordSetError(ValueError):
-    """A record set whose lengths make no sense, from the batch at *base_offset* on."""
+    """A record set whose lengths make no sense, from the batch at *offset* on."""
 
-    def __init__(self, base_offset: int, detail: str) -> None:
-        super().__init__(base_offset, detail)
-        self.base_offset = base_offset
+    def __init__(self, offset: int, detail: str) -> None:
+        super().__init__(offset, detail)
+        self.offset = offset
         self.detail = detail
 
 
