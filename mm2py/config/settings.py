@@ -70,19 +70,17 @@ def load_settings(
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
     problems = [*found.problems, *_judge_clusters(document, layers), *_judge_targets(targets, aliases)]
-
     flows: list[FlowSettings] = []
     for flow in running_flows(layers, targets):
-        ends = [flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET)]
-        problems.extend(end for end in ends if isinstance(end, Problem))
-        problems.extend(_judge_alias(flow, layers))
-        source, target = ends
-        if isinstance(source, ClusterEndpoint) and isinstance(target, ClusterEndpoint):
-            flows.append(flow_settings(layers, flow, source, target))
+        settings = _flow(layers, flow)
+        if isinstance(settings, FlowSettings):
+            flows.append(settings)
+        else:
+            problems.extend(settings)
     if not problems:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(tuple(sorted(dict.fromkeys(problems), key=_line_number)))
+        raise ConfigError(_tidied(problems))
 
     of = FlowReader(layers, None)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
@@ -96,6 +94,24 @@ def load_settings(
         notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(flows)),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
+
+
+def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
+    source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
+    problems = (*_judge_alias(flow, layers), *(end for end in (source, target) if isinstance(end, Problem)))
+    if isinstance(source, Problem) or isinstance(target, Problem) or problems:
+        return problems
+    return flow_settings(layers, flow, source, target)
+
+
+def _tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Put problems in the file's order, one for each key of a line: what is said first is the nearest to the cause."""
+    kept: dict[tuple[str, str, str], Problem] = {}
+    for problem in problems:
+        # Several aliases may be wrong in the one line that lists them.
+        detail = problem.message if problem.key == "clusters" else ""
+        kept.setdefault((problem.where, problem.key, detail), problem)
+    return tuple(sorted(kept.values(), key=_line_number))
 
 
 def _line_number(problem: Problem) -> int:

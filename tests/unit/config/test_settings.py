@@ -1,0 +1,529 @@
+"""From a file to settings, or to all its problems at once."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits
+from mm2py.model.flow import Flow
+
+
+Load = Callable[..., MirrorSettings]
+
+BASE = """\
+clusters = A, B
+A.bootstrap.servers = a1:9092, a2:9092
+B.bootstrap.servers = b1:9092
+A->B.enabled = true
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Write a text to mm2.properties and load it."""
+
+    def write_and_load(text: str, **arguments: object) -> MirrorSettings:
+        path = tmp_path / "mm2.properties"
+        path.write_text(text)
+        return load_settings(path, **arguments)  # type: ignore[arg-type]
+
+    return write_and_load
+
+
+def _flow(settings: MirrorSettings, name: str = "A->B") -> FlowSettings:
+    return next(flow for flow in settings.flows if str(flow.flow) == name)
+
+
+def _problems(load: Load, text: str, **arguments: object) -> tuple[Problem, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(text, **arguments)
+    return caught.value.problems
+
+
+def test_the_defaults_are_mirror_makers(load: Load) -> None:
+    """Nothing but clusters and a flow gives MirrorMaker's defaults, and ours for what is ours."""
+    settings = load(BASE)
+    flow = _flow(settings)
+
+    assert flow == FlowSettings(
+        flow=Flow("A", "B"),
+        is_enabled=True,
+        emits_heartbeats=True,
+        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), client_id="A->B"),
+        target=ClusterEndpoint("B", ("b1:9092",), client_id="A->B"),
+        topics=(".*",),
+        topics_exclude=(r"mm2.*\.internal", r".*\.replica", "__.*"),
+        topic_filter_class="org.apache.kafka.connect.mirror.DefaultTopicFilter",
+        policy_class="org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
+        policy_separator=".",
+        policy_internal_separator_enabled=True,
+        tasks_max=1,
+        replication_factor=2,
+        refresh_topics_enabled=True,
+        refresh_topics_interval_s=600.0,
+        heartbeats_replication_enabled=True,
+        auto_offset_reset="earliest",
+        offset_storage_topic="mm2-offsets.A.internal",
+        offset_storage_partitions=25,
+        offset_storage_replication_factor=3,
+        offset_flush_interval_ms=60_000,
+        admin_timeout_ms=60_000,
+        shutdown_ms=5_000,
+        limits=CopyLimits(),
+        epoch_ms=5_000,
+        drain_ms=5_000,
+        restart_backoff_ms=1_000,
+        restart_backoff_max_ms=60_000,
+    )
+    assert dict(settings.spark) == {"spark.master": "local[*]"}
+    assert (settings.log_format, settings.log_level, settings.notes) == ("auto", "info", ())
+    assert list(settings.clusters) == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("tasks.max = 4", 4),
+        ("tasks.max = 4\nA->B.tasks.max = 7", 7),
+        ("A->B.tasks.max = 7\ntasks.max = 4", 7),
+        ("A.tasks.max = 9\nB.tasks.max = 9\nB->A.tasks.max = 9", 1),
+    ],
+)
+def test_a_flows_own_line_beats_the_top_level(load: Load, lines: str, expected: int) -> None:
+    """Flow keys: default < top level < flow; a cluster's line does not count."""
+    assert expected == _flow(load(BASE + lines)).tasks_max
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("A->B.consumer.fetch.min.bytes = 2", 2),
+        ("A->B.consumer.fetch.min.bytes = 2\nA.consumer.fetch.min.bytes = 3", 3),
+        (
+            (
+                "A->B.consumer.fetch.min.bytes = 2\nA.consumer.fetch.min.bytes = 3\n"
+                "A->B.source.consumer.fetch.min.bytes = 4"
+            ),
+            4,
+        ),
+        ("consumer.fetch.min.bytes = 2\nB.consumer.fetch.min.bytes = 2\nA.fetch.min.bytes = 2", 1),
+    ],
+)
+def test_a_sources_consumer_line_beats_the_flows_plain_one(load: Load, lines: str, expected: int) -> None:
+    """Consumer keys: flow's plain < source cluster's < flow's source line, as Java resolves them."""
+    assert expected == _flow(load(BASE + lines)).limits.fetch_min_bytes
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("A->B.producer.max.request.size = 2", 2),
+        ("A->B.producer.max.request.size = 2\nB.producer.max.request.size = 3", 3),
+        ("B.producer.max.request.size = 3\nA->B.producer.override.max.request.size = 4", 4),
+        ("A.producer.max.request.size = 2\nproducer.max.request.size = 2", 1_048_576),
+    ],
+)
+def test_a_targets_producer_line_beats_the_flows_plain_one(load: Load, lines: str, expected: int) -> None:
+    """Producer keys: flow's plain (ours) < target cluster's < flow's override, as Java resolves the last two."""
+    assert expected == _flow(load(BASE + lines)).limits.produce_request_max_bytes
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("B.offset.storage.partitions = 2", 2),
+        ("B.offset.storage.partitions = 2\noffset.storage.partitions = 3", 3),
+        ("A.offset.storage.partitions = 2\nA->B.offset.storage.partitions = 2", 25),
+    ],
+)
+def test_the_top_level_beats_the_target_for_storage_keys(load: Load, lines: str, expected: int) -> None:
+    """Runtime keys belong to the target cluster, and the top level beats it for some, as in Java."""
+    assert expected == _flow(load(BASE + lines)).offset_storage_partitions
+
+
+def test_every_key_with_effect_reaches_its_field(load: Load) -> None:
+    """Each key is set to a value of its own and found where it belongs."""
+    flow = _flow(
+        load(
+            BASE
+            + r"""
+A->B.topics = orders, log-\\d{1,3}
+A->B.topics.exclude =
+topic.filter.class = shop.Filter
+replication.policy.class = identity
+replication.policy.separator = _
+replication.policy.internal.topic.separator.enabled = FALSE
+replication.factor = -1
+refresh.topics.enabled = false
+refresh.topics.interval.seconds = 7
+heartbeats.replication.enabled = false
+emit.heartbeats.enabled = false
+admin.timeout.ms = 8
+offset.storage.topic = positions
+offset.storage.replication.factor = 1
+B.offset.flush.interval.ms = 9
+task.shutdown.graceful.timeout.ms = 10
+copy.epoch.ms = 101
+copy.drain.ms = 102
+copy.buffer.bytes = 70001
+copy.partition.buffer.bytes = 70002
+copy.coalesce.below.bytes = 0
+copy.coalesce.batch.bytes = 70003
+copy.restart.backoff.ms = 103
+copy.restart.backoff.max.ms = 104
+A.consumer.auto.offset.reset = latest
+A.consumer.isolation.level = read_committed
+A.consumer.fetch.min.bytes = 11
+A.consumer.fetch.max.bytes = 12
+A.consumer.max.partition.fetch.bytes = 13
+A.consumer.fetch.max.wait.ms = 14
+A.consumer.request.timeout.ms = 15
+A.consumer.metadata.max.age.ms = 16
+A.consumer.reconnect.backoff.ms = 17
+A.consumer.reconnect.backoff.max.ms = 18
+A.consumer.client.id = reader
+B.producer.max.request.size = 19
+B.producer.max.in.flight.requests.per.connection = 2
+B.producer.retry.backoff.ms = 20
+B.producer.retry.backoff.max.ms = 21
+B.producer.request.timeout.ms = 22
+B.producer.metadata.max.age.ms = 23
+B.producer.reconnect.backoff.ms = 24
+B.producer.reconnect.backoff.max.ms = 25
+B.producer.client.id = writer
+"""
+        )
+    )
+
+    assert flow == FlowSettings(
+        flow=Flow("A", "B"),
+        is_enabled=True,
+        emits_heartbeats=False,
+        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), "reader", 15, 16, 17, 18),
+        target=ClusterEndpoint("B", ("b1:9092",), "writer", 22, 23, 24, 25),
+        topics=("orders", r"log-\d{1,3}"),
+        topics_exclude=(),
+        topic_filter_class="shop.Filter",
+        policy_class="identity",
+        policy_separator="_",
+        policy_internal_separator_enabled=False,
+        tasks_max=1,
+        replication_factor=-1,
+        refresh_topics_enabled=False,
+        refresh_topics_interval_s=7.0,
+        heartbeats_replication_enabled=False,
+        auto_offset_reset="latest",
+        offset_storage_topic="positions",
+        offset_storage_partitions=25,
+        offset_storage_replication_factor=1,
+        offset_flush_interval_ms=9,
+        admin_timeout_ms=8,
+        shutdown_ms=10,
+        limits=CopyLimits(
+            reads_committed=True,
+            fetch_min_bytes=11,
+            fetch_max_bytes=12,
+            fetch_partition_max_bytes=13,
+            fetch_max_wait_ms=14,
+            produce_request_max_bytes=19,
+            produce_max_in_flight=2,
+            retry_backoff_ms=20,
+            retry_backoff_max_ms=21,
+            buffer_bytes=70001,
+            partition_buffer_bytes=70002,
+            coalesce_below_bytes=0,
+            coalesce_batch_bytes=70003,
+        ),
+        epoch_ms=101,
+        drain_ms=102,
+        restart_backoff_ms=103,
+        restart_backoff_max_ms=104,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "running", "enabled"),
+    [
+        ("A->B.enabled = true", ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"], ["A->B"]),
+        ("emit.heartbeats.enabled = false\nA->B.enabled = true", ["A->B"], ["A->B"]),
+        (
+            "emit.heartbeats.enabled = false\nA->B.enabled = true\nC->A.emit.heartbeats.enabled = true",
+            ["A->B", "C->A"],
+            ["A->B"],
+        ),
+        (
+            "enabled = true\nemit.heartbeats.enabled = false\nA->B.emit.heartbeats.enabled = true",
+            ["A->B"],
+            ["A->B"],
+        ),
+        (
+            "enabled = true\nA->B.enabled = false",
+            ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"],
+            ["A->C", "B->A", "B->C", "C->A", "C->B"],
+        ),
+        ("emit.heartbeats.enabled = false\nA->B.enabled = TRUE \nB->C.enabled=false", ["A->B"], ["A->B"]),
+    ],
+)
+def test_flows_run_when_enabled_or_for_heartbeats(
+    load: Load, lines: str, running: list[str], enabled: list[str]
+) -> None:
+    """Heartbeats bring in flows that are not enabled; a top-level enabled counts only for flows that run anyway."""
+    settings = load(f"clusters = A, B, C\nbootstrap.servers = x:1\n{lines}")
+
+    assert running == [str(flow.flow) for flow in settings.flows]
+    assert enabled == [str(flow.flow) for flow in settings.flows if flow.is_enabled]
+
+
+def test_a_node_runs_only_the_flows_into_its_targets(load: Load) -> None:
+    """--clusters keeps the flows that end at one of the named clusters."""
+    settings = load(BASE + "B->A.enabled = true", targets=["B"])
+
+    assert [str(flow.flow) for flow in settings.flows] == ["A->B"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "source", "target"),
+    [
+        ("bootstrap.servers = t:1", ("t:1",), ("b:1",)),
+        ("A.bootstrap.servers = a:1", ("a:1",), ("b:1",)),
+        ("A.bootstrap.servers = a:1\nbootstrap.servers = t:1", ("a:1",), ("b:1",)),
+        ("A.bootstrap.servers = a:1\nA.consumer.bootstrap.servers = c:1", ("c:1",), ("b:1",)),
+        ("bootstrap.servers = t:1\nA->B.source.cluster.bootstrap.servers = f:1", ("t:1",), ("b:1",)),
+        (
+            "A->B.source.cluster.bootstrap.servers = f:1\nB->A.target.cluster.bootstrap.servers = f:1",
+            ("f:1",),
+            ("b:1",),
+        ),
+        ("A.bootstrap.servers = a:1\nA->B.producer.override.bootstrap.servers = p:1", ("a:1",), ("p:1",)),
+    ],
+)
+def test_a_clusters_line_beats_the_top_level(
+    load: Load, lines: str, source: tuple[str, ...], target: tuple[str, ...]
+) -> None:
+    """Client keys of a cluster: the client's own line < … as Java spreads them over its clients."""
+    flow = _flow(load(f"clusters = A, B\nA->B.enabled = true\nB.bootstrap.servers = b:1\n{lines}"))
+
+    assert (source, target) == (flow.source.bootstrap_servers, flow.target.bootstrap_servers)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h:1", ("h:1",)),
+        (" h1:1 , h2:65535 ", ("h1:1", "h2:65535")),
+        ("PLAINTEXT://h:9092", ("h:9092",)),
+        ("[::1]:9092, 10.0.0.1:09092", ("[::1]:9092", "10.0.0.1:9092")),
+        ("my-host_1.example.com:9092", ("my-host_1.example.com:9092",)),
+    ],
+)
+def test_brokers_may_be_written_in_all_of_kafkas_ways(load: Load, text: str, expected: tuple[str, ...]) -> None:
+    """Names, IPv4, IPv6 in brackets, with or without a protocol in front."""
+    settings = load(f"clusters = A, B\nB.bootstrap.servers=b:1\nA->B.enabled=true\nA.bootstrap.servers = {text}")
+
+    assert expected == settings.clusters["A"].bootstrap_servers
+
+
+def test_spark_keys_are_passed_on(load: Load) -> None:
+    """Every spark.* key reaches Spark as it is written, and the master has a default."""
+    settings = load(BASE + "spark.master = spark://m:7077\nspark.executor.memory = 1g\nspark.x= a b ")
+
+    assert dict(settings.spark) == {
+        "spark.master": "spark://m:7077",
+        "spark.executor.memory": "1g",
+        "spark.x": "a b",
+    }
+
+
+def test_overrides_beat_the_file(load: Load) -> None:
+    """An override is a line after the last one, and is named as the origin."""
+    settings = load(BASE + "A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
+
+    assert (_flow(settings).tasks_max, settings.log_level) == (3, "debug")
+    assert ("3", "--override, A->B.tasks.max") in {(row.value, row.origin) for row in settings.effective}
+
+
+def test_all_problems_are_reported_at_once_in_the_files_order(load: Load) -> None:
+    """One error carries every problem, each with line, key, message and what to try."""
+    problems = _problems(
+        load,
+        """\
+clusters = A, B
+A.bootstrap.servers = localhost
+A->B.enabled = yes
+A->B.topics = [ab
+tasks.max = 0
+replication.factor = two
+A.consumer.isolation.level = committed
+B.producer.max.in.flight.requests.per.connection = 6
+A->B.topics.exclude = a,,b
+refresh.topics.interval.seconds = 60 # often
+log.format = xml
+copy.buffer.bytes = 99999999999999999999
+broken = \\u00zz
+emit.heartbeats.enabled = 1
+replication.policy.separator = ->
+""",
+        targets=["C"],
+    )
+
+    assert [(problem.where, problem.key) for problem in problems] == [
+        ("--clusters", "C"),
+        ("mm2.properties:3", "A->B.enabled"),
+        ("mm2.properties:4", "A->B.topics"),
+        ("mm2.properties:5", "tasks.max"),
+        ("mm2.properties:6", "replication.factor"),
+        ("mm2.properties:7", "A.consumer.isolation.level"),
+        ("mm2.properties:8", "B.producer.max.in.flight.requests.per.connection"),
+        ("mm2.properties:9", "A->B.topics.exclude"),
+        ("mm2.properties:10", "refresh.topics.interval.seconds"),
+        ("mm2.properties:11", "log.format"),
+        ("mm2.properties:12", "copy.buffer.bytes"),
+        ("mm2.properties:13", ""),
+        ("mm2.properties:14", "emit.heartbeats.enabled"),
+        ("mm2.properties:15", "replication.policy.separator"),
+    ]
+    assert all(problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "A.bootstrap.servers = a:1",
+            "mm2.properties: clusters: missing: the aliases of all clusters (add clusters = A, B)",
+        ),
+        ("clusters =", "mm2.properties:1: clusters: must not be empty"),
+        (
+            "bootstrap.servers = a:1\nA->B.enabled = true\nclusters = A,,B",
+            "mm2.properties:3: clusters: the list has an empty member: look for a comma too many",
+        ),
+        ("clusters = A,A", "mm2.properties:1: clusters: the list names A more than once"),
+        (
+            "clusters = A, B\nA.bootstrap.servers = a:1\nA->B.enabled=true\nemit.heartbeats.enabled=false",
+            (
+                "mm2.properties:1: B.bootstrap.servers: cluster B has no bootstrap.servers "
+                "(add B.bootstrap.servers = host:port)"
+            ),
+        ),
+        (
+            BASE + "A.bootstrap.servers = a:0",
+            (
+                "mm2.properties:5: A.bootstrap.servers: 'a:0' is not of the form host:port "
+                "(write A.bootstrap.servers = host1:9092, host2:9092)"
+            ),
+        ),
+        (BASE + "A.bootstrap.servers =", "mm2.properties:5: A.bootstrap.servers: must not be empty"),
+        (
+            BASE.replace("true", "false"),
+            "mm2.properties: No source->target replication flows. (add A->B.enabled = true)",
+        ),
+        (
+            "clusters = A\nA.bootstrap.servers = a:1",
+            "mm2.properties: No source->target replication flows. (clusters names only A; a flow needs two)",
+        ),
+        (
+            BASE.replace("A->B", "A->X"),
+            (
+                "mm2.properties: No source->target replication flows. "
+                "(A->X.enabled (mm2.properties:4) speaks of a cluster that clusters does not name)"
+            ),
+        ),
+        (
+            BASE.replace("A->B.enabled", "enabled") + "emit.heartbeats.enabled = false",
+            (
+                "mm2.properties: No source->target replication flows. (a top-level enabled counts only for flows "
+                "that emit heartbeats; add A->B.enabled = true)"
+            ),
+        ),
+        (
+            BASE + "A.security.protocol = ssl",
+            "mm2.properties:5: A.security.protocol: this version connects in PLAINTEXT only, not in SSL",
+        ),
+        (
+            BASE + "security.protocol = TLS",
+            (
+                "mm2.properties:5: security.protocol: unknown security protocol 'TLS' "
+                "(write one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)"
+            ),
+        ),
+        (
+            BASE + "A->B.topics.exclude = a # not a",
+            (
+                "mm2.properties:5: A->B.topics.exclude: '# not a' behind the value is part of it "
+                "(put the comment on a line of its own)"
+            ),
+        ),
+        (
+            BASE + "A -> B.topics = x",
+            "mm2.properties:5: A: a key ends at the first blank (write A->B.topics = x)",
+        ),
+        (
+            "clusters = A/1, B\nbootstrap.servers = a:1\nA/1->B.enabled = true\nemit.heartbeats.enabled=false",
+            (
+                "mm2.properties:1: clusters: alias 'A/1' is mirrored from, so it becomes part of topic names "
+                "(use letters, digits, dots, underscores and dashes)"
+            ),
+        ),
+        (
+            "clusters = A->, B\nbootstrap.servers = a:1\nB->A->.enabled = true\nemit.heartbeats.enabled=false",
+            "mm2.properties:1: clusters: alias 'A->' may hold neither blanks nor ->",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(load: Load, text: str, expected: str) -> None:
+    """Each mistake ends in one line: where, which key, what is wrong, what to try."""
+    assert [expected] == list(dict.fromkeys(str(problem) for problem in _problems(load, text)))
+
+
+def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(load: Load) -> None:
+    """Only aliases that are mirrored from become part of topic names."""
+    settings = load("clusters = A, B~?\nbootstrap.servers=x:1\nA->B~?.enabled=true\nemit.heartbeats.enabled=false")
+
+    assert [str(flow.flow) for flow in settings.flows] == ["A->B~?"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "hint"),
+    [
+        (["C"], "clusters names A, B"),
+        (["b"], "clusters names A, B"),
+        (["A"], "enabled are A->B; none of them ends at --clusters A"),
+    ],
+)
+def test_wrong_targets_are_refused(load: Load, targets: list[str], hint: str) -> None:
+    """An unknown alias in --clusters, or one that no enabled flow ends at, is a problem."""
+    (problem,) = _problems(load, BASE, targets=targets)
+
+    assert hint in problem.hint
+
+
+def test_a_misspelt_target_is_told_the_nearest_alias(load: Load) -> None:
+    """An unknown alias names the one it resembles."""
+    text = BASE.replace("A", "west-1").replace("B", "east-1").replace("west-1ll", "All")
+    (problem,) = _problems(load, text, targets=["west_1"])
+
+    assert problem.hint.startswith("did you mean west-1?")
+
+
+def test_a_missing_file_is_one_clear_problem(tmp_path: Path) -> None:
+    """A file that is not there, or is a folder, is named with the reason."""
+    for path, reason in ((tmp_path / "gone.properties", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError) as caught:
+            load_settings(path)
+
+        (problem,) = caught.value.problems
+        assert problem.where == str(path)
+        assert reason in problem.message
+
+
+def test_config_errors_cross_process_borders() -> None:
+    """The error pickles with all its problems."""
+    error = ConfigError((Problem("f:1", "k", "m", "h"), Problem("", "", "m")))
+
+    assert str(pickle.loads(pickle.dumps(error))) == "f:1: k: m (h)\nm"
