@@ -59,6 +59,12 @@ def known_names(level: Level) -> Iterable[str]:
     return (name for known, name in _EXACT if known is level)
 
 
+def first_words() -> frozenset[str]:
+    """Give the words that keys begin with; an alias of that name makes lines ambiguous."""
+    prefixes = ("source", "target", *(name.split(".")[0] for level in Level for name in known_names(level)))
+    return frozenset((*prefixes, *(stem.split(".")[0] for stems in _STEMS.values() for stem, _ in stems)))
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Give the candidate that *name* was most likely meant to be, or None when none is near."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)

@@ -172,7 +172,7 @@ def one_of(*choices: str) -> type_checked:
     """Refuse all but *choices*."""
 
     def check(value: object) -> str | None:
-        return None if value in choices else f"must be one of {', '.join(choices)}"
+        return None if value in choices else f"must be one of {', '.join(choices)}, found {value!r}"
 
     return check
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.config.explain import Effective, effective
-from mm2py.config.keys import key_named, nearest
+from mm2py.config.keys import first_words, key_named, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.lint import classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
@@ -91,7 +91,7 @@ def load_settings(
         spark=_spark(layers),
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
-        notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(flows)),
+        notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(layers, flows)),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
 
@@ -212,9 +212,13 @@ def _note_clusters(clusters: Mapping[str, ClusterEndpoint], layers: Layers) -> I
                 break
 
 
-def _note_aliases(flows: Iterable[FlowSettings]) -> Iterator[Problem]:
+def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Problem]:
+    line = layers.get("clusters")
+    where = line.where if line else ""
+    for alias in sorted(first_words().intersection(cluster_aliases(layers))):
+        yield Problem(where, "clusters", f"alias {alias} is a word that settings begin with", "choose another alias")
     for settings in flows:
         separator, alias = settings.policy_separator, settings.flow.source
         if settings.is_enabled and separator in alias:
             message = f"alias {alias} holds the separator {separator!r}: cycles cannot be told from topic names"
-            yield Problem("", f"{settings.flow}", message, "choose another alias or replication.policy.separator")
+            yield Problem(where, "clusters", message, "choose another alias or replication.policy.separator")

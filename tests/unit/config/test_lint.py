@@ -1,0 +1,213 @@
+"""Notes: lines that do not keep a mirror from starting, but do not do what they seem to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.settings import load_settings
+
+
+Notes = Callable[..., list[str]]
+
+BASE = """\
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    """Write lines behind a sound file, load it, and give its notes."""
+
+    def load(
+        lines: str, base: str = BASE, overrides: Mapping[str, str] | None = None, encoding: str = "utf-8"
+    ) -> list[str]:
+        path = tmp_path / "mm2.properties"
+        path.write_text(base + lines, encoding=encoding)
+        return [str(note) for note in load_settings(path, overrides=overrides or {}).notes]
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("A->B.topic = x", "A->B.topic: unknown key, ignored (did you mean A->B.topics?)"),
+        ("task.max = 4", "task.max: unknown key, ignored (did you mean tasks.max?)"),
+        ("A.bootstrap.server = x:1", "A.bootstrap.server: unknown key, ignored (did you mean A.bootstrap.servers?)"),
+        ("zzz = 1", "zzz: unknown key, ignored"),
+        ("A->C.topics = x", "A->C.topics: clusters does not name C (known are A, B)"),
+        ("C->D.topics = x", "C->D.topics: clusters does not name C and D (known are A, B)"),
+        ("C.bootstrap.servers = x:1", "C.bootstrap.servers: clusters does not name C (known are A, B)"),
+        ("A.tasks.max = 2", "A.tasks.max: has no effect for a cluster (write A->B.tasks.max or tasks.max)"),
+        (
+            "offset.flush.interval.ms = 1",
+            "offset.flush.interval.ms: has no effect at the top level (write B.offset.flush.interval.ms)",
+        ),
+        (
+            "B->A.offset.flush.interval.ms = 1",
+            "B->A.offset.flush.interval.ms: has no effect for a flow (write A.offset.flush.interval.ms)",
+        ),
+        (
+            "use.defaults.from = source",
+            "use.defaults.from: has no effect at the top level (write A->B.use.defaults.from)",
+        ),
+        (
+            "consumer.fetch.min.bytes = 2",
+            (
+                "consumer.fetch.min.bytes: has no effect at the top level "
+                "(write A->B.source.consumer.fetch.min.bytes or A.consumer.fetch.min.bytes)"
+            ),
+        ),
+        ("A.log.format = json", "A.log.format: has no effect for a cluster (write log.format)"),
+        ("emit.checkpoints.enabled = true", "emit.checkpoints.enabled: accepted, without effect in this version"),
+        ("A.sasl.jaas.config = secret", "A.sasl.jaas.config: accepted, without effect in this version"),
+        ("B.producer.linger.ms = 5", "B.producer.linger.ms: accepted, without effect in this version"),
+        (
+            "A.consumer.fetch.min.byte = 5",
+            (
+                "A.consumer.fetch.min.byte: accepted, without effect in this version "
+                "(did you mean A.consumer.fetch.min.bytes?)"
+            ),
+        ),
+        (
+            "use.incremental.alter.configs = never",
+            (
+                "use.incremental.alter.configs: it is gone since Kafka 4.0: configurations are always altered "
+                "incrementally"
+            ),
+        ),
+        ("topics.blacklist = x", "topics.blacklist: an old name of topics.exclude (write topics.exclude)"),
+        (
+            "A->B.topics.exclude = mm2.*\\.internal",
+            "A->B.topics.exclude: a single backslash vanishes in a properties file (write \\\\ for \\ )",
+        ),
+        (
+            "A.consumer.metric.reporters = x # y",
+            "A.consumer.metric.reporters: '# y' behind the value is part of it (comments need their own line)",
+        ),
+        (
+            "A.ssl.keystore.password = x # y",
+            (
+                "A.ssl.keystore.password: what looks like a comment behind the value is part of it "
+                "(comments need their own line)"
+            ),
+        ),
+        (
+            "A->B.producer.max.request.size = 5",
+            (
+                "A->B.producer.max.request.size: taken for the copy; Java MirrorMaker would ignore it "
+                "(write A->B.producer.override.max.request.size)"
+            ),
+        ),
+        (
+            "B.bootstrap.servers = a:9092",
+            (
+                "B.bootstrap.servers: a:9092 is named for cluster A too: a cluster mirrored to itself grows without "
+                "end (give each cluster its own brokers)"
+            ),
+        ),
+    ],
+)
+def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: str, expected: str) -> None:
+    """Each odd line gives one note with file, line and what to write instead."""
+    assert f"mm2.properties:5: {expected}" in notes(line)
+
+
+def test_a_sound_file_has_no_notes(notes: Notes) -> None:
+    """Lines that do what they say are not commented upon."""
+    lines = "tasks.max = 4\nspark.executor.memory = 1g\nA.consumer.fetch.min.bytes = 1\nA->B.topics = a.*\n"
+
+    assert notes(lines) == []
+
+
+def test_a_repeated_key_is_named_with_the_line_that_counts(notes: Notes) -> None:
+    """The overruled line is named, and the one that counts."""
+    assert notes("tasks.max = 1\ntasks.max = 2") == [
+        "mm2.properties:5: tasks.max: overruled by line 6: the last of several lines counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            "A.consumer.fetch.min.bytes = 3\nA->B.consumer.fetch.min.bytes = 2",
+            (
+                "A->B.consumer.fetch.min.bytes: overruled by A.consumer.fetch.min.bytes (mm2.properties:5), as in Java "
+                "(write A->B.source.consumer.fetch.min.bytes)"
+            ),
+        ),
+        (
+            "B.producer.max.request.size = 3\nA->B.producer.max.request.size = 2",
+            (
+                "A->B.producer.max.request.size: overruled by B.producer.max.request.size (mm2.properties:5), as in "
+                "Java (write A->B.producer.override.max.request.size)"
+            ),
+        ),
+    ],
+)
+def test_a_flows_line_that_a_clusters_line_beats_is_named(notes: Notes, lines: str, expected: str) -> None:
+    """Where MirrorMaker's order surprises, the note names the winner and the way to win."""
+    assert notes(lines) == [f"mm2.properties:6: {expected}"]
+
+
+def test_an_old_name_counts_only_where_the_new_one_is_absent(tmp_path: Path) -> None:
+    """topics.blacklist works, and topics.exclude beats it at any level."""
+    path = tmp_path / "mm2.properties"
+
+    path.write_text(BASE + "A->B.topics.blacklist = old\n")
+    assert load_settings(path).flows[0].topics_exclude == ("old",)
+
+    path.write_text(BASE + "A->B.topics.blacklist = old\ntopics.exclude = new\n")
+    assert load_settings(path).flows[0].topics_exclude == ("new",)
+
+
+def test_an_override_that_nobody_knows_is_named(notes: Notes) -> None:
+    """Overrides are looked at as lines are."""
+    assert notes("", overrides={"A->B.topic": "x"}) == [
+        "--override: A->B.topic: unknown key, ignored (did you mean A->B.topics?)"
+    ]
+
+
+def test_aliases_that_make_trouble_are_named(notes: Notes) -> None:
+    """An alias that reads like a setting, or holds the separator, works badly."""
+    base = "clusters = topics, us.west\nbootstrap.servers = a:1\nus.west.bootstrap.servers = b:1\n"
+
+    assert notes("us.west->topics.enabled = true", base=base) == [
+        "mm2.properties:1: clusters: alias topics is a word that settings begin with (choose another alias)",
+        (
+            "mm2.properties:1: clusters: alias us.west holds the separator '.': cycles cannot be told from topic names "
+            "(choose another alias or replication.policy.separator)"
+        ),
+    ]
+
+
+def test_a_key_of_the_top_level_may_begin_with_an_alias(notes: Notes) -> None:
+    """With a cluster called offset, offset.lag.max stays the setting that it is."""
+    base = BASE.replace("A", "offset")
+
+    assert [note for note in notes("offset.lag.max = 5", base=base) if "unknown" in note] == []
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("utf-8", 1), ("iso-8859-1", 0)])
+def test_utf8_is_noted_because_java_reads_it_otherwise(notes: Notes, encoding: str, expected: int) -> None:
+    """A file that Java would read in another way says so, once."""
+    found = [note for note in notes("# é\nA->B.topics = é", encoding=encoding) if "UTF-8" in note]
+
+    assert len(found) == expected
+
+
+def test_no_note_shows_a_secret(notes: Notes) -> None:
+    """Passwords are in no note, whatever else is wrong with their lines."""
+    lines = (
+        "A.ssl.keystore.password = hush # hush\nA.sasl.jaas.config = hush\nA.sasl.jaas.config = hush\n"
+        "A->B.source.consumer.ssl.key.password = hush \\q\nsasl.password = hush\n"
+    )
+
+    assert "hush" not in "\n".join(notes(lines))
