@@ -254,21 +254,26 @@ class Cluster:
                 cause = error
                 continue
             try:
-                return await self._send(connection, request)
+                response = await self._send(connection, request)
             except BrokerConnectionError as error:
                 cause = error
+                continue
             finally:
                 connection.close()
+            if response.brokers:
+                return response
+            cause = BrokerConnectionError(self.alias, server, "it knows of no brokers yet")
         raise ClusterUnreachableError(
             self.alias, ",".join(self.endpoint.bootstrap_servers), str(cause or "no bootstrap server is set")
         ) from cause
 
     def _drop_moved_brokers(self) -> None:
-        for key, line in list(self._lines.items()):
-            if self.brokers.get(key[0]) != line.broker and not line.lock.locked():
+        # A broker that is merely missing may be fenced for a moment while its connections still work.
+        for (node_id, purpose), line in list(self._lines.items()):
+            if self.brokers.get(node_id, line.broker) != line.broker and not line.lock.locked():
                 if line.connection is not None:
                     line.connection.close()
-                del self._lines[key]
+                del self._lines[node_id, purpose]
 
     # Connections.
 

@@ -22,7 +22,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError, Mm2Error, Verdict
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError, Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import NewTopic
 from mm2py.wire.admin import Admin
@@ -54,7 +54,6 @@ _FINE_WHEN_CREATING = frozenset(
 class TooFewBrokersError(Mm2Error):
     """An internal topic is to have more replicas than the cluster has brokers."""
 
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
     hint: ClassVar[str] = "lower the setting, or add brokers"
 
     cluster: str

@@ -76,6 +76,13 @@ async def test_a_server_that_accepts_and_says_nothing_is_left(brokers: FakeBroke
     assert now() - started == pytest.approx(30)
 
 
+async def test_a_server_that_knows_no_brokers_yet(brokers: FakeBrokers) -> None:
+    """A broker that is still starting and names none is passed over."""
+    brokers.script(METADATA, lambda _, request: request.RESPONSE_TYPE(0, [], None, -1, [], {}))
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        assert len(cluster.brokers) == 3
+
+
 async def test_all_known_brokers_gone_means_the_bootstrap_servers_again(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A cluster whose brokers all moved is found again through its bootstrap servers."""
     brokers.break_connections()
@@ -281,6 +288,19 @@ async def test_a_broker_that_moved_is_reached_at_its_new_address(brokers: FakeBr
     await cluster.connection(1)
 
     assert (old.is_closed, brokers.attempts[-1]) == (True, "b1-new")
+
+
+async def test_a_broker_that_is_fenced_for_a_moment_keeps_its_connections(
+    brokers: FakeBrokers, cluster: Cluster
+) -> None:
+    """A broker that is missing from one answer is used on the same connection when it is back."""
+    connection = await cluster.connection(1)
+    host = brokers.hosts.pop(1)
+    await cluster.refresh_metadata(())
+    brokers.hosts[1] = host
+    await cluster.refresh_metadata(())
+
+    assert (connection.is_closed, await cluster.connection(1) is connection) == (False, True)
 
 
 async def test_no_such_broker(cluster: Cluster) -> None:
