@@ -26,6 +26,7 @@ from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView,
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
+from mm2py.wire.log_end import log_ends
 from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
 
 
@@ -87,14 +88,19 @@ class Resumer:
     async def _settled_ends(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
-        first = await self._target.list_offsets(partitions, LATEST)
+        """Give the partitions' ends at the target once they stand still; those where more is coming have an error."""
+        ends = await self._target.list_offsets(partitions, LATEST)
         for _ in range(_ATTEMPTS):
             await self._clock.sleep(_SETTLE_S)
-            second = await self._target.list_offsets(partitions, LATEST)
-            if all(second[tp] == end for tp, end in first.items() if isinstance(end, int)):
-                return second
-            first = second
-        return first
+            before, ends = ends, await self._target.list_offsets(partitions, LATEST)
+            if all(ends[tp] == end for tp, end in before.items() if isinstance(end, int)):
+                break
+        for tp, log_end in (await log_ends(self._target, partitions)).items():
+            end = ends[tp]
+            if isinstance(end, int) and log_end > end:
+                detail = f"{log_end - end} records of {tp} are not on all replicas yet"
+                ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
+        return ends
 
     async def _resolve(
         self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: list[PartitionCopy]
