@@ -12,7 +12,6 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.devkit.jars import java_command
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
 from tests.support.daemon import spark_workers
@@ -74,13 +73,15 @@ def spark_cluster(work_dir: Path, *, workers: int = 2, cores: int = 2, memory: s
 def _start(running: ExitStack, work_dir: Path, name: str, main_class: str, *arguments: str) -> LoggedProcess:
     process = start_process(
         f"Spark {name}",
-        [
-            *(java_command(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *("-cp", f"{_spark_home() / 'jars'}/*", f"org.apache.spark.deploy.{main_class}"),
-            *("--host", HOST, *arguments),
-        ],
+        [str(_spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{main_class}", "--host", HOST, *arguments],
         log_file=work_dir / f"{name}.log",
-        env={"SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable},
+        env={
+            "SPARK_HOME": str(_spark_home()),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "PYSPARK_PYTHON": sys.executable,
+        },
         cwd=work_dir,
     )
     running.callback(process.terminate)

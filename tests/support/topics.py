@@ -166,9 +166,13 @@ async def move_replicas(bootstrap: str, topic: str, to: Mapping[int, list[int]])
 
 
 def throttle_producers(bootstrap: str, bytes_per_s: int) -> None:
-    """Let every client write no more than that to each broker, by a quota. Blocking."""
+    """
+    Let every client write no more than that to each broker, by a quota. Blocking.
+
+    Brokers look ten seconds back, so a burst of ten times that goes through; after it, connections are held up.
+    """
     run_tool(
-        "org.apache.kafka.tools.ConfigCommand",
+        "kafka.admin.ConfigCommand",
         *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
         *("--add-config", f"producer_byte_rate={bytes_per_s}"),
     )
@@ -177,7 +181,7 @@ def throttle_producers(bootstrap: str, bytes_per_s: int) -> None:
 def stop_throttling_producers(bootstrap: str) -> None:
     """Take the quota away again. Blocking."""
     run_tool(
-        "org.apache.kafka.tools.ConfigCommand",
+        "kafka.admin.ConfigCommand",
         *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
         *("--delete-config", "producer_byte_rate"),
     )

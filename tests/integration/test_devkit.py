@@ -1,0 +1,380 @@
+"""What the other tests stand on: brokers, records written and read back, Java MirrorMaker 2, a Spark cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
+
+from mm2py.devkit.broker import BrokerNotStartedError, KafkaCluster
+from mm2py.devkit.java import JvmOptions, ToolFailedError
+from mm2py.devkit.java_mm2 import JavaMirrorMaker2, JavaMm2FailedError
+from mm2py.devkit.process import start_process
+from tests.support.brokers import MakeCluster, flip_bit
+from tests.support.daemon import Daemon, spark_workers
+from tests.support.eventually import eventually
+from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.producing import (
+    CODECS,
+    COMPACTED_CONFIGS,
+    numbered_stream,
+    produce,
+    produce_compacted,
+    produce_numbers,
+    produce_transactions,
+)
+from tests.support.reading import raw_record_set, read_batches, read_numbers, read_topic, split_batches
+from tests.support.records import (
+    NewRecord,
+    assert_numbers,
+    assert_same_records,
+    assert_written,
+    plain_records,
+    spread,
+    strange_records,
+)
+from tests.support.spark import spark_cluster
+from tests.support.topics import (
+    alter_topic,
+    create_topic,
+    delete_topic,
+    end_offsets,
+    grow_topic,
+    leaders,
+    list_topics,
+    move_leaders,
+    move_replicas,
+    stop_throttling_producers,
+    throttle_producers,
+    topic_configs,
+)
+
+
+async def test_two_clusters_answer_and_are_apart(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """A topic made on the primary cluster is there and not on the backup cluster."""
+    await create_topic(primary.bootstrap_servers, prefix)
+
+    assert prefix in await list_topics(primary.bootstrap_servers)
+    assert prefix not in await list_topics(backup.bootstrap_servers)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_strange_records_come_back_as_written(primary: KafkaCluster, prefix: str, codec: str | None) -> None:
+    """Null, empty and odd keys, values, headers and timestamps survive the round trip in every codec."""
+    written = spread(strange_records(2_000), 3)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=3)
+    await produce(primary.bootstrap_servers, prefix, written, codec=codec)
+
+    contents = await read_topic(primary.bootstrap_servers, prefix)
+    batches = await read_batches(primary.bootstrap_servers, prefix)
+
+    assert_written(written, contents)
+    assert {codec or "none"} == {batch.codec for batch in batches}
+
+
+async def test_same_records_are_told_from_different_ones(primary: KafkaCluster, prefix: str) -> None:
+    """The comparison finds a changed header, a swapped order and a missing record."""
+    written = [list(plain_records(20))]
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce(primary.bootstrap_servers, prefix, written, idempotent=True)
+    contents = await read_topic(primary.bootstrap_servers, prefix)
+
+    assert_same_records(contents, contents)
+    first, second, *others = contents[0]
+    for different in (
+        [first._replace(headers=(("x", None),)), second, *others],
+        [second, first, *others],
+        [first, second, *others[:-1]],
+    ):
+        with pytest.raises(AssertionError):
+            assert_same_records(contents, {0: different})
+
+
+async def test_one_record_batches(primary: KafkaCluster, prefix: str) -> None:
+    """A batch may be limited to one record."""
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce(primary.bootstrap_servers, prefix, [plain_records(50)], batch_records=1)
+
+    batches = await read_batches(primary.bootstrap_servers, prefix)
+
+    assert [batch.count for batch in batches] == [1] * 50
+
+
+async def test_a_ten_mebibyte_record(primary: KafkaCluster, prefix: str) -> None:
+    """A record of 10 MiB can be written and read back."""
+    big = [NewRecord(b"k", bytes(10 * 1024 * 1024), (), 1)]
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce(primary.bootstrap_servers, prefix, [big], batch_bytes=11 * 1024 * 1024)
+
+    contents = await read_topic(primary.bootstrap_servers, prefix)
+
+    assert_written([big], contents)
+
+
+async def test_transactions_commit_and_abort(primary: KafkaCluster, prefix: str) -> None:
+    """Readers of committed records see the committed rounds, others see all of them."""
+    rounds = [
+        (commits, [list(plain_records(30, start=start))]) for start, commits in ((0, True), (30, False), (60, True))
+    ]
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce_transactions(primary.bootstrap_servers, prefix, rounds, transactional_id=prefix, codec="lz4")
+
+    committed = await read_numbers(primary.bootstrap_servers, prefix, reads_committed=True)
+    everything = await read_numbers(primary.bootstrap_servers, prefix)
+    batches = await read_batches(primary.bootstrap_servers, prefix)
+
+    assert [*range(30), *range(60, 90)] == committed[0]
+    assert [*range(90)] == everything[0]
+    assert sum(batch.is_control for batch in batches) == 3
+
+
+async def test_log_append_time(primary: KafkaCluster, prefix: str) -> None:
+    """A topic with LogAppendTime shows the broker's timestamps and says so in type and batch header."""
+    await create_topic(primary.bootstrap_servers, prefix, configs={"message.timestamp.type": "LogAppendTime"})
+    await produce(primary.bootstrap_servers, prefix, [plain_records(10)])
+
+    contents = await read_topic(primary.bootstrap_servers, prefix)
+    batches = await read_batches(primary.bootstrap_servers, prefix)
+
+    assert {1} == {record.timestamp_type for record in contents[0]}
+    assert all(batch.is_log_append_time for batch in batches)
+
+
+async def test_compaction_leaves_batches_with_holes(primary: KafkaCluster, prefix: str) -> None:
+    """A compacted topic soon has batches with fewer records than their offsets span."""
+    await create_topic(primary.bootstrap_servers, prefix, configs=COMPACTED_CONFIGS)
+    await produce_compacted(primary.bootstrap_servers, prefix, partitions=1)
+
+    async def has_holes() -> bool:
+        return any(batch.has_holes for batch in await read_batches(primary.bootstrap_servers, prefix))
+
+    await eventually(has_holes, within_s=30, what="the topic is compacted")
+
+
+async def test_raw_record_sets_are_whole_batches(primary: KafkaCluster, prefix: str) -> None:
+    """A raw fetch from inside a batch begins at that batch's base offset."""
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce(primary.bootstrap_servers, prefix, [plain_records(20)], batch_records=10)
+
+    batches = split_batches(await raw_record_set(primary.bootstrap_servers, prefix, 0, 15))
+
+    assert [(batch.base_offset, batch.count) for batch in batches] == [(10, 10)]
+
+
+async def test_a_flipped_bit_reaches_the_reader(primary: KafkaCluster, prefix: str) -> None:
+    """Damage in the broker's file is served as it is, in one batch only."""
+    await create_topic(primary.bootstrap_servers, prefix)
+    await produce(primary.bootstrap_servers, prefix, [plain_records(30)], batch_records=10)
+    before = await read_batches(primary.bootstrap_servers, prefix)
+
+    flip_bit(primary.nodes[0], prefix, 0, 10)
+    after = await read_batches(primary.bootstrap_servers, prefix)
+
+    assert [one.raw == other.raw for one, other in zip(before, after, strict=True)] == [True, False, True]
+
+
+async def test_topics_grow_change_and_go(primary: KafkaCluster, prefix: str) -> None:
+    """Partitions are added, configs set, and a deleted topic is gone."""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+    await grow_topic(primary.bootstrap_servers, prefix, 4)
+    await alter_topic(primary.bootstrap_servers, prefix, {"max.message.bytes": "5000"})
+
+    configs = await topic_configs(primary.bootstrap_servers, prefix)
+
+    assert configs["max.message.bytes"] == "5000"
+    assert {0, 1, 2, 3} == set(await end_offsets(primary.bootstrap_servers, prefix))
+
+    await delete_topic(primary.bootstrap_servers, prefix)
+
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await topic_configs(primary.bootstrap_servers, prefix)
+
+
+async def test_numbered_records_are_fast(primary: KafkaCluster, prefix: str) -> None:
+    """A hundred thousand numbered records are written in about a second, each once and in order."""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=4)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=100_000, partitions=4)
+
+    assert_numbers(await read_numbers(primary.bootstrap_servers, prefix), 100_000)
+
+
+async def test_a_killed_broker_comes_back_under_a_stream(make_cluster: MakeCluster, prefix: str) -> None:
+    """A stream survives SIGKILL of its only broker, a clean restart and a pause, with no record missing or twice."""
+    cluster = make_cluster("restless")
+    await create_topic(cluster.bootstrap_servers, prefix, partitions=2)
+    async with numbered_stream(cluster.bootstrap_servers, prefix, count=20_000, partitions=2, rate=4_000) as stream:
+        await stream.reached(4_000)
+        await asyncio.to_thread(cluster.kill, 0)
+        await asyncio.to_thread(cluster.start, 0)
+        await stream.reached(8_000)
+        await asyncio.to_thread(cluster.restart, 0)
+        await stream.reached(12_000)
+        cluster.pause(0)
+        await asyncio.sleep(0.5)
+        cluster.resume(0)
+        await stream.done()
+
+    assert_numbers(await read_numbers(cluster.bootstrap_servers, prefix), 20_000)
+
+
+async def test_three_brokers_hand_leadership_around(make_cluster: MakeCluster, prefix: str) -> None:
+    """Leaders move to the broker asked for, replicas to others, and a killed broker's partitions get a new leader."""
+    cluster = make_cluster("trio", brokers=3)
+    servers = cluster.bootstrap_servers
+    alone = f"{prefix}-alone"
+    await create_topic(servers, prefix, replicas={0: [0, 1, 2], 1: [1, 2, 0]})
+    await create_topic(servers, alone, replicas={0: [2]})
+    await produce_numbers(servers, prefix, count=300, partitions=2)
+    await produce_numbers(servers, alone, count=300, partitions=1)
+
+    await move_leaders(servers, prefix, {0: 2, 1: 0})
+    await move_replicas(servers, alone, {0: [1]})
+
+    assert await leaders(servers, prefix) == {0: 2, 1: 0}
+    assert await leaders(servers, alone) == {0: 1}
+
+    await asyncio.to_thread(cluster.kill, 2)
+
+    async def has_left() -> bool:
+        return (await leaders(servers, prefix)).get(0, 2) != 2
+
+    await eventually(has_left, within_s=30, what="another broker leads partition 0")
+    await asyncio.to_thread(cluster.start, 2)
+
+    assert_numbers(await read_numbers(servers, prefix), 300)
+    assert_numbers(await read_numbers(servers, alone), 300)
+
+
+def test_a_broker_that_cannot_start_says_why(make_cluster: MakeCluster) -> None:
+    """A wrong setting ends in one error that carries the broker's own words."""
+    with pytest.raises(ToolFailedError, match="Invalid value many"):
+        make_cluster("wrong", properties={"num.io.threads": "many"})
+    with pytest.raises(BrokerNotStartedError, match="exit code 1"):
+        make_cluster("elsewhere", properties={"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://192.0.2.1:9"})
+
+
+async def test_java_mirror_maker_2_mirrors(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Java MirrorMaker 2 copies a thousand records, ends cleanly, and goes on after a second start."""
+    written = spread(plain_records(2_000), 2)
+    first, second = ([pile[:500] for pile in written], [pile[500:] for pile in written])
+    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+    await produce(primary.bootstrap_servers, prefix, first)
+    settings = tmp_path / "mm2.properties"
+    settings.write_text(
+        mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **JAVA_KEYS, **{"A->B.topics": prefix})
+    )
+    java = JavaMirrorMaker2(settings, log_file=tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
+
+    async def mirrored(count: int) -> None:
+        async def is_there() -> bool:
+            assert f"A.{prefix}" in await list_topics(backup.bootstrap_servers)
+            return sum((await end_offsets(backup.bootstrap_servers, f"A.{prefix}")).values()) == count
+
+        await eventually(is_there, within_s=60, what=f"{count} records are mirrored", every_s=0.5)
+
+    await asyncio.to_thread(java.start)
+    try:
+        await asyncio.to_thread(java.await_replicating, "A", "B")
+        await mirrored(1_000)
+        exit_code = await asyncio.to_thread(java.stop)
+        await produce(primary.bootstrap_servers, prefix, second)
+        await asyncio.to_thread(java.start)
+        await mirrored(2_000)
+    finally:
+        await asyncio.to_thread(java.kill)
+
+    source = await read_topic(primary.bootstrap_servers, prefix)
+    remote = await read_topic(backup.bootstrap_servers, f"A.{prefix}")
+
+    assert exit_code == 143  # what Java says after SIGTERM
+    assert_same_records(source, remote)
+
+
+def test_java_mirror_maker_2_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A missing properties file ends in one error that carries Java's own words."""
+    java = JavaMirrorMaker2(tmp_path / "none.properties", log_file=tmp_path / "java.log")
+
+    with pytest.raises(JavaMm2FailedError, match=r"none\.properties"):
+        java.start()
+
+
+async def test_a_spark_cluster_runs_python(tmp_path: Path) -> None:
+    """A driver's Python tasks run on the executors of both workers, and everything ends by its own process id."""
+    with spark_cluster(tmp_path) as spark:
+        pids = [process.pid for process in (spark.master_process, *spark.workers)]
+        driver = start_process(
+            "driver", [sys.executable, "-c", _DRIVER, json.dumps(spark.settings())], log_file=tmp_path / "driver.log"
+        )
+        try:
+            await eventually(lambda: "counted 10" in driver.log_text(), within_s=60, what="the job has run")
+            workers = spark.python_workers()
+            below_driver = spark_workers(driver.pid)
+        finally:
+            driver.kill()
+
+    assert workers
+    assert below_driver == []
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+async def test_the_daemon_is_watched_through_its_log(tmp_path: Path) -> None:
+    """Events are found by name and facts, other lines are passed over, and the exit code is told."""
+    process = start_process("the daemon", [sys.executable, "-u", "-c", _TALKER], log_file=tmp_path / "daemon.log")
+    watched = Daemon(process, 0)
+    try:
+        event = await watched.wait_for_event("flow_started", flow="A->B")
+
+        assert event["task"] == 2
+        assert [event["flow"] for event in watched.events("flow_started")] == ["B->A", "A->B"]
+        assert await watched.sigterm() == 7
+
+        with pytest.raises(RuntimeError, match="never logged flow_stopped"):
+            await watched.wait_for_event("flow_stopped")
+    finally:
+        await watched.kill()
+
+
+async def test_quotas_throttle_producers(make_cluster: MakeCluster, prefix: str) -> None:
+    """With a quota on a cluster, writing is slow once ten seconds' worth has been written."""
+    servers = make_cluster("slow").bootstrap_servers
+    loop = asyncio.get_running_loop()
+    await create_topic(servers, prefix)
+
+    async def seconds() -> float:
+        started = loop.time()
+        await produce(servers, prefix, [plain_records(1_600, size=1_000)], batch_bytes=50_000)
+        return loop.time() - started
+
+    free = await seconds()
+    await asyncio.to_thread(throttle_producers, servers, 100_000)
+    throttled = await seconds()
+    await asyncio.to_thread(stop_throttling_producers, servers)
+    free_again = await seconds()
+
+    assert throttled > 3 + max(free, free_again)
+
+
+_DRIVER = """
+import json, sys, time
+from pyspark import SparkConf, SparkContext
+with SparkContext(conf=SparkConf().setAppName("devkit").setAll(json.loads(sys.argv[1]).items())) as spark:
+    print("counted", spark.parallelize(range(10), 4).map(lambda number: number + 1).count(), flush=True)
+    time.sleep(60)
+"""
+
+_TALKER = """
+import json, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("not an event")
+print("{half an event")
+print(json.dumps({"event": "flow_started", "flow": "B->A"}))
+print(json.dumps({"event": "flow_started", "flow": "A->B", "task": 2}))
+time.sleep(60)
+"""

@@ -1,0 +1,120 @@
+"""Finding Java and Kafka's jars, and saying what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.devkit.jars import (
+    JarsMissingError,
+    JavaMissingError,
+    KafkaJars,
+    cache_directory,
+    java_command,
+    kafka_jars,
+)
+
+
+def _program(directory: Path, name: str, script: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder that is searched for programs before the shell's own, without Java and Maven."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return programs
+
+
+_JAVA_17 = """echo 'openjdk version "17.0.15" 2025-04-15' >&2"""
+
+
+def test_java_of_java_home_comes_first(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAVA_HOME wins over the PATH."""
+    _program(path, "java", _JAVA_17)
+    home = _program(tmp_path / "home/bin", "java", _JAVA_17)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+
+    assert java_command() == str(home)
+
+
+def test_no_java_says_how_to_get_it(path: Path) -> None:
+    """Without Java the error names the package."""
+    with pytest.raises(JavaMissingError, match="apt-get install openjdk"):
+        java_command()
+
+
+@pytest.mark.parametrize("version", ['java version "1.8.0_392"', 'openjdk version "11.0.2" 2019-01-15'])
+def test_old_java_is_refused(path: Path, version: str) -> None:
+    """Kafka needs Java 17; older ones are named and refused."""
+    _program(path, "java", f"echo '{version}' >&2")
+
+    with pytest.raises(JavaMissingError, match=r"is Java (1|11)\b"):
+        java_command()
+
+
+def test_something_else_called_java_is_refused(path: Path) -> None:
+    """A program that tells no version is not Java; what it said is in the error."""
+    _program(path, "java", "echo I am coffee")
+
+    with pytest.raises(JavaMissingError, match="I am coffee"):
+        java_command()
+
+
+def test_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MM2PY_CACHE wins over XDG_CACHE_HOME, and that over the home folder."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("MM2PY_CACHE", raising=False)
+    seen = [cache_directory()]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    seen.append(cache_directory())
+    monkeypatch.setenv("MM2PY_CACHE", "/own")
+    seen.append(cache_directory())
+
+    assert seen == [Path("/home/somebody/.cache/mm2py"), Path("/xdg/mm2py"), Path("/own")]
+
+
+def test_no_maven_says_how_to_get_it(path: Path, tmp_path: Path) -> None:
+    """Without Maven and without jars in the cache the error names the package."""
+    with pytest.raises(JarsMissingError, match="apt-get install maven"):
+        kafka_jars(tmp_path / "cache")
+
+
+def test_maven_failure_shows_its_last_words(path: Path, tmp_path: Path) -> None:
+    """When Maven fails, the error ends with what it printed, and nothing half done stays in the cache."""
+    _program(path, "java", _JAVA_17)
+    _program(path, "mvn", "echo 'could not resolve'; exit 3")
+    cache = tmp_path / "cache"
+
+    with pytest.raises(JarsMissingError, match=r"(?s)mvn ended with 3.*could not resolve"):
+        kafka_jars(cache)
+
+    assert [found.suffix for found in cache.iterdir()] == [".lock"]
+
+
+def test_jars_are_got_once(path: Path, tmp_path: Path) -> None:
+    """Maven runs for the first call only; the classpath is the folder that it filled."""
+    _program(path, "java", _JAVA_17)
+    _program(
+        path,
+        "mvn",
+        f"echo ran >> {tmp_path}/runs\n"
+        'for word in "$@"; do case $word in -DoutputDirectory=*) /bin/mkdir "${word#*=}";; esac; done',
+    )
+
+    first = kafka_jars(tmp_path / "cache")
+    second = kafka_jars(tmp_path / "cache")
+
+    assert first == second == KafkaJars(first.directory)
+    assert first.directory.is_dir()
+    assert first.classpath == f"{first.directory}/*"
+    assert (tmp_path / "runs").read_text() == "ran\n"
