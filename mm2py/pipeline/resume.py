@@ -90,11 +90,16 @@ class Resumer:
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         """Give the partitions' ends at the target once they stand still; those where more is coming have an error."""
         ends = await self._target.list_offsets(partitions, LATEST)
+        growing: set[TopicPartition] = set()
         for _ in range(_ATTEMPTS):
             await self._clock.sleep(_SETTLE_S)
             before, ends = ends, await self._target.list_offsets(partitions, LATEST)
-            if all(ends[tp] == end for tp, end in before.items() if isinstance(end, int)):
+            growing = {tp for tp, end in before.items() if isinstance(end, int) and ends[tp] != end}
+            if not growing:
                 break
+        for tp in growing:
+            detail = f"{tp} keeps growing: another writer is at it"
+            ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
         for tp, log_end in (await log_ends(self._target, partitions)).items():
             end = ends[tp]
             if isinstance(end, int) and log_end > end:
