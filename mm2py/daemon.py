@@ -103,15 +103,15 @@ class MirrorMaker:
 
     async def _drain(self, running: set[asyncio.Task[None]]) -> bool:
         """End all flows in good order; say whether they did in time."""
-        within_s = max(map(_drain_s, self._enabled), default=0.0)
+        within_s = max(map(self._drain_s, self._enabled), default=0.0)
         if any(not task.done() for task in running):
             self.events.emit(DaemonDraining(self._reason, within_s))
         for flow in self._flows:
-            flow.drain(within_s=_drain_s(flow.settings))
+            flow.drain(within_s=self._drain_s(flow.settings))
         _, late = await asyncio.wait(running, timeout=within_s + _DRAIN_SLACK_S)
         return not late
 
-
-def _drain_s(settings: FlowSettings) -> float:
-    """Say how long a flow's epochs may take to end: never less than what is in flight may need."""
-    return max(settings.shutdown_ms, settings.drain_ms) / 1000
+    def _drain_s(self, settings: FlowSettings) -> float:
+        """Say how long a flow's epochs may take to end; on a cluster they may not see that they should."""
+        epoch_ms = 0 if self._spark.settings.is_embedded else settings.epoch_ms
+        return (epoch_ms + max(settings.shutdown_ms, settings.drain_ms)) / 1000

@@ -19,6 +19,7 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
+from mm2py.flow.supervise import leaves
 from mm2py.model.state import to_json
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.logs import log_sink
@@ -88,12 +89,17 @@ async def _run(settings: MirrorSettings, status_file: Path | None) -> int:
             await mirror_maker.run()
             writing.cancel()
     except* Mm2Error as group:
-        for error in group.exceptions:
-            print(f"mm2py: {error}", file=sys.stderr)
+        for line in dict.fromkeys(_line(error) for error in leaves(group)):
+            print(line, file=sys.stderr)
         return_code = ExitCode.NOT_STARTED
     else:
         return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
     return return_code
+
+
+def _line(error: BaseException) -> str:
+    hint = error.hint if isinstance(error, Mm2Error) else ""
+    return f"mm2py: {error}" + (f"; {hint}" if hint else "")
 
 
 async def _write_status(look: Callable[[], object], path: Path | None, clock: Clock) -> None:

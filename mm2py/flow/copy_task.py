@@ -212,6 +212,7 @@ class CopyTask:
         """Note the loss and give the pause until its partitions may be planned again."""
         self._lost_in_a_row += 1
         self._lost_in_all += 1
+        self._numbers = _Numbers()
         self._last_error = cause = error.cause if isinstance(error, EpochLostError) else str(error)
         quiet_s = self._quiet_s(plan, error)
         pause_s = quiet_s + self._backoff.pause_s(self._lost_in_a_row, self._luck())

@@ -39,6 +39,8 @@ from mm2py.telemetry.journal import EventLog
 
 #: How often loads are compared.
 _BALANCE_EVERY_S = 30.0
+#: How often it is looked whether a pause is over while its copy task is busy with others.
+_RETRY_TICK_S = 0.5
 #: How far back latency and age are shown.
 _WINDOW_S = 60.0
 _RECREATED = PartitionFailure(
@@ -78,6 +80,7 @@ class SourceTasks:
         self._places: Mapping[TopicPartition, Place] = {}
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
+        self._pausing: set[TopicPartition] = set()
         self._window: deque[_Sample] = deque()
         self._tasks = [
             CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
@@ -181,7 +184,8 @@ class SourceTasks:
     # What became of it.
 
     def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        now = self._clock.monotonic()
+        # One chance for all: partitions that failed together come back together.
+        now, luck = self._clock.monotonic(), self._luck()
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
             before = self.states[planned.source]
@@ -190,10 +194,12 @@ class SourceTasks:
                 told.get(planned.source),
                 elapsed_s=took_s,
                 now=now,
-                luck=self._luck(),
+                luck=luck,
                 pauses=self._pauses,
             )
             self.states[planned.source] = accounted.state
+            if accounted.state.retry_at > now:
+                self._pausing.add(planned.source)
             for happening in accounted.happenings:
                 self._tell(happening, before, accounted.state)
         if outcome.records:
@@ -209,7 +215,7 @@ class SourceTasks:
     def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
         flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
         failure = after.failure or PartitionFailure("")
-        retry_in_s = after.retry_at - now
+        retry_in_s = max(0.0, after.retry_at - now)
         match happening:
             case Happening.RESUMED_EXACTLY:
                 found = after.resumed_records - before.resumed_records
@@ -258,11 +264,15 @@ class SourceTasks:
     async def run(self) -> None:
         """Run all copy tasks until they are drained."""
         async with asyncio.TaskGroup() as tasks:
-            balancing = tasks.create_task(self._balance_forever(), name=f"{self._settings.flow}/source/balance")
+            others = [
+                tasks.create_task(self._balance_forever(), name=f"{self._settings.flow}/source/balance"),
+                tasks.create_task(self._retry_forever(), name=f"{self._settings.flow}/source/retry"),
+            ]
             async with asyncio.TaskGroup() as copying:
                 for task in self._tasks:
                     copying.create_task(task.run(), name=f"{self._settings.flow}/source/{task.task}")
-            balancing.cancel()
+            for other in others:
+                other.cancel()
 
     def drain(self) -> None:
         """End all epochs in good order and run no further ones."""
@@ -273,6 +283,18 @@ class SourceTasks:
         while True:
             await self._clock.sleep(_BALANCE_EVERY_S)
             self._assign()
+
+    async def _retry_forever(self) -> None:
+        """Have partitions whose pause is over planned at once, not only when the epoch of the others ends."""
+        while True:
+            await self._clock.sleep(_RETRY_TICK_S)
+            now = self._clock.monotonic()
+            over = {partition for partition in self._pausing if self.states[partition].retry_at <= now}
+            self._pausing -= over
+            owners = self._assignment.task_of if self._assignment else {}
+            self._poke(
+                {owners[partition] for partition in over if partition in owners and partition not in self._holder}
+            )
 
     # Positions.
 

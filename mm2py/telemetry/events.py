@@ -175,7 +175,7 @@ class TaskRestarted(Event):
     task: str
     causes: tuple[str, ...]
     pause_s: float
-    traceback: str = ""
+    exception: str = ""
 
 
 @attrs.frozen

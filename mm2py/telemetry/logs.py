@@ -6,6 +6,7 @@ The only place that knows structlog. What is said, and how loudly, is decided by
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -35,9 +36,9 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
     least = _LEVELS.get(log_level.lower(), Level.INFO)
     is_console = log_format == "console" or (log_format == "auto" and out.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=20)
+        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=20, sort_keys=False)
         if is_console
-        else structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+        else structlog.processors.JSONRenderer(serializer=_json, ensure_ascii=False)
     )
     logger = structlog.wrap_logger(
         structlog.PrintLogger(out),
@@ -53,3 +54,9 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
             logger.info(event.name, level=event.level.name.lower(), **event.fields())
 
     return write
+
+
+def _json(facts: dict[str, Any], **options: Any) -> str:
+    """Write one line, what it is about first."""
+    head = {key: facts[key] for key in ("timestamp", "level", "event")}
+    return json.dumps(head | facts, **{**options, "default": str})
