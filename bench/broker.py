@@ -28,6 +28,7 @@ LATEST = -1
 FETCH_MAX_BYTES = 4 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
 PRODUCER_ID_ATTEMPTS = 50
+TOPIC_POLL_S = 0.05
 
 
 @attrs.define(eq=False)
@@ -56,8 +57,12 @@ class Broker:
             if code:
                 raise BenchBrokerError("create topic", f"{name} got error {code}")
         async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
-            while await self.end_offsets(topic, partitions) is None:
-                await asyncio.sleep(0.05)
+            await self.await_topic(topic, partitions)
+
+    async def await_topic(self, topic: str, partitions: int) -> None:
+        """Wait, as long as it takes, until the partitions of *topic* have leaders."""
+        while await self.end_offsets(topic, partitions) is None:  # noqa: ASYNC110  # a broker sets no event
+            await asyncio.sleep(TOPIC_POLL_S)
 
     async def topics(self) -> list[str]:
         """Every topic there is."""

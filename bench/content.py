@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 KINDS = ("page_view", "add_to_cart", "checkout", "payment_authorized", "order_shipped", "refund_requested")
 COUNTRIES = ("DE", "FR", "GB", "IT", "NL", "PL", "SE", "US")
-WORDS = (
-    "cotton linen walnut copper river alpine classic modern small medium large blue green amber "
-    "lamp chair table bottle jacket trouser candle mirror kettle basket blanket cushion"
-).split()
+MATERIALS = ("cotton", "linen", "walnut", "copper", "river", "alpine", "classic", "modern", "small", "medium", "large")
+THINGS = ("lamp", "chair", "table", "bottle", "jacket", "trouser", "candle", "mirror", "kettle", "basket", "blanket")
+WORDS = MATERIALS + THINGS
 
 
 def records(*, value_bytes: int, seed: int) -> Iterator[tuple[bytes, bytes]]:

@@ -17,7 +17,6 @@ from bench.broker import Broker
 from bench.candidates import Candidate, FlowSettings
 from bench.load import LoadedTopic
 from bench.mirror import Mirror, running
-from bench.tree import CpuUse
 
 
 START_POLL_S = 0.1
@@ -59,38 +58,27 @@ async def copy(
     """Run *candidate* until it has copied *source*; `MirrorFailedError` when it does not."""
     async with running(candidate, flow, directory) as mirror:
         watch = _Watch(mirror, target, flow.remote_topic, source)
-        async with asyncio.timeout(START_LIMIT_S):
-            first = await watch.until_first_record()
-        start_cpu = mirror.tree.cpu()
+        first = await watch.until_first_record()
+        start = mirror.tree.cpu()
         last = await watch.until_all_records(first)
-        used = mirror.tree.cpu().since(start_cpu)
+        used = mirror.tree.cpu().since(start)
         mirror.tree.sample_memory()
-        return _summary(candidate, source, mirror, first, last, start_cpu, used)
-
-
-def _summary(
-    candidate: Candidate,
-    source: LoadedTopic,
-    mirror: Mirror,
-    first: Look,
-    last: Look,
-    start_cpu: CpuUse,
-    used: CpuUse,
-) -> CopyRun:
+    if last.records == first.records:
+        raise mirror.failed("all records came between two looks: give it more of them")
     seconds = last.at - first.at
-    share = (last.records - first.records) / source.records
-    copied_bytes = source.stored_bytes * share
+    records = last.records - first.records
+    copied_gb = source.stored_bytes * records / source.records / 1e9
     return CopyRun(
         candidate=candidate,
         shape=source.shape.name,
         records=source.records,
         start_to_first_s=first.at - mirror.started,
         copy_s=seconds,
-        records_per_s=(last.records - first.records) / seconds,
-        source_mb_per_s=copied_bytes / seconds / 1e6,
-        cpu_s_per_gb=used.tree_s / (copied_bytes / 1e9),
-        workers_cpu_s_per_gb=used.workers_s / (copied_bytes / 1e9),
-        start_cpu_s=start_cpu.tree_s,
+        records_per_s=records / seconds,
+        source_mb_per_s=copied_gb * 1000 / seconds,
+        cpu_s_per_gb=used.tree_s / copied_gb,
+        workers_cpu_s_per_gb=used.workers_s / copied_gb,
+        start_cpu_s=start.tree_s,
         peak_pss_bytes=mirror.tree.peak_pss_bytes,
     )
 
@@ -110,6 +98,8 @@ class _Watch:
             look = await self._look()
             if look.records:
                 return look
+            if look.at - self._mirror.started > START_LIMIT_S:
+                raise self._mirror.failed(f"no record at the target within {START_LIMIT_S:g} s")
             self._sample()
             await asyncio.sleep(START_POLL_S)
 

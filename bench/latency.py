@@ -137,8 +137,7 @@ def _one_record(producer: ProducerId, number: int, key: bytes, value: bytes) -> 
 async def consume(bootstrap: str, topic: str, seconds: float) -> None:
     """Receive the remote topic from its first record; say when the measurement starts, and what it found."""
     async with connected(bootstrap) as broker:
-        while await broker.end_offsets(topic, PARTITIONS) is None:
-            await asyncio.sleep(0.1)
+        await broker.await_topic(topic, PARTITIONS)
         positions = [0] * PARTITIONS
         await _receive(broker, topic, positions, until_s=WARM_UP_S)
         print(STARTS, flush=True)

@@ -55,6 +55,4 @@ async def load(source: Broker, shape: Shape, records: int) -> LoadedTopic:
     while in_flight:
         await in_flight.popleft()
     total = rounds * templates[0].records * shape.partitions
-    return LoadedTopic(
-        topic, shape, total, stored_bytes, total * shape.value_bytes, time.monotonic() - started
-    )
+    return LoadedTopic(topic, shape, total, stored_bytes, total * shape.value_bytes, time.monotonic() - started)

@@ -52,9 +52,7 @@ class Mirror:
 @contextlib.asynccontextmanager
 async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> AsyncIterator[Mirror]:
     """Start *candidate* on *flow*; at the end ask it to stop, then insist."""
-    directory.mkdir(parents=True)
-    file = directory / "mm2.properties"
-    file.write_text(as_properties(candidate.properties(flow)))
+    file = await asyncio.to_thread(_write, directory, as_properties(candidate.properties(flow)))
     started = time.monotonic()
     process = start_process(
         candidate.value,
@@ -70,3 +68,10 @@ async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> 
         tree.cpu()  # remember every member before the first of them goes
         await asyncio.to_thread(process.terminate, GRACE_S)
         tree.kill()
+
+
+def _write(directory: Path, properties: str) -> Path:
+    directory.mkdir(parents=True)
+    file = directory / "mm2.properties"
+    file.write_text(properties)
+    return file

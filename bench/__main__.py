@@ -1,0 +1,108 @@
+"""``python -m bench``: start two brokers, let the candidates take turns on them, print the tables."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from bench.candidates import Candidate
+from bench.report import print_report
+from bench.shapes import SHAPES_BY_NAME
+from bench.turns import Order, Turns
+from mm2py.devkit.broker import KafkaCluster, start_clusters
+from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
+
+
+BROKER_JVM = JvmOptions(1024, ("-Xms1024m", *SERVER_FLAGS))
+#: Deleted remote topics make room at once; the default keeps their files for a minute.
+BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
+#: The tables' width where there is no terminal to ask.
+PLAIN_COLUMNS = 170
+
+
+_Known = TypeVar("_Known")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Declare the arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="The same work through mm2py and through Java MirrorMaker 2, side by side."
+    )
+    candidates = ", ".join(each.value for each in Candidate)
+    parser.add_argument("--shapes", default="all", help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none")
+    parser.add_argument("--only", default="all", help=f"some of {candidates}")
+    parser.add_argument("--records", type=int, help="records per shape, instead of each shape's own number")
+    parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
+    parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
+    parser.add_argument("--tasks", type=int, default=2, help="tasks.max of mm2py and of Java's defaults")
+    parser.add_argument("--tuned-tasks", type=int, default=1, help="tasks.max of java-tuned; on two cores one is best")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run to FILE")
+    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep configuration files and logs there")
+    return parser
+
+
+def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Order:
+    """Turn arguments into what is to be done; ends the program when they make no sense."""
+    try:
+        shapes = _chosen(given.shapes, SHAPES_BY_NAME)
+        candidates = _chosen(given.only, {each.value: each for each in Candidate})
+    except KeyError as error:
+        parser.error(f"there is no {error}")
+    if not candidates or given.runs < 1 or not (shapes or given.latency_seconds):
+        parser.error("nothing to run")
+    return Order(
+        shapes=shapes,
+        candidates=candidates,
+        records=given.records,
+        runs=given.runs,
+        latency_s=given.latency_seconds,
+        tasks_max=given.tasks,
+        tuned_tasks_max=given.tuned_tasks,
+    )
+
+
+def _chosen(text: str, known: dict[str, _Known]) -> tuple[_Known, ...]:
+    if text == "all":
+        return tuple(known.values())
+    return tuple(known[name.strip()] for name in text.split(",") if name.strip() not in {"", "none"})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 1 when a candidate failed."""
+    parser = make_parser()
+    given = parser.parse_args(arguments)
+    order = read_order(parser, given)
+    with tempfile.TemporaryDirectory(prefix="mm2py-bench-") as scratch:
+        source, target = (
+            KafkaCluster(name, properties=BROKER_PROPERTIES, jvm=BROKER_JVM, work_dir=Path(scratch) / name)
+            for name in ("source", "target")
+        )
+        turns = Turns(
+            order,
+            source=source.bootstrap_servers,
+            target=target.bootstrap_servers,
+            directory=given.logs or Path(scratch) / "runs",
+        )
+        start_clusters([source, target])
+        try:
+            asyncio.run(turns.run())
+        finally:
+            source.stop()
+            target.stop()
+    console = Console()
+    print_report(console if console.is_terminal else Console(width=PLAIN_COLUMNS), turns.results)
+    if given.json:
+        given.json.write_text(json.dumps(turns.results.as_json(), indent=2) + "\n")
+    return 1 if turns.results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
