@@ -9,6 +9,7 @@ over, waits for what is in flight, and says what it did. It decides nothing abou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import socket
@@ -137,7 +138,14 @@ class _Epoch:
     async def _copy(self, identity: ProducerIdentity) -> None:
         plan = self._plan
         dispatch = Dispatch(self._target, identity, plan.limits, self._clock)
-        reader = SourceReader(self._source, dispatch, plan.limits, self._clock, self._hosted.sessions)
+        reader = SourceReader(
+            self._source,
+            dispatch,
+            self._copies,
+            limits=plan.limits,
+            clock=self._clock,
+            sessions=self._hosted.sessions,
+        )
         self._dispatch, self._reader = dispatch, reader
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -191,21 +199,17 @@ class _Epoch:
         """Send what is queued, wait for what is in flight, both within the drain time."""
         self._drain_started = self._loop.time()
         drain_s = self._plan.drain_ms / 1000
-        if dispatch.is_idle:
-            return
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_s * _SENDING_SHARE):
-                await dispatch.drained.wait()
-        except TimeoutError:
-            dispatch.stop()
-            for copy in self._copies:
-                dispatch.discard(copy)
-        try:
-            async with asyncio.timeout_at(self._drain_started + drain_s):
-                while not dispatch.is_idle:
+                if not dispatch.is_idle:
                     await dispatch.drained.wait()
-        except TimeoutError:
-            pass
+        dispatch.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._drain_started + drain_s):
+                if dispatch.unanswered:
+                    await dispatch.all_answered.wait()
+        for copy in self._copies:
+            dispatch.discard(copy)
 
     async def _follow_leaders(self, cluster: Cluster) -> None:
         """Ask for metadata when somebody met a broker that does not lead any more; partitions find it by themselves."""
@@ -228,7 +232,7 @@ class _Epoch:
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()
         dispatch, reader = self._dispatch, self._reader
-        if (dispatch is not None and dispatch.is_identity_spent) or any(copy.in_flight for copy in self._copies):
+        if dispatch is not None and dispatch.is_identity_spent:
             self._hosted.identities.pop(self._plan.target, None)
         outcome = EpochOutcome(
             flow=self._plan.flow,

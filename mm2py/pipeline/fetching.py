@@ -9,6 +9,7 @@ ordinary events here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from mm2py.clock import Clock
@@ -50,6 +51,8 @@ class SourceReader:
         self,
         source: Cluster,
         dispatch: Dispatch,
+        copies: Collection[PartitionCopy],
+        *,
         limits: CopyLimits,
         clock: Clock,
         sessions: dict[tuple[str, int], FetchSession],
@@ -59,6 +62,7 @@ class SourceReader:
         self.limits = limits
         self.clock = clock
         self.sessions = sessions
+        self._copies = copies
         self.sizes = FetchSizes(
             limits.fetch_min_bytes, limits.fetch_max_bytes, limits.fetch_partition_max_bytes, limits.reads_committed
         )
@@ -113,6 +117,18 @@ class SourceReader:
             self.limits.retry_backoff_ms * 2 ** min(copy.source_retries - 1, 10), self.limits.retry_backoff_max_ms
         )
         self._loop.call_later(pause_ms / 1000, self.assign, copy)
+
+    def spare_memory(self, held_bytes: int) -> None:
+        """
+        Free the answers that a few parcels hold on to, once these are far larger than what is buffered.
+
+        A parcel lies in the answer it came in. Where one partition does not get on while others do, each answer stays
+        for the sake of that partition's small part of it.
+        """
+        if held_bytes > 2 * self.limits.buffer_bytes + self.limits.fetch_max_bytes:
+            for copy in self._copies:
+                for parcel in (*copy.in_flight, *copy.queue):
+                    parcel.detach()
 
     def resume_paused(self, copy: PartitionCopy) -> None:
         """Fetch *copy* again once its share of the buffer has drained by half."""
@@ -175,7 +191,7 @@ class Fetcher:
             wanted.setdefault(position.topic, set()).add(position.partition)
         session.keep_only(wanted)
         for position in self._copies:
-            session.want(position)
+            session.adopt(position)
         self._session = session
 
     def _lose_session(self) -> None:
@@ -189,6 +205,7 @@ class Fetcher:
         session = self._session
         while session is not None and not reader.is_stopped:
             await self._wait_for_room()
+            reader.spare_memory(session.connection.held_bytes)
             self._unpause()
             if not self._copies:
                 if not self._paused:

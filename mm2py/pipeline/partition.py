@@ -64,6 +64,15 @@ class Parcel:
         self.is_rebuilt = runs is not None
         self.sequence = -1
 
+    @property
+    def was_sent(self) -> bool:
+        return self.sequence >= 0
+
+    def detach(self) -> None:
+        """Move into memory of its own, so that the answer it came in can go."""
+        if len(self.batch.obj) > len(self.batch):  # type: ignore[arg-type]
+            self.batch = memoryview(bytearray(self.batch))
+
 
 class Tally:
     """A histogram being filled."""
@@ -157,6 +166,11 @@ class PartitionCopy:
         if not self.has_ended:
             self.ended, self.failure = ended, failure
 
+    @property
+    def may_have_arrived(self) -> bool:
+        """Say whether the target may hold more than is acknowledged."""
+        return bool(self.in_flight) or any(parcel.was_sent for parcel in self.queue)
+
     def put(self, parcel: Parcel) -> None:
         self.queue.append(parcel)
         self.buffered_bytes += parcel.size_bytes
@@ -203,13 +217,17 @@ class PartitionCopy:
     def outcome(self) -> PartitionOutcome:
         """Say what the epoch did to this partition; what is still in flight makes it unsure."""
         ended, failure = self.ended, self.failure
-        if ended is Ended.OK and self.trouble is not None and (self.in_flight or self.is_unsure or not self.records):
+        if (
+            ended is Ended.OK
+            and self.trouble is not None
+            and (self.may_have_arrived or self.is_unsure or not self.records)
+        ):
             ended, failure = Ended.INTERRUPTED, self.trouble
         return PartitionOutcome(
             source=self.plan.source,
             position=self.position,
             downstream=self.downstream,
-            is_unsure=self.is_unsure or bool(self.in_flight),
+            is_unsure=self.is_unsure or self.may_have_arrived,
             ended=ended,
             failure=failure,
             runs=tuple(self.runs),

@@ -77,6 +77,8 @@ class Dispatch:
         self.has_room = asyncio.Event()
         self.wants_metadata = asyncio.Event()
         self.drained = asyncio.Event()
+        self.all_answered = asyncio.Event()
+        self.unanswered = 0
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
@@ -141,7 +143,10 @@ class Dispatch:
         self.pump()
 
     def discard(self, copy: PartitionCopy) -> None:
-        """Forget what *copy* has queued; what is in flight stays unsure."""
+        """Forget what *copy* has queued. What of it was sent once may be at the target, and its sequence is used."""
+        if copy.may_have_arrived:
+            copy.is_unsure = True
+            self.is_identity_spent = True
         freed = sum(parcel.size_bytes for parcel in copy.queue)
         copy.queue.clear()
         copy.buffered_bytes -= freed
@@ -164,7 +169,7 @@ class Dispatch:
 
     def settle(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck, now_ms: int) -> None:
         """Take the broker's word on one parcel."""
-        copy.unanswered -= 1
+        self._answered(copy)
         if ack.error_code == 0 and not copy.is_failing:
             copy.in_flight.popleft()
             if copy.remote not in self.identity.known_at:
@@ -183,11 +188,22 @@ class Dispatch:
 
     def lost(self, copy: PartitionCopy, why: str) -> None:
         """Learn that a request with a parcel of *copy* will not be answered."""
-        copy.unanswered -= 1
+        self._answered(copy)
         if not copy.is_failing:
             copy.is_failing = True
             copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
         self._when_all_answered(copy)
+
+    def sent(self, copy: PartitionCopy) -> None:
+        copy.unanswered += 1
+        self.unanswered += 1
+        self.all_answered.clear()
+
+    def _answered(self, copy: PartitionCopy) -> None:
+        copy.unanswered -= 1
+        self.unanswered -= 1
+        if not self.unanswered:
+            self.all_answered.set()
 
     def _fail(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck) -> None:
         copy.is_failing = True
@@ -200,8 +216,10 @@ class Dispatch:
             hint = "the next epoch compares target and source and goes on by itself"
             copy.end(Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
         elif ack.error_code in _REFUSED:
-            # The batch took a sequence that the broker never saw: this identity cannot go on for the partition.
+            # The batch took a sequence that the broker never saw, so this identity cannot go on for the partition. And
+            # the batch may have been sent before, with an answer that was lost.
             self.is_identity_spent = True
+            copy.is_unsure = True
             hint = _REFUSED[ErrorCode(ack.error_code)]
             copy.end(Ended.FAILED, PartitionFailure(where, hint, name, parcel.first_upstream))
         else:
@@ -292,7 +310,7 @@ class Courier:
             self._ready.popleft()
             copy.queue.popleft()
             copy.in_flight.append(parcel)
-            copy.unanswered += 1
+            self._dispatch.sent(copy)
             if parcel.sequence < 0:
                 sequence = identity.sequences.get(copy.remote, 0)
                 parcel.sequence = sequence

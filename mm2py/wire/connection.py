@@ -67,11 +67,15 @@ class _FramePool:
         for buffer in self._buffers:
             if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
                 return memoryview(buffer)[:size]
+        if len(self._buffers) >= _POOLED_BUFFERS:
+            self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED]
         buffer = bytearray(-(-size // _POOLED_FROM_BYTES) * _POOLED_FROM_BYTES)
         self._buffers.append(buffer)
-        if len(self._buffers) > _POOLED_BUFFERS:
-            del self._buffers[0]
         return memoryview(buffer)[:size]
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(len(buffer) for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED)
 
 
 class _FutureFrame:
@@ -146,6 +150,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport.set_protocol(self)
         transport.resume_reading()
         self._transport = transport
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of large answers that somebody still refers to."""
+        return self._pool.held_bytes
 
     async def send(self, request: Any) -> Any:
         """Send one of aiokafka's requests and give its decoded response."""

@@ -56,6 +56,11 @@ class FetchPosition:
     leader_epoch: int
     owner: Any
 
+    @property
+    def places(self) -> tuple[int, int]:
+        """What the broker was told of it."""
+        return self.offset, self.leader_epoch
+
 
 @attrs.frozen(eq=False)
 class PartitionAnswer:
@@ -119,6 +124,16 @@ class FetchSession:
         self._changed.setdefault(position.topic, {})[position.partition] = position
         if self._forgotten and position.topic in self._forgotten:
             self._forgotten[position.topic].discard(position.partition)
+
+    def adopt(self, position: FetchPosition) -> None:
+        """Fetch from *position*, which need not be told to the broker where the session stands there already."""
+        partitions = self._wanted.get(position.topic, {})
+        known = partitions.get(position.partition)
+        is_told = position.partition not in self._changed.get(position.topic, {})
+        if known is not None and is_told and known.places == position.places:
+            partitions[position.partition] = position
+        else:
+            self.want(position)
 
     def drop(self, position: FetchPosition) -> None:
         """Stop fetching that partition."""
