@@ -18,6 +18,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 
 _NO_TIMESTAMP: Final = -1
+_BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 
 class UnreadableBatchError(ValueError):
@@ -53,6 +54,28 @@ class Rebuilt:
         return upstream + length - 1
 
 
+@attrs.define
+class _Open:
+    """The batch being filled: its builder's `append`, and what is known of its records."""
+
+    builder: Any
+    append: Any
+    run_start: int
+    run_index: int
+    max_timestamp: int
+    count: int = 1
+    runs: list[tuple[int, int, int]] = attrs.field(factory=list)
+
+    def break_run(self, offset: int, count: int) -> None:
+        """Note that the record at index *count* has an upstream offset that does not follow."""
+        self.runs.append((self.run_start, self.run_index, count - self.run_index))
+        self.run_start, self.run_index = offset, count
+
+    def close(self) -> Rebuilt:
+        self.runs.append((self.run_start, self.run_index, self.count - self.run_index))
+        return Rebuilt(memoryview(self.builder.build()), tuple(self.runs), self.count, self.max_timestamp)
+
+
 class Rebuilder:
     """
     Puts records into new batches of at most *limit_bytes* before compression; a single record may be larger.
@@ -64,14 +87,8 @@ class Rebuilder:
         self._limit_bytes = limit_bytes
         self._built: list[Rebuilt] = []
         self._codec = -1
-        self._builder: Any = None
-        self._add: Any = None
-        self._count = 0
-        self._runs: list[tuple[int, int, int]] = []
-        self._run_start = 0
-        self._run_index = 0
+        self._open: _Open | None = None
         self._expected = -1
-        self._max_timestamp = _NO_TIMESTAMP
 
     def add(self, record_set: bytes, *, from_offset: int = 0) -> None:
         """
@@ -80,23 +97,26 @@ class Rebuilder:
         Raises `UnreadableBatchError`; what was added before stays.
         """
         records = MemoryRecords(record_set)
-        base_offset = from_offset
+        batch: Any = None
         try:
             while records.has_next():
                 batch = records.next_batch()
-                _check_crc(batch, from_offset)
-                if batch.compression_type != self._codec:
-                    self._close_batch()
-                    self._codec = batch.compression_type
-                base_offset = _base_of(batch, from_offset)
+                if not batch.validate_crc():
+                    break
                 self._append_all(batch, from_offset)
-        except UnreadableBatchError:
-            raise
+            else:
+                return
         except (CorruptRecordException, ValueError, IndexError, RuntimeError) as error:
-            raise UnreadableBatchError(base_offset, str(error)) from error
+            raise UnreadableBatchError(_base_of(batch, from_offset), str(error)) from error
+        raise UnreadableBatchError(_base_of(batch, from_offset), _BAD_CHECKSUM)
 
     def _append_all(self, batch: Any, from_offset: int) -> None:
-        # This runs once per record of a backlog of one-record batches: hence the plain comparisons and few calls.
+        # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
+        filling = self._open
+        if batch.compression_type != self._codec:
+            self._close_batch()
+            self._codec, filling = batch.compression_type, None
+        expected = self._expected
         for record in batch:
             offset = record.offset
             if offset < from_offset:
@@ -104,45 +124,38 @@ class Rebuilder:
             timestamp = record.timestamp
             if timestamp is None:
                 timestamp = _NO_TIMESTAMP
-            count = self._count
-            if not count or self._add(count, timestamp, record.key, record.value, record.headers) is None:
-                self._start_batch(offset, timestamp, record)
-                continue
-            if offset != self._expected:
-                self._runs.append((self._run_start, self._run_index, count - self._run_index))
-                self._run_start, self._run_index = offset, count
-            if timestamp > self._max_timestamp:  # noqa: PLR1730 - max() costs a call per record
-                self._max_timestamp = timestamp
-            self._count = count + 1
-            self._expected = offset + 1
+            if filling is None:
+                filling = self._start_batch(offset, timestamp, record)
+            else:
+                count = filling.count
+                if filling.append(count, timestamp, record.key, record.value, record.headers) is None:
+                    filling = self._start_batch(offset, timestamp, record)
+                else:
+                    if offset != expected:
+                        filling.break_run(offset, count)
+                    if timestamp > filling.max_timestamp:  # noqa: PLR1730 - max() costs a call per record
+                        filling.max_timestamp = timestamp
+                    filling.count = count + 1
+            expected = offset + 1
+        self._expected = expected
 
-    def _start_batch(self, offset: int, timestamp: int, record: Any) -> None:
+    def _start_batch(self, offset: int, timestamp: int, record: Any) -> _Open:
         self._close_batch()
-        self._builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
-        self._add = self._builder.append
-        self._add(0, timestamp, record.key, record.value, record.headers)
-        self._run_start, self._run_index = offset, 0
-        self._max_timestamp = timestamp
-        self._count, self._expected = 1, offset + 1
+        builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
+        builder.append(0, timestamp, record.key, record.value, record.headers)
+        self._open = _Open(builder, builder.append, offset, 0, timestamp)
+        return self._open
 
     def _close_batch(self) -> None:
-        if self._builder is None:
-            return
-        self._runs.append((self._run_start, self._run_index, self._count - self._run_index))
-        batch = memoryview(self._builder.build())
-        self._built.append(Rebuilt(batch, tuple(self._runs), self._count, self._max_timestamp))
-        self._builder, self._count, self._runs = None, 0, []
+        if self._open is not None:
+            self._built.append(self._open.close())
+            self._open = None
 
     def finish(self) -> list[Rebuilt]:
         """Give the batches built, in order, and start over."""
         self._close_batch()
         built, self._built = self._built, []
         return built
-
-
-def _check_crc(batch: Any, offset: int) -> None:
-    if not batch.validate_crc():
-        raise UnreadableBatchError(_base_of(batch, offset), "its checksum does not match its content")
 
 
 def _base_of(batch: Any, otherwise: int) -> int:
@@ -173,7 +186,8 @@ def decode(record_set: bytes) -> list[RecordContent]:
     records = MemoryRecords(record_set)
     while records.has_next():
         batch = records.next_batch()
-        _check_crc(batch, -1)
+        if not batch.validate_crc():
+            raise UnreadableBatchError(_base_of(batch, -1), _BAD_CHECKSUM)
         if batch.is_control_batch:
             continue
         try:
