@@ -81,6 +81,7 @@ class SourceTasks:
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
+        self._recreated: set[TopicPartition] = set()
         self._window: deque[_Sample] = deque()
         self._tasks = [
             CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
@@ -129,8 +130,9 @@ class SourceTasks:
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
         state = attrs.evolve(state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes)
         is_recreated = None not in (state.topic_id, place.topic_id) and state.topic_id != place.topic_id
-        if not is_recreated or state.failure is _RECREATED:
+        if not is_recreated or state.source in self._recreated:
             return state
+        self._recreated.add(state.source)
         stopped = progress.stop(state, _RECREATED, now=self._clock.monotonic())
         self._tell(Happening.STOPPED, state, stopped)
         return stopped
@@ -188,6 +190,8 @@ class SourceTasks:
         now, luck = self._clock.monotonic(), self._luck()
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
+            if planned.source in self._recreated:
+                continue  # it was about another topic of that name
             before = self.states[planned.source]
             accounted = progress.account(
                 before,
@@ -208,7 +212,7 @@ class SourceTasks:
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, may_have_written: bool) -> None:
         for planned in plan.partitions:
-            if may_have_written:
+            if may_have_written and planned.source not in self._recreated:
                 state = self.states[planned.source]
                 self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
 

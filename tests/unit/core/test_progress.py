@@ -1,0 +1,206 @@
+"""How far a topic-partition is, and what follows from an epoch's outcome."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.core.progress import (
+    WRITE_AHEAD_BYTES,
+    Happening,
+    PartitionState,
+    RetryPauses,
+    account,
+    due_positions,
+    lose,
+    next_plans,
+    next_retry_at,
+    stop,
+    write,
+)
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+
+
+TP = TopicPartition("t", 0)
+NOW = 1_000.0
+FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
+
+
+def state(**changes: object) -> PartitionState:
+    return attrs.evolve(
+        PartitionState(TP, "A.t", position=100, downstream=99, written=Position(TP, 100, 99)), **changes
+    )
+
+
+def outcome(**changes: object) -> PartitionOutcome:
+    told = PartitionOutcome(
+        TP, position=150, downstream=149, is_unsure=False, records=50, bytes=5_000, high_watermark=160
+    )
+    return attrs.evolve(told, **changes)
+
+
+def after(before: PartitionState, told: PartitionOutcome | None) -> tuple[PartitionState, tuple[Happening, ...]]:
+    accounted = account(before, told, elapsed_s=2.0, now=NOW, luck=0.5, pauses=RetryPauses())
+    return accounted.state, accounted.happenings
+
+
+def test_a_good_epoch_moves_the_position() -> None:
+    """Position, numbers and lag follow the outcome, and nothing is unsure any more."""
+    moved, happenings = after(state(), outcome())
+
+    assert (moved.position, moved.downstream, moved.is_unsure) == (150, 149, False)
+    assert (moved.records, moved.bytes, moved.lag, moved.bytes_per_s) == (50, 5_000, 10, 2_500.0)
+    assert happenings == ()
+
+
+def test_rates_are_smoothed() -> None:
+    """A fresh measurement counts half, and a silent partition's rate fades."""
+    moved, _ = after(state(bytes_per_s=500.0), outcome())
+    silent, _ = after(moved, None)
+
+    assert moved.bytes_per_s == 1_500.0
+    assert silent.bytes_per_s == 750.0
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "stage", "retry_at", "happening"),
+    [
+        pytest.param(
+            state(), outcome(ended=Ended.INTERRUPTED, records=0), PartitionStage.BACKING_OFF, NOW,
+            Happening.INTERRUPTED, id="interrupted for the first time: the epoch was pause enough",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.BACKING_OFF, failures=3), outcome(ended=Ended.INTERRUPTED, records=0),
+            PartitionStage.BACKING_OFF, NOW + 2.0, Happening.INTERRUPTED, id="interrupted again and again",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.BACKING_OFF, failures=3), outcome(ended=Ended.INTERRUPTED),
+            PartitionStage.BACKING_OFF, NOW, Happening.INTERRUPTED, id="interrupted after progress",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.FAILED, failure=FAILURE), PartitionStage.STOPPED, NOW + 5.0,
+            Happening.STOPPED, id="failed",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=2), outcome(ended=Ended.OUT_OF_RANGE, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 20.0, Happening.STOPPED, id="out of range for the third time",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=99), outcome(ended=Ended.TARGET_REWOUND, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 300.0, Happening.STOPPED, id="rewound for days",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=2, retry_at=NOW - 1), outcome(), PartitionStage.COPYING, 0.0,
+            Happening.RECOVERED, id="recovered",
+        ),
+        pytest.param(
+            state(), outcome(resumed_records=7), PartitionStage.COPYING, 0.0, Happening.RESUMED_EXACTLY, id="resumed",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=100, downstream=99),
+            PartitionStage.COPYING, 0.0, Happening.RESUME_UNPROVEN, id="unproven",
+        ),
+    ],
+)  # fmt: skip
+def test_endings(
+    before: PartitionState, told: PartitionOutcome, stage: PartitionStage, retry_at: float, happening: Happening
+) -> None:
+    """Each way to end says when the partition is planned again, and what is told."""
+    moved, happenings = after(before, told)
+
+    assert (stage, retry_at, (happening,)) == (moved.stage, moved.retry_at, happenings)
+
+
+def test_unproven_goes_on_at_least_once() -> None:
+    """What cannot be proven is copied again from the position, without another look."""
+    moved, _ = after(state(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=100, downstream=99))
+
+    assert (moved.position, moved.is_unsure) == (100, False)
+
+
+def test_a_stop_remembers_when_it_began() -> None:
+    """A partition that fails again and again is stopped since the first time."""
+    first, _ = after(state(), outcome(ended=Ended.FAILED, failure=FAILURE))
+    accounted = account(
+        first, outcome(ended=Ended.FAILED, failure=FAILURE), elapsed_s=1.0, now=NOW + 60, luck=0.5, pauses=RetryPauses()
+    )
+
+    assert accounted.state.failed_at == NOW
+    assert accounted.state.failure == FAILURE
+
+
+def test_a_lost_epoch_leaves_everything_unsure() -> None:
+    """Nothing is taken over from a lost epoch, and the partition waits until it can no longer write."""
+    sure = state(is_unsure=False)
+
+    lost = lose(sure, retry_at=NOW + 10, cause="its Python worker was killed")
+
+    assert (lost.position, lost.downstream, lost.is_unsure) == (100, 99, True)
+    assert next_plans([lost], now=NOW + 9) == ()
+    assert len(next_plans([lost], now=NOW + 10)) == 1
+
+
+def test_a_stop_without_an_epoch_is_not_planned() -> None:
+    """A partition that must not be copied is never planned."""
+    stopped = stop(state(), FAILURE, now=NOW)
+
+    assert next_plans([stopped], now=1e12) == ()
+
+
+@given(
+    position=st.integers(0, 200),
+    ended=st.sampled_from(Ended),
+    records=st.integers(0, 100),
+    unsure=st.booleans(),
+    stage=st.sampled_from(PartitionStage),
+)
+def test_positions_never_go_back_nor_beyond_what_is_proven(
+    position: int, ended: Ended, records: int, unsure: bool, stage: PartitionStage
+) -> None:
+    """Whatever an outcome says, the position is the planned one or the proven one, whichever is later."""
+    told = outcome(position=position, downstream=position - 1, ended=ended, records=records, is_unsure=unsure)
+
+    moved, _ = after(state(stage=stage), told)
+
+    assert max(100, position) == moved.position
+    assert moved.position - 1 == moved.downstream
+
+
+def test_positions_are_due_when_they_moved() -> None:
+    """At the end of the interval all positions that moved are due, before it only those that moved far."""
+    still = state()
+    moved = state(position=150, downstream=149)
+    far = state(source=TopicPartition("t", 1), position=150, unwritten_bytes=WRITE_AHEAD_BYTES)
+
+    assert (moved.standing, far.standing) == due_positions([still, moved, far], is_interval_over=True)
+    assert (far.standing,) == due_positions([still, moved, far], is_interval_over=False)
+
+
+def test_a_written_position_is_not_due_again() -> None:
+    """Once a position is written nothing is due, until the partition moves on."""
+    moved = state(position=150, downstream=149, unwritten_bytes=5)
+    written = write(moved, moved.standing)
+
+    assert due_positions([written], is_interval_over=True) == ()
+    assert written.unwritten_bytes == 0
+
+
+def test_a_position_that_moved_while_it_was_written_stays_due() -> None:
+    """What was copied during the write is due at the next one."""
+    moved = state(position=150, downstream=149)
+    moved_on = attrs.evolve(moved, position=170, downstream=169)
+
+    written = write(moved_on, moved.standing)
+
+    assert (moved_on.standing,) == due_positions([written], is_interval_over=True)
+
+
+def test_the_next_retry_is_the_first_of_all() -> None:
+    """A copy task waits for the first of its partitions."""
+    assert next_retry_at([state(retry_at=7.0), state(retry_at=5.0)]) == 5.0
+    assert next_retry_at([]) is None

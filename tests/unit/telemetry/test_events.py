@@ -1,0 +1,105 @@
+"""Events and their way into the log."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+
+import pytest
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.telemetry import events
+from mm2py.telemetry.events import Event, FlowDrained, Level, PartitionStopped, SparkSaid, TaskRestarted
+from mm2py.telemetry.journal import RING_EVENTS, EventLog
+from mm2py.telemetry.logs import log_sink
+from tests.support.clocks import WALL_START_MS, ManualClock
+
+
+KINDS = [
+    kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event
+]
+STOPPED = PartitionStopped(Flow("A", "B"), TopicPartition("t", 3), "failed", "it broke", "", None, 5.00049)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_event_says_what_it_means(kind: type[Event]) -> None:
+    """Every event has a docstring, a loudness and a snake-case name."""
+    name = kind.name.fget(kind.__new__(kind))  # type: ignore[attr-defined]
+
+    assert kind.__doc__
+    assert isinstance(kind.level, Level)
+    assert name == name.lower()
+    assert name.replace("_", "") == kind.__name__.lower()
+
+
+def test_fields_are_plain() -> None:
+    """Facts are plain values, a topic-partition is two of them, and what is empty is left out."""
+    assert STOPPED.fields() == {
+        "flow": "A->B",
+        "topic": "t",
+        "partition": 3,
+        "ended": "failed",
+        "message": "it broke",
+        "retry_in_s": 5.0,
+    }
+
+
+def test_the_journal_remembers_counts_and_writes() -> None:
+    """An event is in the ring with its time, counted by name, and handed to the log."""
+    written: list[Event] = []
+    journal = EventLog(ManualClock(now_s=1.0), written.append)
+
+    journal.emit(STOPPED)
+    journal.emit(SparkSaid("hello"))
+
+    assert journal.of(PartitionStopped) == (STOPPED,)
+    assert [entry.wall_ms for entry in journal] == [WALL_START_MS + 1_000] * 2
+    assert journal.counts == {"partition_stopped": 1, "spark_said": 1}
+    assert written == [STOPPED, SparkSaid("hello")]
+
+
+def test_the_journal_is_bounded() -> None:
+    """The oldest events are forgotten, their counts are not."""
+    journal = EventLog(ManualClock())
+    for number in range(RING_EVENTS + 5):
+        journal.emit(SparkSaid(str(number)))
+
+    assert len(journal.of(SparkSaid)) == RING_EVENTS
+    assert journal.of(SparkSaid)[0] == SparkSaid("5")
+    assert journal.counts["spark_said"] == RING_EVENTS + 5
+
+
+def test_json_lines_begin_with_what_they_are_about() -> None:
+    """Off a terminal each event is one JSON object, time, level and name first."""
+    stream = io.StringIO()
+
+    log_sink(log_format="auto", log_level="info", stream=stream)(STOPPED)
+
+    line = json.loads(stream.getvalue())
+    assert list(line)[:3] == ["timestamp", "level", "event"]
+    assert (line["level"], line["event"], line["partition"]) == ("error", "partition_stopped", 3)
+
+
+def test_console_lines_are_for_people() -> None:
+    """The console form names the event and shows a traceback as one."""
+    stream = io.StringIO()
+    write = log_sink(log_format="console", log_level="info", stream=stream)
+
+    write(TaskRestarted("A->B", ("ValueError: no",), 1.0, "Traceback\n  a line"))
+
+    assert "task_restarted" in stream.getvalue()
+    assert "\n  a line" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("log_level", "is_written"),
+    [("debug", True), ("INFO", True), ("warn", False), ("WARNING", False), ("error", False)],
+)
+def test_the_log_level_decides(log_level: str, is_written: bool) -> None:
+    """Events below the level are not written."""
+    stream = io.StringIO()
+
+    log_sink(log_format="json", log_level=log_level, stream=stream)(FlowDrained(Flow("A", "B"), 1, 1.0, True))
+
+    assert bool(stream.getvalue()) == is_written
