@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     candidates = ", ".join(each.value for each in Candidate)
     parser.add_argument("--shapes", default="all", help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none")
     parser.add_argument("--only", default="all", help=f"some of {candidates}")
-    parser.add_argument("--records", type=int, help="records per shape, instead of each shape's own number")
+    parser.add_argument("--records", type=int, default=2_000_000, help="of the first shape; others in proportion")
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
     parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
     parser.add_argument("--tasks", type=int, default=2, help="tasks.max of mm2py and of Java's defaults")
@@ -81,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     order = read_order(parser, given)
     with tempfile.TemporaryDirectory(prefix="mm2py-bench-") as scratch:
+        free = shutil.disk_usage(scratch).free
+        if order.disk_bytes > free:
+            parser.error(f"needs {order.disk_bytes / 1e9:.0f} GB in {scratch}, {free / 1e9:.0f} GB are free")
         source, target = (
             KafkaCluster(name, properties=BROKER_PROPERTIES, jvm=BROKER_JVM, work_dir=Path(scratch) / name)
             for name in ("source", "target")
@@ -97,10 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             source.stop()
             target.stop()
-    console = Console()
-    print_report(console if console.is_terminal else Console(width=PLAIN_COLUMNS), turns.results)
-    if given.json:
-        given.json.write_text(json.dumps(turns.results.as_json(), indent=2) + "\n")
+            console = Console()
+            print_report(console if console.is_terminal else Console(width=PLAIN_COLUMNS), turns.results)
+            if given.json:
+                given.json.write_text(json.dumps(turns.results.as_json(), indent=2) + "\n")
     return 1 if turns.results.failures else 0
 
 

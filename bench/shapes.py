@@ -26,24 +26,29 @@ class Shape:
     One kind of source topic.
 
     A batch takes records until the next one would take it over `batch_bytes` uncompressed; a batch has at least one.
-    `default_records` is sized so that a run takes seconds on two cores.
+    `share` says how many records this shape gets for each one that the first shape gets, so that all of them take
+    about as long.
     """
 
     name: str
     what: str
     value_bytes: int
     partitions: int
-    default_records: int
+    share: float
     codec: Codec = Codec.NONE
     batch_bytes: int = 64 * 1024
 
+    def records(self, of_first_shape: int) -> int:
+        """How many records this shape gets when the first one gets so many."""
+        return round(of_first_shape * self.share)
+
 
 SHAPES = (
-    Shape("json", "200 B JSON, 64 KiB batches", 200, 8, 2_000_000),
-    Shape("json-lz4", "200 B JSON, 64 KiB batches, lz4", 200, 8, 2_000_000, Codec.LZ4),
-    Shape("json-zstd", "200 B JSON, 64 KiB batches, zstd", 200, 8, 2_000_000, Codec.ZSTD),
-    Shape("single", "200 B JSON, one-record batches", 200, 8, 600_000, batch_bytes=0),
-    Shape("wide", "1 KiB JSON, 40 partitions", 1024, 40, 1_000_000),
-    Shape("large", "100 KiB JSON", 100 * 1024, 8, 10_000),
+    Shape("json", "200 B JSON, 64 KiB batches", 200, 8, 1.0),
+    Shape("json-lz4", "200 B JSON, 64 KiB batches, lz4", 200, 8, 1.0, Codec.LZ4),
+    Shape("json-zstd", "200 B JSON, 64 KiB batches, zstd", 200, 8, 1.0, Codec.ZSTD),
+    Shape("single", "200 B JSON, one-record batches", 200, 8, 0.3, batch_bytes=0),
+    Shape("wide", "1 KiB JSON, 40 partitions", 1024, 40, 0.5),
+    Shape("large", "100 KiB JSON", 100 * 1024, 8, 0.005),
 )
 SHAPES_BY_NAME = {shape.name: shape for shape in SHAPES}

@@ -29,11 +29,16 @@ class Order:
 
     shapes: tuple[Shape, ...]
     candidates: tuple[Candidate, ...]
-    records: int | None
+    records: int
     runs: int
     latency_s: float
     tasks_max: int
     tuned_tasks_max: int
+
+    @property
+    def disk_bytes(self) -> int:
+        """Room for the largest shape at the source and at the target, and for what is being deleted meanwhile."""
+        return 3 * max((shape.value_bytes * shape.records(self.records) for shape in self.shapes), default=0)
 
     def turn(self, number: int) -> tuple[Candidate, ...]:
         """The candidates, the first of them another one each turn."""
@@ -58,7 +63,7 @@ class Turns:
         """Everything that was ordered."""
         async with connected(self._source_at) as source, connected(self._target_at) as target:
             for shape in self._order.shapes:
-                loaded = await load(source, shape, self._order.records or shape.default_records)
+                loaded = await load(source, shape, shape.records(self._order.records))
                 self.results.loaded.append(loaded)
                 self._say(f"{shape.name}: {loaded.records:,} records loaded in {loaded.seconds:.1f} s")
                 for _ in range(self._order.runs):
