@@ -17,7 +17,7 @@ from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_p
 
 
 #: Judges a parsed value: why it will not do, or None.
-type_checked = Callable[[object], str | None]
+Check = Callable[[object], str | None]
 
 
 class Level(enum.Enum):
@@ -115,7 +115,7 @@ class Key:
     doc: str
     #: Does this version act on it? Where it does not, a file that sets it is told.
     acts: bool = True
-    check: type_checked | None = attrs.field(default=None, repr=False)
+    check: Check | None = attrs.field(default=None, repr=False)
     is_secret: bool = False
     #: Names it had before; they count where the new one is absent.
     aliases: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Section:
     keys: tuple[Key, ...]
 
 
-def at_least(least: int) -> type_checked:
+def at_least(least: int) -> Check:
     """Refuse numbers below *least*."""
 
     def check(value: object) -> str | None:
@@ -168,7 +168,7 @@ def replication_factor(value: object) -> str | None:
     return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
 
 
-def one_of(*choices: str) -> type_checked:
+def one_of(*choices: str) -> Check:
     """Refuse all but *choices*."""
 
     def check(value: object) -> str | None:
