@@ -1,0 +1,98 @@
+"""The command's arguments, messages and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mm2py.cli import main as command
+from mm2py.cli import mirror_maker
+from mm2py.cli.exit_code import ExitCode
+from tests.support.mm2_file import mm2_properties
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mm2.properties"
+    path.write_text(mm2_properties("a:9092", "b:9092"))
+    return path
+
+
+def test_a_good_file_validates(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--validate says that there are no problems, and runs nothing."""
+    assert mirror_maker.main([str(file), "--validate"]) == ExitCode.OK
+    assert "no problems" in capsys.readouterr().out
+
+
+def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each problem of a file is one line on stderr, without a traceback."""
+    file.write_text(file.read_text() + "tasks.max = many\nA->B.replication.factor = none\n")
+
+    assert mirror_maker.main([str(file)]) == ExitCode.FAILED
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("mm2.properties:" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["/nowhere/mm2.properties"], "/nowhere/mm2.properties: cannot be read", id="no file"),
+        pytest.param(["{file}", "--clusters", "west"], "unknown cluster", id="unknown alias"),
+        pytest.param(["{file}", "--clusters", "A"], "No source->target replication flows.", id="no enabled flow"),
+    ],
+)
+def test_what_cannot_run_ends_with_one_line(
+    arguments: list[str], said: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The wrong file, an unknown alias and no enabled flow end with one clear line."""
+    code = mirror_maker.main([argument.format(file=file) for argument in arguments])
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert code == ExitCode.FAILED
+
+
+@pytest.mark.parametrize("arguments", [[], ["--clusters"], ["a", "--nonsense"]])
+def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments that make no sense end with Java's exit code and a line that says why."""
+    with pytest.raises(SystemExit) as ended:
+        mirror_maker.main(arguments)
+
+    assert ended.value.code == ExitCode.BAD_ARGUMENTS
+    assert "connect-mirror-maker: " in capsys.readouterr().err
+
+
+def test_without_java_it_does_not_start(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where Java is missing, one line says so and how to get it; the status file tells the rest."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    status = tmp_path / "status.json"
+
+    code = mirror_maker.main([str(file), "--status-file", str(status)])
+
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert code == ExitCode.NOT_STARTED
+    assert last.startswith("mm2py: Spark needs Java")
+    assert "install" in last
+    assert [flow["flow"] for flow in json.loads(status.read_text())["flows"]] == ["A->B"]
+
+
+def test_mirror_is_the_same_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mm2py mirror takes what connect-mirror-maker takes."""
+    assert command.main(["mirror", str(file), "--validate"]) == ExitCode.OK
+    assert "no problems" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["mirror"], ["mirror", "file", "--nonsense"]])
+def test_bad_subcommands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The mm2py command ends in the same way when its arguments make no sense."""
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+
+    assert ended.value.code == ExitCode.BAD_ARGUMENTS
+    assert "mm2py" in capsys.readouterr().err

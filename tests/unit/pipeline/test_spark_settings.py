@@ -1,0 +1,87 @@
+"""Which settings Spark is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
+
+
+def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3) -> SparkSettings:
+    return spark_settings(
+        user, copy_tasks=copy_tasks, python="/usr/bin/python3", package_parent="/opt/app", log_file="/opt/log4j2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "master", "slots"),
+    [
+        pytest.param(None, "local[3]", 3, id="default"),
+        pytest.param("local[*]", "local[3]", 3, id="as many slots as copy tasks"),
+        pytest.param("local[2]", "local[2]", 2, id="a number is kept"),
+        pytest.param("local[2,4]", "local[2,4]", 2, id="with retries"),
+        pytest.param("local", "local", 1, id="one slot"),
+        pytest.param("spark://host:7077", "spark://host:7077", None, id="standalone"),
+        pytest.param("local-cluster[2,1,512]", "local-cluster[2,1,512]", None, id="pretended cluster"),
+    ],
+)
+def test_master(asked: str | None, master: str, slots: int | None) -> None:
+    """Only local[*] is counted out; any other master is kept as it is."""
+    settings = settings_of({"spark.master": asked} if asked else {})
+
+    assert (settings.master, settings.slots) == (master, slots)
+    assert dict(settings.conf)["spark.master"] == master
+
+
+def test_a_slot_at_least() -> None:
+    """Without a copy task there is still a slot, since Spark refuses none."""
+    assert settings_of({}, copy_tasks=0).master == "local[1]"
+
+
+def test_the_user_wins() -> None:
+    """Whatever the user's file says under spark. beats our settings."""
+    conf = dict(settings_of({"spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.foo": "bar"}).conf)
+
+    assert (conf["spark.driver.memory"], conf["spark.ui.enabled"], conf["spark.foo"]) == ("2g", "false", "bar")
+    assert conf["spark.task.maxFailures"] == "1"
+
+
+def test_java_options_are_joined() -> None:
+    """Options of the user's are added to ours, and another garbage collector or log file replaces ours."""
+    plain = dict(settings_of({}).conf)["spark.driver.extraJavaOptions"]
+    added = dict(settings_of({"spark.driver.extraJavaOptions": "-Dx=1"}).conf)["spark.driver.extraJavaOptions"]
+    other = dict(settings_of({"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dlog4j2.configurationFile=x"}).conf)[
+        "spark.driver.extraJavaOptions"
+    ]
+
+    assert "-XX:+UseSerialGC" in plain
+    assert "file:/opt/log4j2" in plain
+    assert added == f"{plain} -Dx=1"
+    assert "UseSerialGC" not in other
+    assert "/opt/log4j2" not in other
+
+
+def test_workers_find_the_package() -> None:
+    """Embedded workers get the package's place on their path, beside what the user put there."""
+    embedded = dict(settings_of({"spark.executorEnv.PYTHONPATH": "/mine"}).conf)
+    cluster = dict(settings_of({"spark.master": "spark://h:1", "spark.executorEnv.PYTHONPATH": "/mine"}).conf)
+
+    assert embedded["spark.executorEnv.PYTHONPATH"] == "/opt/app:/mine"
+    assert cluster["spark.executorEnv.PYTHONPATH"] == "/mine"
+    assert "spark.python.daemon.module" not in cluster
+
+
+def test_a_cluster_is_not_taken_whole() -> None:
+    """On a cluster as many cores are asked for as there are copy tasks, unless the user says otherwise."""
+    modest = dict(settings_of({"spark.master": "spark://h:1"}).conf)
+    asked = dict(settings_of({"spark.master": "spark://h:1", "spark.cores.max": "9"}).conf)
+
+    assert (modest["spark.cores.max"], asked["spark.cores.max"]) == ("3", "9")
+
+
+def test_the_python_of_the_workers() -> None:
+    """Workers run this Python, or the one that the user names."""
+    assert settings_of({}).python == "/usr/bin/python3"
+    assert settings_of({"spark.pyspark.python": "/opt/python"}).python == "/opt/python"
