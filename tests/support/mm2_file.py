@@ -17,18 +17,20 @@ _SMALL_CLUSTER = {
 JAVA_KEYS = {"status.storage.replication.factor": "1", "config.storage.replication.factor": "1"}
 
 
-def mm2_properties(source: str, target: str, **keys: object) -> str:
+def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A", "B"), **keys: object) -> str:
     """
     Write settings for a flow ``A->B`` between two clusters given by their bootstrap servers.
 
     Keys with dots and arrows are handed in as ``**{"A->B.topics": "orders"}``. They win over what is set here:
-    everything replicated once, and a look for new topics every second.
+    everything replicated once, and a look for new topics every second. A source alias of its own gives a test its own
+    internal topics and Connect group on shared clusters.
     """
+    from_alias, to_alias = aliases
     settings: dict[str, object] = {
-        "clusters": "A, B",
-        "A.bootstrap.servers": source,
-        "B.bootstrap.servers": target,
-        "A->B.enabled": "true",
+        "clusters": f"{from_alias}, {to_alias}",
+        f"{from_alias}.bootstrap.servers": source,
+        f"{to_alias}.bootstrap.servers": target,
+        f"{from_alias}->{to_alias}.enabled": "true",
         **_SMALL_CLUSTER,
         **keys,
     }

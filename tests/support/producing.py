@@ -127,13 +127,17 @@ class NumberedStream:
     """
     Records whose values begin with their number, dealt out to the partitions in turn, at a steady rate.
 
-    `sent` numbers have been acknowledged. Several hundred thousand records a second without a rate.
+    `sent` numbers have been acknowledged. Several hundred thousand records a second without a rate. With keys, each
+    record has a key and two headers too.
     """
 
-    def __init__(self, connected: AIOKafkaProducer, topic: str, partitions: int, size: int) -> None:
+    def __init__(
+        self, connected: AIOKafkaProducer, topic: str, partitions: int, size: int, *, with_keys: bool = False
+    ) -> None:
         self._producer = connected
         self._topic = topic
         self._partitions = partitions
+        self._with_keys = with_keys
         self._filler = b"." * (size - _NUMBER_BYTES)
         self._task: asyncio.Task[None] | None = None
         self.sent = 0
@@ -168,16 +172,22 @@ class NumberedStream:
         batch = self._producer.create_batch()
         now_ms = time.time_ns() // 1_000_000
         for number in numbers:
+            key, headers = self._key_and_headers(number)
             value = b"%012d" % number + self._filler
-            if batch.append(timestamp=now_ms, key=None, value=value) is None:
+            if batch.append(timestamp=now_ms, key=key, value=value, headers=headers) is None:
                 delivered.append(await self._producer.send_batch(batch, self._topic, partition=partition))
                 batch = self._producer.create_batch()
                 now_ms = time.time_ns() // 1_000_000
-                batch.append(timestamp=now_ms, key=None, value=value)
+                batch.append(timestamp=now_ms, key=key, value=value, headers=headers)
         if batch.record_count():
             delivered.append(await self._producer.send_batch(batch, self._topic, partition=partition))
         for answer in delivered:
             await answer
+
+    def _key_and_headers(self, number: int) -> tuple[bytes | None, list[tuple[str, bytes | None]]]:
+        if not self._with_keys:
+            return None, []
+        return b"key-%d" % (number % 1_000), [("number", b"%d" % number), ("empty", None)]
 
     async def run(self, count: int, rate: int | None) -> None:
         """Write *count* records, no faster than *rate* a second."""
@@ -203,10 +213,11 @@ async def numbered_stream(
     rate: int | None = None,
     size: int = 200,
     codec: str | None = None,
+    with_keys: bool = False,
 ) -> AsyncIterator[NumberedStream]:
     """Write *count* numbered records in the background, exactly once each, also when a broker goes and comes back."""
     async with producer(bootstrap, codec=codec, idempotent=True, batch_bytes=65_536) as connected:
-        stream = NumberedStream(connected, topic, partitions, size)
+        stream = NumberedStream(connected, topic, partitions, size, with_keys=with_keys)
         async with asyncio.TaskGroup() as group:
             stream._task = task = group.create_task(stream.run(count, rate))
             try:

@@ -1,0 +1,266 @@
+"""mm2py and Java MirrorMaker 2 take over from each other, in both directions, after a clean stop and after SIGKILL."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import attrs
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import JvmOptions
+from mm2py.devkit.java_mm2 import JavaMirrorMaker2
+from tests.support.daemon import Daemon, daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.producing import NumberedStream, numbered_stream
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import assert_same_records
+from tests.support.topics import create_topic, end_offsets, list_topics
+
+
+_PARTITIONS = 4
+_COUNT = 30_000
+_RATE = 3_000
+#: What the first of the two has copied at least when it is stopped.
+_FIRST = 8_000
+_FLUSH_MS = 1_000
+_JAVA_STOPPED = 143  # what Java says after SIGTERM
+
+_SOURCE_KEY = re.compile(rb'\["MirrorSourceConnector",\{"cluster":"\w+","partition":(\d+),"topic":"[^"]+"\}\]')
+_VALUE = re.compile(rb'\{"offset":(-1|\d+)\}')
+
+#: Values of the offsets topic by partition and key.
+Stored = dict[tuple[int, bytes], bytes]
+
+
+@attrs.frozen
+class Handover:
+    """
+    One flow of one topic, which both read from the same file.
+
+    The source alias is the test's own, so that each test has its own offsets topic and Connect group.
+    """
+
+    alias: str
+    topic: str
+    source: str
+    target: str
+    work_dir: Path
+
+    @property
+    def remote_topic(self) -> str:
+        return f"{self.alias}.{self.topic}"
+
+    @property
+    def properties(self) -> str:
+        quiet = {"emit.heartbeats.enabled": "false", "emit.checkpoints.enabled": "false"}
+        flush = {"B.offset.flush.interval.ms": _FLUSH_MS}
+        aliases = (self.alias, "B")
+        return mm2_properties(
+            self.source, self.target, aliases=aliases, topics=self.topic, **JAVA_KEYS, **quiet, **flush
+        )
+
+    def mm2py(self) -> AbstractAsyncContextManager[Daemon]:
+        return daemon(self.work_dir, self.properties)
+
+    @asynccontextmanager
+    async def java(self) -> AsyncIterator[JavaMirrorMaker2]:
+        """Run Java MirrorMaker 2 until the end of the block, by SIGKILL if it still runs then."""
+        file = self.work_dir / "java.properties"
+        file.write_text(self.properties)
+        java = JavaMirrorMaker2(file, log_file=self.work_dir / "java.log", jvm=JvmOptions(heap_mb=256))
+        try:
+            await asyncio.to_thread(java.start)
+            await asyncio.to_thread(java.await_replicating, self.alias, "B")
+            yield java
+        finally:
+            await asyncio.to_thread(java.kill)
+
+    @asynccontextmanager
+    async def stream(self) -> AsyncIterator[NumberedStream]:
+        """Write numbered records with keys and headers, at a rate that outlasts the first of the two."""
+        async with numbered_stream(
+            self.source, self.topic, count=_COUNT, partitions=_PARTITIONS, rate=_RATE, codec="lz4", with_keys=True
+        ) as stream:
+            yield stream
+
+    async def await_first_part(self) -> None:
+        await await_arrived(self.target, self.remote_topic, _FIRST)
+
+    async def assert_equal(self) -> None:
+        """Wait for the last record; check that everything is there, once, in order, and like the source's."""
+        await assert_mirrored(self.source, self.topic, self.target, self.remote_topic, _COUNT)
+        remote = await read_topic(self.target, self.remote_topic)
+        assert_same_records(await read_topic(self.source, self.topic), remote)
+        assert {record.headers[1] for records in remote.values() for record in records} == {("empty", None)}
+
+    async def remote_topics(self) -> set[str]:
+        return {topic for topic in await list_topics(self.target) if self.topic in topic}
+
+    async def stored(self) -> Stored:
+        """Read the offsets topic: the last value of every key, and in which partition it lies."""
+        contents = await read_topic(self.target, f"mm2-offsets.{self.alias}.internal")
+        return {
+            (partition, record.key or b""): record.value or b""
+            for partition, records in contents.items()
+            for record in records
+        }
+
+
+def positions(stored: Stored) -> dict[int, int]:
+    """Give each partition's offset of the last replicated record, written as Java writes it to the byte."""
+    found = {}
+    for (_, key), value in stored.items():
+        owner, offset = _SOURCE_KEY.fullmatch(key), _VALUE.fullmatch(value)
+        assert owner is not None, key
+        assert offset is not None, value
+        found[int(owner[1])] = int(offset[1])
+    return found
+
+
+async def test_mm2py_goes_on_where_java_stopped(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Java MirrorMaker 2 is stopped in the middle of a stream and mm2py copies the rest: no gap and no repeat.
+
+    It takes the same remote topic, and writes its positions under Java's own keys into Java's own partitions.
+    """
+    flow = await _flow("west", primary, backup, prefix, tmp_path)
+    async with flow.java() as java, flow.stream() as stream:
+        await flow.await_first_part()
+        exit_code = await asyncio.to_thread(java.stop)
+        by_java = await flow.stored()
+        copied_by_java = await arrived(flow.target, flow.remote_topic)
+        topics = await flow.remote_topics()
+        async with flow.mm2py() as mm2py:
+            await stream.done()
+            await flow.assert_equal()
+            assert await mm2py.sigterm() == 0
+    by_mm2py = await flow.stored()
+    ends = await end_offsets(flow.source, flow.topic)
+
+    assert exit_code == _JAVA_STOPPED
+    assert _FIRST <= copied_by_java < _COUNT
+    assert await flow.remote_topics() == topics == {flow.remote_topic}
+    assert not list(mm2py.events("topic_created"))
+    assert [(event["found"], event["fresh"]) for event in mm2py.events("positions_read")] == [(_PARTITIONS, 0)]
+    assert not list(mm2py.events("resume_unproven"))
+    assert sum(position + 1 for position in positions(by_java).values()) == copied_by_java
+    assert set(by_mm2py) == set(by_java)
+    assert positions(by_mm2py) == {partition: end - 1 for partition, end in ends.items()}
+
+
+async def test_java_goes_on_where_mm2py_stopped(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    mm2py is stopped in the middle of a stream and Java MirrorMaker 2 copies the rest: no gap and no repeat.
+
+    Java reads the positions that mm2py wrote and writes its own under the same keys into the same partitions.
+    """
+    flow = await _flow("east", primary, backup, prefix, tmp_path)
+    async with flow.mm2py() as mm2py:
+        await mm2py.wait_for_event("flow_started")
+        async with flow.stream() as stream:
+            await flow.await_first_part()
+            exit_code = await mm2py.sigterm()
+            by_mm2py = await flow.stored()
+            copied_by_mm2py = await arrived(flow.target, flow.remote_topic)
+            topics = await flow.remote_topics()
+            async with flow.java() as java:
+                await stream.done()
+                await flow.assert_equal()
+                await asyncio.to_thread(java.stop)
+    by_java = await flow.stored()
+    ends = await end_offsets(flow.source, flow.topic)
+
+    assert exit_code == 0
+    assert _FIRST <= copied_by_mm2py < _COUNT
+    assert await flow.remote_topics() == topics == {flow.remote_topic}
+    assert sum(position + 1 for position in positions(by_mm2py).values()) == copied_by_mm2py
+    assert set(by_java) == set(by_mm2py)
+    assert positions(by_java) == {partition: end - 1 for partition, end in ends.items()}
+
+
+async def test_mm2py_takes_over_from_a_java_that_was_killed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    After SIGKILL of Java MirrorMaker 2, mm2py finds the target's last records in the source and repeats none.
+
+    Java keeps upstream offsets only, and of its last flush: what it copied since is known by its content alone.
+    """
+    flow = await _flow("north", primary, backup, prefix, tmp_path)
+    async with flow.java() as java, flow.stream() as stream:
+        await flow.await_first_part()
+
+        async def has_flushed() -> bool:
+            return len(positions(await flow.stored())) == _PARTITIONS
+
+        await eventually(has_flushed, within_s=30, what="Java has written positions", every_s=0.05)
+        await asyncio.sleep(_FLUSH_MS / 2_000)  # so that the last flush is not the last thing it did
+        await asyncio.to_thread(java.kill)
+        known = sum(position + 1 for position in positions(await flow.stored()).values())
+        copied_by_java = await arrived(flow.target, flow.remote_topic)
+        async with flow.mm2py() as mm2py:
+            await stream.done()
+            await flow.assert_equal()
+            assert await mm2py.sigterm() == 0
+    recognised = sum(event["records"] for event in mm2py.events("resumed_exactly"))
+
+    assert known < copied_by_java < _COUNT
+    assert recognised == copied_by_java - known
+    assert not list(mm2py.events("resume_unproven"))
+
+
+async def test_java_takes_over_from_an_mm2py_that_was_killed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    After SIGKILL of mm2py, Java MirrorMaker 2 misses nothing and repeats no more than was copied since a position.
+
+    Java is at-least-once: it takes the position as it is and does not look at what arrived after it.
+    """
+    flow = await _flow("south", primary, backup, prefix, tmp_path)
+    async with flow.mm2py() as mm2py:
+        await mm2py.wait_for_event("flow_started")
+        async with flow.stream() as stream:
+            await flow.await_first_part()
+            await mm2py.kill()
+            known = positions(await flow.stored())
+            async with flow.java():
+                await stream.done()
+                await await_arrived(flow.target, flow.remote_topic, _COUNT)
+                found = await eventually(
+                    lambda: _complete(flow), within_s=60, what=f"all numbers are in {flow.remote_topic}", every_s=0.5
+                )
+
+    for partition, numbers in found.items():
+        ((at, first),) = _steps_back(numbers) or [(len(numbers), -1)]
+        assert numbers[:at] == sorted(set(numbers[:at]))
+        assert numbers[at:] == sorted(set(numbers[at:]))
+        assert at == len(numbers) or first == numbers[known[partition] + 1]
+
+
+def _steps_back(numbers: list[int]) -> list[tuple[int, int]]:
+    """Give the places where a number is not larger than the one before it, with the number there."""
+    return [(at + 1, after) for at, (before, after) in enumerate(itertools.pairwise(numbers)) if after <= before]
+
+
+async def _complete(flow: Handover) -> dict[int, list[int]]:
+    found = await read_numbers(flow.target, flow.remote_topic)
+    missing = set(range(_COUNT)).difference(*found.values())
+    assert not missing, f"{len(missing)} records are missing"
+    return found
+
+
+async def _flow(alias: str, primary: KafkaCluster, backup: KafkaCluster, topic: str, work_dir: Path) -> Handover:
+    await create_topic(primary.bootstrap_servers, topic, partitions=_PARTITIONS)
+    return Handover(alias, topic, primary.bootstrap_servers, backup.bootstrap_servers, work_dir)
