@@ -1,0 +1,147 @@
+"""Epochs on real Spark: what they cost to lose, how they end, and that they copy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+import pytest_asyncio
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.epoch import EpochLostError
+from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_numbers
+from tests.support.records import assert_numbers
+from tests.support.topics import create_topic
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def spark() -> AsyncIterator[Spark]:
+    """Spark for the tests of this module."""
+    async with spark_of() as started:
+        await started.host.session()
+        yield started
+
+
+def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partitions: int, *, epoch_ms: int) -> EpochPlan:
+    """Plan an epoch that copies a topic from its start."""
+    return EpochPlan(
+        FLOW,
+        0,
+        7,
+        ClusterEndpoint("A", tuple(primary.bootstrap_servers.split(","))),
+        ClusterEndpoint("B", tuple(backup.bootstrap_servers.split(","))),
+        tuple(
+            PartitionPlan(TopicPartition(topic, number), f"A.{topic}", 0, -1, is_unsure=True)
+            for number in range(partitions)
+        ),
+        CopyLimits(),
+        epoch_ms,
+        drain_ms=2_000,
+    )
+
+
+async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """A plan goes in, records arrive at the target, and the outcome says how far."""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+    await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=2)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=10_000, partitions=2)
+
+    outcome = await spark.runner.run(copy_plan(primary, backup, prefix, 2, epoch_ms=3_000))
+
+    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 10_000)
+    assert outcome.records == 10_000
+    assert {(it.position, it.downstream, it.is_unsure) for it in outcome.partitions} == {(5_000, 4_999, False)}
+
+
+async def test_workers_are_reused(spark: Spark) -> None:
+    """Epochs that follow each other run in one Python worker, with the event loop and connections it has."""
+    outcomes = [await spark.runner.run(idle_plan(epoch=number)) for number in range(5)]
+
+    assert len({outcome.worker for outcome in outcomes}) == 1
+
+
+async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:
+    """Two copy tasks on two slots run at the same time, each in a worker of its own."""
+    outcomes = await run_both(spark, epoch_ms=1_500)
+
+    assert len({outcome.worker for outcome in outcomes}) == 2
+
+
+async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
+    """Spark's own page names each job after flow, task and epoch."""
+    plan = idle_plan(task=1, epoch=17)
+    await spark.runner.run(plan)
+    session = await spark.host.session()
+    url = f"{session.context.uiWebUrl}/api/v1/applications/{session.context.applicationId}/jobs"
+
+    def descriptions() -> list[str]:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return [job.get("description", "") for job in json.load(answer)]
+
+    assert "A->B source 1, epoch 17" in await asyncio.to_thread(descriptions)
+
+
+async def test_a_nudge_ends_an_epoch(spark: Spark) -> None:
+    """An epoch that is nudged ends at once and in good order."""
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        running = group.create_task(spark.runner.run(idle_plan(epoch_ms=60_000)))
+        await asyncio.sleep(1)
+        is_nudged = spark.runner.nudge(FLOW, 0)
+
+    assert is_nudged
+    assert running.result().elapsed_s < 5
+    assert not spark.runner.nudge(FLOW, 0)
+
+
+async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark) -> None:
+    """Of what the task raised one line is left, and it is known that nothing is being written any more."""
+    senseless = attrs.evolve(idle_plan(), epoch_ms="soon")  # type: ignore[arg-type]
+
+    with pytest.raises(EpochLostError) as lost:
+        await spark.runner.run(senseless)
+
+    assert lost.value.cause.startswith("TypeError: ")
+    assert not lost.value.may_still_write
+
+
+async def test_a_killed_worker_is_a_lost_epoch(spark: Spark) -> None:
+    """A SIGKILL of the Python worker loses its epoch and no other; the next one runs in a fresh worker."""
+    victim = int((await spark.runner.run(idle_plan())).worker.rsplit(":", 1)[1])
+    async with asyncio.TaskGroup() as group:
+        lost = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
+        await asyncio.sleep(1)
+        os.kill(victim, signal.SIGKILL)
+    again = await spark.runner.run(idle_plan())
+
+    assert lost.result().cause == "its Python worker was killed"
+    assert not lost.result().may_still_write
+    assert not again.worker.endswith(f":{victim}")
+
+
+async def test_settling_outlives_the_awaiter(spark: Spark) -> None:
+    """An epoch whose awaiter was cancelled goes on in Spark, until its flow settles."""
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(spark.runner.run(idle_plan(epoch_ms=60_000)))
+        await asyncio.sleep(1)
+        running.cancel()
+    is_running = spark.runner.nudge(FLOW, 0)
+
+    async with asyncio.timeout(10):
+        await spark.runner.settle(FLOW)
+
+    assert is_running
+    assert not spark.runner.nudge(FLOW, 0)

@@ -1,0 +1,67 @@
+"""Epochs on a Spark of the test's own process: how to start it, and plans that have nothing to copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+
+from mm2py.clock import SystemClock
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan
+from mm2py.model.flow import Flow
+from mm2py.pipeline.epoch import EpochLostError, EpochRunner
+from mm2py.pipeline.session import SparkHost
+from mm2py.telemetry.journal import EventLog
+
+
+FLOW = Flow("A", "B")
+#: Nobody listens there: an epoch between such clusters only passes its time.
+_NOWHERE = ClusterEndpoint("A", ("127.0.0.1:1",))
+
+
+@attrs.define
+class Spark:
+    """Spark with two slots, and what was said about it."""
+
+    host: SparkHost
+    runner: EpochRunner
+    events: EventLog
+
+
+@asynccontextmanager
+async def spark_of(**settings: str) -> AsyncIterator[Spark]:
+    """Host Spark with these settings; pyspark allows one at a time in a process."""
+    clock = SystemClock()
+    events = EventLog(clock)
+    host = SparkHost(settings, copy_tasks=2, clock=clock, events=events)
+    runner = EpochRunner(host, clock, events)
+    try:
+        yield Spark(host, runner, events)
+    finally:
+        runner.close()
+        await host.stop(within_s=10)
+
+
+def idle_plan(task: int = 0, epoch: int = 0, *, epoch_ms: int = 100) -> EpochPlan:
+    """Plan an epoch that has nothing to copy."""
+    return EpochPlan(FLOW, task, epoch, _NOWHERE, _NOWHERE, (), CopyLimits(), epoch_ms, drain_ms=500)
+
+
+async def run_both(spark: Spark, *, epoch_ms: int) -> list[EpochOutcome]:
+    """Run an epoch of each of two copy tasks, submitted at the same time."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = [group.create_task(spark.runner.run(idle_plan(task, epoch_ms=epoch_ms))) for task in (0, 1)]
+    return [task.result() for task in running]
+
+
+async def lose(spark: Spark, plan: EpochPlan) -> EpochLostError:
+    """Run an epoch that is to be lost, and give the loss."""
+    try:
+        await spark.runner.run(plan)
+    except EpochLostError as error:
+        return error
+    message = f"{plan.name} was not lost"
+    raise AssertionError(message)
