@@ -1,0 +1,254 @@
+"""
+``mm2py demo``: two real clusters, a stream of records, a mirror between them, and proof that nothing was lost.
+
+Everything is started here and taken down again, however the demo ends: at its end, by an error, or by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import enum
+import itertools
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import reduce
+
+import attrs
+from rich.console import Console
+
+from mm2py.cli.demo.picture import Picture, TopicPicture
+from mm2py.cli.demo.proof import Proof, prove
+from mm2py.cli.demo.screen import Screen, latency_in_words, make_screen
+from mm2py.cli.demo.stage import SOURCE, TARGET, Stage
+from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
+from mm2py.cli.demo.watch import Watch
+from mm2py.clock import Clock, SystemClock
+from mm2py.devkit.jars import KAFKA_VERSION, cache_directory, java_command, kafka_jars
+from mm2py.errors import Mm2Error
+from mm2py.flow.supervise import leaves
+from mm2py.wire.sample_load import SampleProducer, read_fingerprints
+
+
+_LOOK_EVERY_S = 0.5
+_WRITE_EVERY_S = 0.05
+#: How long the mirror may take to its first record, and, once the stream is over, to each further one.
+_FIRST_LIMIT_S = 120.0
+_STALL_LIMIT_S = 30.0
+_TASKS_MAX = 2
+
+
+class DemoExit(enum.IntEnum):
+    """How the demo ended."""
+
+    PROVEN = 0
+    DIFFERENT = 1
+    FAILED = 2
+    INTERRUPTED = 130
+
+
+@attrs.frozen
+class Options:
+    """What the command line asks for."""
+
+    seconds: float
+    rate: int
+    keep_running: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo."""
+    options = _parse(arguments)
+    clock = SystemClock()
+    screen = make_screen(Console(highlight=False), clock)
+    # Asked to end in either way, the demo takes everything down; a shell's background jobs ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with Stage() as stage:
+            return _run(stage, screen, options, clock)
+    except KeyboardInterrupt:
+        screen.say("Interrupted; everything is stopped and removed.")
+        return DemoExit.INTERRUPTED
+    except (Mm2Error, BaseExceptionGroup) as error:
+        for line in _lines(error):
+            print(f"mm2py demo: {line}", file=sys.stderr)
+        return DemoExit.FAILED
+
+
+def _parse(arguments: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine."
+    )
+    parser.add_argument("--seconds", type=float, default=15.0, help="how long records are mirrored (default: 15)")
+    parser.add_argument("--rate", type=int, default=10_000, help="records written each second (default: 10000)")
+    parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
+    given = parser.parse_args(arguments)
+    if given.seconds <= 0 or given.rate <= 0:
+        parser.error("--seconds and --rate must be greater than 0")
+    return Options(given.seconds, given.rate, given.keep_running)
+
+
+def _lines(error: BaseException) -> list[str]:
+    """Give what went wrong; a bug keeps its traceback."""
+    found = list(leaves(error)) if isinstance(error, BaseExceptionGroup) else [error]
+    bugs = [each for each in found if not isinstance(each, Mm2Error)]
+    if bugs:
+        raise bugs[0]
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
+    screen.say("mm2py demo: two real Kafka clusters on this machine and a mirror between them", "bold")
+    java_command()
+    with screen.step(f"Kafka {KAFKA_VERSION} in {cache_directory()} (downloaded once, about 60 MB)") as step:
+        kafka_jars()
+        step.result = f"Kafka {KAFKA_VERSION} is in {cache_directory()}"
+    with screen.step(f"starting the clusters {SOURCE} and {TARGET}") as step:
+        stage.start_clusters()
+        step.result = (
+            f"clusters are up: {SOURCE} at {stage.source.bootstrap_servers}, "
+            f"{TARGET} at {stage.target.bootstrap_servers}"
+        )
+    picture, written = asyncio.run(_mirror(stage, screen, options, clock))
+    if not options.keep_running:
+        with screen.step("draining the mirror") as step:
+            step.result = f"mirror drained, exit code {stage.stop_mirror()}"
+    with screen.step("reading both sides back and comparing every record") as step:
+        proof = asyncio.run(_prove(stage, picture.topics, written))
+        step.result = f"{proof.records:,} records read from each side" if proof.is_complete else "the two sides differ"
+    _conclude(screen, picture, proof)
+    if options.keep_running:
+        _keep_running(stage, screen, picture)
+    return DemoExit.PROVEN if proof.is_complete else DemoExit.DIFFERENT
+
+
+async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) -> tuple[Picture, dict[str, int]]:
+    """
+    Write the stream while the mirror starts and runs.
+
+    Give the last picture, taken when it had caught up, and how many records of each topic were acknowledged.
+    """
+    is_over = asyncio.Event()
+    async with AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
+        watch = await opened.enter_async_context(Watch(stage, TOPICS, clock))
+        await watch.create_topics()
+        producers = [
+            await opened.enter_async_context(
+                SampleProducer(
+                    stage.source.bootstrap_servers, topic.name, partitions=topic.partitions, codec=topic.codec
+                )
+            )
+            for topic in TOPICS
+        ]
+        stage.start_mirror(_TASKS_MAX)
+        watch.mirror_started()
+        writing = [
+            tasks.create_task(_write(producer, topic, options.rate, is_over, clock), name=f"write {topic.name}")
+            for producer, topic in zip(producers, TOPICS, strict=True)
+        ]
+        with screen.watching(f"{SOURCE} ▶ {TARGET}"):
+            await _show_stream(stage, watch, screen, options, clock)
+            is_over.set()
+            await asyncio.wait(writing)
+            picture = await _show_rest(stage, watch, screen, clock)
+        return picture, {producer.topic: producer.acknowledged for producer in producers}
+
+
+async def _write(producer: SampleProducer, topic: SampleTopic, rate: int, is_over: asyncio.Event, clock: Clock) -> None:
+    """Write a topic's share of *rate* records a second until the stream is over."""
+    records = samples(topic, clock.wall_ms)
+    begun, written = clock.monotonic(), 0
+    while not is_over.is_set():
+        due = int((clock.monotonic() - begun) * rate * topic.share / 100)
+        await producer.write(itertools.islice(records, due - written))
+        written = due
+        await clock.sleep(_WRITE_EVERY_S)
+
+
+async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: Options, clock: Clock) -> None:
+    begun = clock.monotonic()
+    while True:
+        picture = await watch.look()
+        stage.check_mirror()
+        since = picture.since_first_s
+        if since is None and clock.monotonic() - begun > _FIRST_LIMIT_S:
+            raise stage.mirror_error(f"copied nothing within {_FIRST_LIMIT_S:g} s")
+        is_starting = since is None
+        screen.show(picture, "the mirror starts" if is_starting else f"{since:.0f} of {options.seconds:g} s")
+        if since is not None and since >= options.seconds:
+            return
+        await clock.sleep(_LOOK_EVERY_S)
+
+
+async def _show_rest(stage: Stage, watch: Watch, screen: Screen, clock: Clock) -> Picture:
+    """The stream is over: let the mirror catch up. Where it does not get any further, comparing will show it."""
+    moved_at, mirrored = clock.monotonic(), -1
+    while True:
+        picture = await watch.look()
+        stage.check_mirror()
+        screen.show(picture, "the stream is over")
+        if picture.mirrored != mirrored:
+            moved_at, mirrored = clock.monotonic(), picture.mirrored
+        if picture.flow.lag == 0 or clock.monotonic() - moved_at > _STALL_LIMIT_S:
+            return picture
+        await clock.sleep(_LOOK_EVERY_S)
+
+
+async def _prove(stage: Stage, topics: Sequence[TopicPicture], written: Mapping[str, int]) -> Proof:
+    proofs = []
+    for topic in topics:
+        async with asyncio.TaskGroup() as reading:
+            source = reading.create_task(
+                read_fingerprints(stage.source.bootstrap_servers, topic.topic, topic.partitions), name="read source"
+            )
+            remote = reading.create_task(
+                read_fingerprints(stage.target.bootstrap_servers, topic.remote_topic, topic.partitions),
+                name="read remote",
+            )
+        proofs.append(prove(topic.topic, source.result(), remote.result(), written=written[topic.topic]))
+    return reduce(Proof.plus, proofs)
+
+
+def _conclude(screen: Screen, picture: Picture, proof: Proof) -> None:
+    screen.say()
+    if not proof.is_complete:
+        screen.say(
+            f"DIFFERENT: {proof.written:,} records were written, the source holds {proof.records:,}, and "
+            f"{len(proof.differences)} of {proof.partitions} partitions differ:",
+            "bold red",
+        )
+        for difference in proof.differences:
+            screen.say(f"  {difference}")
+        return
+    screen.say(
+        f"VERIFIED: {proof.topics} topics, {proof.partitions} partitions, {proof.records:,} records: the remote topics "
+        "hold what the source topics hold, in the same order; none missing, none twice.",
+        "bold green",
+    )
+    screen.say(
+        f"The first record was mirrored {picture.first_after_s or 0:.1f} s after the mirror was started; in the last "
+        f"seconds of the stream: {latency_in_words(picture.flow)}."
+    )
+
+
+def _keep_running(stage: Stage, screen: Screen, picture: Picture) -> None:
+    screen.say()
+    screen.say("Everything stays up; new topics are mirrored too. Ctrl-C stops and removes it all.", "bold")
+    for name, value in (
+        (SOURCE, stage.source.bootstrap_servers),
+        (TARGET, stage.target.bootstrap_servers),
+        ("settings", stage.properties_file),
+        ("log", stage.log_file),
+        ("status", stage.status_file),
+        ("Spark UI", picture.spark_ui),
+    ):
+        screen.say(f"  {name:<10} {value}")
+    try:
+        while True:
+            signal.pause()
+            stage.check_mirror()
+    except KeyboardInterrupt:
+        screen.say("stopping …")

@@ -1,0 +1,145 @@
+"""
+What the demo plays on: two clusters of one broker each, and a mirror between them, in one temporary folder.
+
+All of it goes away at the end, files included, however the demo ends. Blocking throughout, like the devkit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import attrs
+
+import mm2py
+from mm2py.devkit.broker import KafkaCluster, start_clusters
+from mm2py.devkit.process import LoggedProcess, start_process
+from mm2py.errors import Mm2Error
+
+
+SOURCE, TARGET = "primary", "backup"
+
+_STOP_GRACE_S = 30.0
+
+
+@attrs.define(eq=False)
+class MirrorEndedError(Mm2Error):
+    """The mirror ended by itself, or never began to copy."""
+
+    hint: ClassVar[str] = "its own words are below"
+
+    cause: str
+    log_tail: str
+
+    def __str__(self) -> str:
+        return f"the mirror {self.cause}; {self.hint}\n{self.log_tail}"
+
+
+class Stage:
+    """Two clusters and a mirror; a context manager that takes down whatever was started."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="mm2py-demo-"))
+        self.source, self.target = (
+            KafkaCluster(alias, work_dir=self.directory / "clusters") for alias in (SOURCE, TARGET)
+        )
+        self._mirror: LoggedProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _uninterrupted():
+            self.stop_mirror()
+            for cluster in (self.source, self.target):
+                cluster.stop()
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "mm2.properties"
+
+    @property
+    def status_file(self) -> Path:
+        return self.directory / "status.json"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "mm2.log"
+
+    def start_clusters(self) -> None:
+        """Start both clusters side by side."""
+        start_clusters([self.source, self.target])
+
+    def start_mirror(self, tasks_max: int) -> None:
+        """Start the mirror as an operator would, with a file of settings."""
+        self.properties_file.write_text(self._properties(tasks_max))
+        command = [
+            sys.executable,
+            *("-m", "mm2py.cli.mirror_maker", str(self.properties_file)),
+            *("--clusters", TARGET, "--status-file", str(self.status_file)),
+        ]
+        packages = os.pathsep.join(filter(None, [str(Path(mm2py.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        self._mirror = start_process(
+            "the mirror",
+            command,
+            log_file=self.log_file,
+            env={"PYTHONPATH": packages, "TMPDIR": str(self.directory), "SPARK_LOCAL_DIRS": str(self.directory)},
+            cwd=self.directory,
+        )
+
+    def stop_mirror(self) -> int | None:
+        """Ask the mirror to drain and end; give its exit code, None where there is none."""
+        if self._mirror is None:
+            return None
+        return self._mirror.terminate(_STOP_GRACE_S)
+
+    def check_mirror(self) -> None:
+        """Raise `MirrorEndedError` where the mirror does not run any more."""
+        if self._mirror is not None and not self._mirror.is_running:
+            raise self.mirror_error(f"ended with exit code {self._mirror.exit_code}")
+
+    def mirror_error(self, cause: str) -> MirrorEndedError:
+        """Make the error that says what the mirror did, with the end of its log."""
+        return MirrorEndedError(cause, self._mirror.log_tail(15) if self._mirror else "")
+
+    def _properties(self, tasks_max: int) -> str:
+        return f"""\
+# Two clusters of one broker each, and one flow between them.
+clusters = {SOURCE}, {TARGET}
+{SOURCE}.bootstrap.servers = {self.source.bootstrap_servers}
+{TARGET}.bootstrap.servers = {self.target.bootstrap_servers}
+
+{SOURCE}->{TARGET}.enabled = true
+tasks.max = {tasks_max}
+refresh.topics.interval.seconds = 5
+
+# There is one broker to hold each replica.
+replication.factor = 1
+offset.storage.replication.factor = 1
+
+# The demo reads the mirror's log: one JSON object a line, one line for each epoch.
+log.format = json
+log.level = debug
+"""
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a second Ctrl-C wait until everything is gone."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
