@@ -1,0 +1,64 @@
+"""Prebuilt batches are what an idempotent producer would have sent."""
+
+import struct
+
+import google_crc32c
+import pytest
+from aiokafka.record._crecords import MemoryRecords
+
+from bench.batches import ProducerId, Template, build_templates
+from bench.shapes import SHAPES, Codec, Shape
+
+
+SMALL = Shape("small", "", 200, 1, 1.0, Codec.LZ4, 2_000)
+PRODUCER = ProducerId(77, 3)
+
+
+@pytest.fixture(name="template")
+def one_template() -> Template:
+    return build_templates(SMALL)[0]
+
+
+def test_stamped_batch_passes_its_own_checksum(template: Template) -> None:
+    """A stamped batch is whole: its CRC32C covers what was stamped."""
+    batch = template.stamped(PRODUCER, 40, 1_700_000_000_000)
+
+    assert struct.unpack_from(">I", batch, 17)[0] == google_crc32c.value(batch[21:])
+
+
+def test_stamped_batch_carries_producer_sequence_and_time(template: Template) -> None:
+    """Producer id, epoch and sequence are the given ones, and records are a fraction of a millisecond apart."""
+    batch = template.stamped(PRODUCER, 40, 1_700_000_000_000)
+
+    assert struct.unpack_from(">qhi", batch, 43) == (77, 3, 40)
+    timestamps = [record.timestamp for record in MemoryRecords(batch).next_batch()]
+    assert timestamps[0] == 1_700_000_000_000
+    assert timestamps[-1] == 1_700_000_000_000 + template.span_ms
+
+
+def test_stamping_leaves_the_template_alone(template: Template) -> None:
+    """The same template can be sent many times."""
+    first = template.stamped(PRODUCER, 0, 1_700_000_000_000)
+    template.stamped(PRODUCER, 9, 1_800_000_000_000)
+
+    assert template.stamped(PRODUCER, 0, 1_700_000_000_000) == first
+
+
+@pytest.mark.parametrize("shape", SHAPES[:4], ids=lambda shape: shape.name)
+def test_batches_are_as_large_as_the_shape_says(shape: Shape) -> None:
+    """All batches of a shape hold equally many records, and fill what the shape allows without passing it."""
+    templates = build_templates(shape)
+    counts = {template.records for template in templates}
+    longest = max(len(template.data) for template in templates)
+
+    assert len(counts) == 1
+    assert counts == {1} if shape.batch_bytes == 0 else longest <= shape.batch_bytes
+
+
+@pytest.mark.parametrize(("codec", "least", "most"), [(Codec.LZ4, 2.5, 5.0), (Codec.ZSTD, 3.0, 6.0)])
+def test_content_compresses_like_application_data(codec: Codec, least: float, most: float) -> None:
+    """Records are neither noise nor constant: codecs find in them what they find in real JSON."""
+    template = build_templates(Shape("", "", 200, 1, 1.0, codec))[0]
+    ratio = template.records * 200 / len(template.data)
+
+    assert least < ratio < most

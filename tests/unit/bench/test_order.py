@@ -1,0 +1,57 @@
+"""What the command line asks for, and who takes which turn."""
+
+import pytest
+
+from bench.__main__ import make_parser, read_order
+from bench.candidates import Candidate
+from bench.shapes import SHAPES
+from bench.turns import Order
+
+
+def order(*arguments: str) -> Order:
+    parser = make_parser()
+    return read_order(parser, parser.parse_args(arguments))
+
+
+def test_without_arguments_everything_is_measured() -> None:
+    """All shapes, all candidates, and latency."""
+    everything = order()
+
+    assert everything.shapes == SHAPES
+    assert everything.candidates == tuple(Candidate)
+    assert everything.latency_s > 0
+
+
+def test_shapes_and_candidates_can_be_chosen() -> None:
+    """Names are separated by commas and keep the given order."""
+    some = order("--shapes", "wide,json", "--only", "java-tuned,mm2py")
+
+    assert [shape.name for shape in some.shapes] == ["wide", "json"]
+    assert some.candidates == (Candidate.JAVA_TUNED, Candidate.MM2PY)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--shapes", "square"], ["--only", "flink"], ["--runs", "0"], ["--shapes", "none", "--latency-seconds", "0"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown names and empty orders end with a usage message."""
+    with pytest.raises(SystemExit) as ended:
+        order(*arguments)
+
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_everybody_begins_equally_often() -> None:
+    """Over three turns each candidate is first, second and third once."""
+    everything = order()
+    turns = [everything.turn(number) for number in range(3)]
+
+    assert all(set(place) == set(Candidate) for place in zip(*turns, strict=True))
+
+
+def test_shapes_grow_in_proportion() -> None:
+    """Twice the records of the first shape are twice those of every other."""
+    assert [shape.records(4_000_000) for shape in SHAPES] == [2 * shape.records(2_000_000) for shape in SHAPES]
