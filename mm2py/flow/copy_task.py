@@ -33,6 +33,8 @@ _SHORTEST_FIRST_EPOCH_MS = 500
 class Epochs(Protocol):
     """Where epochs are run: `mm2py.pipeline.epoch.EpochRunner`, or a test's own."""
 
+    async def ready(self) -> None: ...
+
     async def run(self, plan: EpochPlan) -> EpochOutcome: ...
 
     def nudge(self, flow: Flow, task: int) -> bool: ...
@@ -60,7 +62,7 @@ class Planner(Protocol):
         """Take over an outcome."""
         ...
 
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, may_have_written: bool) -> None:
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
         """Note that an epoch brought no outcome."""
         ...
 
@@ -145,6 +147,8 @@ class CopyTask:
     async def run(self) -> None:
         """Run epoch after epoch until drained."""
         while not self._is_draining:
+            if not await self._is_ready():
+                continue
             # Cleared before the look at the plan: whoever pokes later is seen by the wait, or by the epoch's end.
             self._poked.clear()
             partitions = self._planner.take_partitions(self.task)
@@ -152,6 +156,21 @@ class CopyTask:
                 await self._run_epoch(self._plan(partitions))
             else:
                 await self._wait()
+
+    async def _is_ready(self) -> bool:
+        """Wait until Spark takes epochs; where it cannot be started, pause, and say that it is not."""
+        try:
+            await self._epochs.ready()
+        except Mm2Error as error:
+            if error.verdict is Verdict.STOP_FLOW:
+                raise
+            self._lost_in_a_row += 1
+            self._last_error = str(error)
+            pause_s = self._backoff.pause_s(self._lost_in_a_row, self._luck())
+            self._events.emit(CopyTaskLost(self._settings.flow, self.task, self._epoch, str(error), pause_s))
+            await self._back_off(pause_s)
+            return False
+        return not self._is_draining
 
     def _plan(self, partitions: tuple[PartitionPlan, ...]) -> EpochPlan:
         settings = self._settings
@@ -182,19 +201,15 @@ class CopyTask:
         pause_s = 0.0
         try:
             outcome = await self._epochs.run(plan)
-        except Mm2Error as error:
-            if error.verdict is Verdict.STOP_FLOW:
-                raise
+        except EpochLostError as error:
             pause_s = self._lose(plan, error)
         else:
             self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
         finally:
             self._planner.put_back(plan)
             self._state = TaskState.IDLE
-        if pause_s and not self._is_draining:
-            self._state = TaskState.BACKING_OFF
-            await self._pause(pause_s)
-            self._state = TaskState.IDLE
+        if pause_s:
+            await self._back_off(pause_s)
 
     def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         if self._lost_in_a_row:
@@ -208,32 +223,26 @@ class CopyTask:
         )
         self._planner.account(plan, outcome, took_s=took_s)
 
-    def _lose(self, plan: EpochPlan, error: Mm2Error) -> float:
+    def _lose(self, plan: EpochPlan, lost: EpochLostError) -> float:
         """Note the loss and give the pause until its partitions may be planned again."""
         self._lost_in_a_row += 1
         self._lost_in_all += 1
         self._numbers = _Numbers()
-        self._last_error = cause = error.cause if isinstance(error, EpochLostError) else str(error)
-        quiet_s = self._quiet_s(plan, error)
-        pause_s = quiet_s + self._backoff.pause_s(self._lost_in_a_row, self._luck())
-        self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, cause, pause_s))
-        retry_at = self._clock.monotonic() + pause_s
-        self._planner.account_lost(plan, cause, retry_at=retry_at, may_have_written=quiet_s > 0)
+        self._last_error = lost.cause
+        quiet_ms = plan.epoch_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
+        pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._luck())
+        self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
+        self._planner.account_lost(plan, lost.cause, retry_at=self._clock.monotonic() + pause_s)
         return pause_s
 
-    def _quiet_s(self, plan: EpochPlan, error: Mm2Error) -> float:
-        """Say how long the lost epoch may still write; one that Spark never took cannot."""
-        if not isinstance(error, EpochLostError):
-            return 0.0
-        longest_ms = plan.epoch_ms + plan.drain_ms if error.may_still_write else plan.drain_ms
-        return longest_ms / 1000
-
-    async def _pause(self, pause_s: float) -> None:
+    async def _back_off(self, pause_s: float) -> None:
         """Sit a pause out; a poke does not shorten it, a drain does."""
+        self._state = TaskState.BACKING_OFF
         until = self._clock.monotonic() + pause_s
         while not self._is_draining and (left := until - self._clock.monotonic()) > 0:
             self._poked.clear()
             await self._poked_within(left)
+        self._state = TaskState.IDLE
 
     async def _wait(self) -> None:
         retry_at = self._planner.next_retry_at(self.task)

@@ -210,9 +210,9 @@ class SourceTasks:
             self._window.append(_Sample(now, outcome.latency, outcome.age))
         self._tell_epoch(plan, outcome, took_s)
 
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, may_have_written: bool) -> None:
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
         for planned in plan.partitions:
-            if may_have_written and planned.source not in self._recreated:
+            if planned.source not in self._recreated:
                 state = self.states[planned.source]
                 self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
 

@@ -81,6 +81,10 @@ class EpochRunner:
         self._running: dict[tuple[Flow, int], _Running] = {}
         self._numbers = itertools.count()
 
+    async def ready(self) -> None:
+        """Wait until Spark takes epochs; starts it where it is not there."""
+        await self._host.session()
+
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         """Run the epoch of *plan* on Spark and give its outcome; raise `EpochLostError` where there is none."""
         key = (plan.flow, plan.task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -18,7 +18,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, TaskState
 from mm2py.pipeline.epoch import EpochLostError
-from mm2py.pipeline.session import JavaMissingError
+from mm2py.pipeline.session import JavaMissingError, SparkStartError
 from mm2py.telemetry.events import (
     CopyTaskLost,
     CopyTaskRecovered,
@@ -101,6 +101,11 @@ class PretendedEpochs:
     plans: list[tuple[float, EpochPlan]] = attrs.field(factory=list)
     nudged: dict[int, asyncio.Event] = attrs.field(factory=dict)
     writers: dict[TopicPartition, int] = attrs.field(factory=dict)
+    refusals: list[Exception] = attrs.field(factory=list)
+
+    async def ready(self) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         self.plans.append((asyncio.get_running_loop().time(), plan))
@@ -153,10 +158,12 @@ def positions(look: Mirrored, next_upstream: int = 0) -> dict[TopicPartition, Po
 
 
 @asynccontextmanager
-async def running(script: Script = copied, *, partitions: int = 4, tasks_max: int = 2) -> AsyncIterator[Group]:
-    """Run a group over topic t and drain it at the end."""
+async def running(
+    script: Script = copied, *, partitions: int = 4, tasks_max: int = 2, refusals: Sequence[Exception] = ()
+) -> AsyncIterator[Group]:
+    """Run a group over topic t and drain it at the end; *refusals* come before the first epoch."""
     clock = LoopClock()
-    events, epochs = EventLog(clock), PretendedEpochs(script)
+    events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals))
     settings = attrs.evolve(SETTINGS, tasks_max=tasks_max)
     tasks = SourceTasks(settings, epochs, clock=clock, events=events, luck=lambda: 0.5)
     look = mirrored(*range(partitions))
@@ -299,10 +306,20 @@ async def test_a_drain_ends_a_pause() -> None:
 async def test_without_java_the_flow_stops() -> None:
     """An error that says the flow must stop ends the group."""
     with pytest.raises(ExceptionGroup) as failure:
-        async with running(lambda _plan: JavaMissingError("java on the PATH")):
+        async with running(refusals=[JavaMissingError("java on the PATH")]):
             await asyncio.sleep(60)
 
     assert failure.group_contains(JavaMissingError)
+
+
+async def test_it_waits_for_spark() -> None:
+    """While Spark cannot be started the copy task tries again and again, and then copies."""
+    refusals = [SparkStartError("spark://h:1", "refused") for _ in range(3)]
+    async with running(partitions=1, tasks_max=1, refusals=refusals) as group:
+        await asyncio.sleep(8)
+
+    assert [event.retry_in_s for event in group.events.of(CopyTaskLost)] == [1.0, 2.0, 4.0]
+    assert group.epochs.plans[0][0] == 7.0
 
 
 async def test_a_stopped_partition_stops_alone() -> None:
