@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -54,7 +55,7 @@ class Copying:
     source: ClusterEndpoint
     target: ClusterEndpoint
     plans: dict[TopicPartition, PartitionPlan]
-    limits: CopyLimits = CopyLimits()
+    limits: CopyLimits = attrs.field(factory=CopyLimits)
     epoch_ms: int = EPOCH_MS
     drain_ms: int = DRAIN_MS
     outcomes: list[EpochOutcome] = attrs.field(factory=list)
@@ -227,6 +228,6 @@ def assert_exactly_once(task: Copying) -> None:
     """Check what the outcomes say of the way: every run follows the one before it on both sides."""
     for tp in task.plans:
         runs = task.runs(tp)
-        for before, after in zip(runs, runs[1:], strict=False):
+        for before, after in itertools.pairwise(runs):
             assert after.upstream >= before.upstream + before.length, f"{tp}: {after} overlaps {before}"
             assert after.downstream >= before.downstream + before.length, f"{tp}: {after} overlaps {before}"
