@@ -34,6 +34,7 @@ class Daemon:
     def __init__(self, process: LoggedProcess, log_start: int) -> None:
         self._process = process
         self._log_start = log_start
+        self._status_file = _status_file(process.log_file)
         self._orphans: list[psutil.Process] = []
 
     @property
@@ -95,6 +96,20 @@ class Daemon:
         except AssertionError as error:
             message = f"{error}\n{self.log_tail()}"
             raise AssertionError(message) from error
+
+    def flow_view(self, flow: str = "A->B") -> dict[str, Any]:
+        """Give the picture of a flow that the daemon wrote last, at most a second ago; empty before the first."""
+        try:
+            status = json.loads(self._status_file.read_text())
+        except FileNotFoundError:
+            return {}
+        found: dict[str, Any] = next((view for view in status["flows"] if view["flow"] == flow), {})
+        return found
+
+    def partition_views(self, topic: str, flow: str = "A->B") -> dict[int, dict[str, Any]]:
+        """Give the pictures of a topic's partitions in a flow."""
+        views = self.flow_view(flow).get("partitions", ())
+        return {view["source"]["partition"]: view for view in views if view["source"]["topic"] == topic}
 
     async def wait(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
         """Wait for its end; give the exit code."""
@@ -172,7 +187,9 @@ async def daemon(
     file = work_dir / f"{name}.properties"
     file.write_text(properties)
     log_file = work_dir / f"{name}.log"
-    command = [sys.executable, "-m", _MODULE, str(file), *(["--clusters", *clusters] if clusters else [])]
+    _status_file(log_file).unlink(missing_ok=True)
+    arguments = ["--status-file", str(_status_file(log_file)), *(["--clusters", *clusters] if clusters else [])]
+    command = [sys.executable, "-m", _MODULE, str(file), *arguments]
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     log_start = log_file.stat().st_size if log_file.exists() else 0
     process = await asyncio.to_thread(
@@ -183,6 +200,10 @@ async def daemon(
         yield started
     finally:
         await asyncio.to_thread(_end, started)
+
+
+def _status_file(log_file: Path) -> Path:
+    return log_file.with_suffix(".status.json")
 
 
 def _end(running: Daemon) -> None:

@@ -128,11 +128,18 @@ class NumberedStream:
     Records whose values begin with their number, dealt out to the partitions in turn, at a steady rate.
 
     `sent` numbers have been acknowledged. Several hundred thousand records a second without a rate. With keys, each
-    record has a key and two headers too.
+    record has a key and two headers too. An open-ended stream goes on past its count until `done` is called.
     """
 
     def __init__(
-        self, connected: AIOKafkaProducer, topic: str, partitions: int, size: int, *, with_keys: bool = False
+        self,
+        connected: AIOKafkaProducer,
+        topic: str,
+        partitions: int,
+        size: int,
+        *,
+        with_keys: bool = False,
+        open_ended: bool = False,
     ) -> None:
         self._producer = connected
         self._topic = topic
@@ -140,6 +147,7 @@ class NumberedStream:
         self._with_keys = with_keys
         self._filler = b"." * (size - _NUMBER_BYTES)
         self._task: asyncio.Task[None] | None = None
+        self._goes_on = open_ended
         self.sent = 0
 
     async def reached(self, number: int, *, within_s: float = 60.0) -> None:
@@ -152,11 +160,13 @@ class NumberedStream:
                     raise AssertionError(message)
                 await asyncio.sleep(_TICK_S)
 
-    async def done(self, *, within_s: float = 120.0) -> None:
-        """Wait until every record has been acknowledged."""
+    async def done(self, *, within_s: float = 120.0) -> int:
+        """Wait until every record has been acknowledged; give their number."""
+        self._goes_on = False
         if self._task is not None:
             async with asyncio.timeout(scaled(within_s)):
                 await self._task
+        return self.sent
 
     async def write(self, start: int, count: int) -> None:
         """Write records *start* to *start + count* and wait until they are acknowledged."""
@@ -190,14 +200,15 @@ class NumberedStream:
         return b"key-%d" % (number % 1_000), [("number", b"%d" % number), ("empty", None)]
 
     async def run(self, count: int, rate: int | None) -> None:
-        """Write *count* records, no faster than *rate* a second."""
+        """Write *count* records, and more while the stream is open, no faster than *rate* a second."""
         if rate is None:
             await self.write(0, count)
             return
         loop = asyncio.get_running_loop()
         started = loop.time()
-        while self.sent < count:
-            due = min(count, int((loop.time() - started) * rate) + 1)
+        while self.sent < count or self._goes_on:
+            due = int((loop.time() - started) * rate) + 1
+            due = due if self._goes_on else min(count, due)
             if due > self.sent:
                 await self.write(self.sent, due - self.sent)
             await asyncio.sleep(_TICK_S)
@@ -214,14 +225,16 @@ async def numbered_stream(
     size: int = 200,
     codec: str | None = None,
     with_keys: bool = False,
+    open_ended: bool = False,
 ) -> AsyncIterator[NumberedStream]:
     """Write *count* numbered records in the background, exactly once each, also when a broker goes and comes back."""
     async with producer(bootstrap, codec=codec, idempotent=True, batch_bytes=65_536) as connected:
-        stream = NumberedStream(connected, topic, partitions, size, with_keys=with_keys)
+        stream = NumberedStream(connected, topic, partitions, size, with_keys=with_keys, open_ended=open_ended)
         async with asyncio.TaskGroup() as group:
             stream._task = task = group.create_task(stream.run(count, rate))
             try:
                 yield stream
+                stream._goes_on = False
             except BaseException:
                 task.cancel()
                 raise

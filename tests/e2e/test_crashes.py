@@ -1,0 +1,218 @@
+"""A copy that is cut off in the middle of a running stream: nothing is lost, nothing comes twice, order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from tests.support.brokers import MakeCluster
+from tests.support.daemon import Daemon, daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import NumberedStream, numbered_stream
+from tests.support.topics import create_topic, end_offsets
+
+
+_PARTITIONS = 4
+_RATE = 25_000
+_AT_LEAST = 200_000
+
+
+@asynccontextmanager
+async def _running_stream(cluster: KafkaCluster, topic: str) -> AsyncIterator[NumberedStream]:
+    """Create a topic and write to it in the background, exactly once each, until the stream is told that it is done."""
+    await create_topic(cluster.bootstrap_servers, topic, partitions=_PARTITIONS)
+    async with numbered_stream(
+        cluster.bootstrap_servers,
+        topic,
+        count=_AT_LEAST,
+        partitions=_PARTITIONS,
+        rate=_RATE,
+        codec="lz4",
+        open_ended=True,
+    ) as stream:
+        yield stream
+
+
+def _settings(source: KafkaCluster, target: KafkaCluster, topic: str, **keys: object) -> str:
+    return mm2_properties(
+        source.bootstrap_servers,
+        target.bootstrap_servers,
+        **{"A->B.topics": topic, "tasks.max": 2, "copy.epoch.ms": 1000, **keys},
+    )
+
+
+async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """A daemon that is killed twice in a running stream goes on exactly behind what has arrived, each time."""
+    # Epochs of full length: what Spark still runs for the dead daemon would go on for seconds.
+    settings = _settings(primary, backup, prefix, **{"copy.epoch.ms": 5000})
+    async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
+        first = await runs.enter_async_context(daemon(tmp_path, settings))
+        await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 50_000)
+        await first.kill()
+
+        second = await runs.enter_async_context(daemon(tmp_path, settings))
+        await second.wait_for_event("resumed_exactly")
+        await _moving_on(backup, f"A.{prefix}", 30_000)
+        await second.kill()
+
+        third = await runs.enter_async_context(daemon(tmp_path, settings))
+        count = await stream.done()
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+
+        assert {number for run in (second, third) for number in _resumed(run)} == set(range(_PARTITIONS))
+        assert not [event for run in (first, second, third) for event in run.events("resume_unproven")]
+
+
+@pytest.mark.parametrize("moment", ["topic_created", "positions_read", "flow_started"])
+async def test_daemon_killed_in_its_first_seconds(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, moment: str
+) -> None:
+    """A daemon that is killed at any step of its very first start, before positions are flushed, leaves no trace."""
+    settings = _settings(primary, backup, prefix)
+    async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
+        first = await runs.enter_async_context(daemon(tmp_path, settings))
+        await first.wait_for_event(moment)
+        if moment == "flow_started":
+            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 1)
+        await first.kill()
+
+        await runs.enter_async_context(daemon(tmp_path, settings))
+        count = await stream.done()
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+
+
+async def test_killed_daemon_leaves_no_process(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Spark's Java and its Python workers end by themselves when the daemon is killed."""
+    await create_topic(primary.bootstrap_servers, prefix)
+    async with daemon(tmp_path, _settings(primary, backup, prefix)) as running:
+        await running.wait_for_event("flow_started")
+        await running.wait_for_event("spark_started")
+        below = running.tree()[1:]
+
+        await running.kill()
+
+        assert len(below) >= 3
+        await eventually(
+            lambda: not [process for process in below if process.is_running()],
+            within_s=15,
+            what="nothing that the daemon started is left",
+        )
+
+
+async def test_worker_killed(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """A copy task whose Python worker is killed says so and is planned again alone, while the other one goes on."""
+    settings = _settings(primary, backup, prefix, **{"copy.drain.ms": 3000})
+    async with _running_stream(primary, prefix) as stream, daemon(tmp_path, settings) as running:
+        await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 30_000)
+        victim, other = await _workers(running)
+        os.kill(victim, signal.SIGKILL)
+        lost = await running.wait_for_event("copy_task_lost", flow="A->B")
+        backing_off = await _task(running, lost["task"], state="backing_off")
+        owners = {number: view["task"] for number, view in running.partition_views(prefix).items()}
+        spared = {number for number, task in owners.items() if task != lost["task"]}
+        await _moving_on(backup, f"A.{prefix}", 10_000, partitions=spared)
+        still = running.flow_view()["tasks"][lost["task"]]
+        recovered = await running.wait_for_event("copy_task_recovered", task=lost["task"])
+        count = await stream.done()
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+
+        assert psutil.pid_exists(other)
+        assert still["state"] == "backing_off"
+        assert backing_off["last_error"] == lost["cause"] == "its Python worker was killed"
+        assert backing_off["lost_epochs"] == recovered["lost_epochs"] == 1
+        assert [event["task"] for event in running.events("copy_task_lost")] == [lost["task"]]
+        assert not list(running.events("resume_unproven"))
+
+
+async def test_target_broker_killed(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A target broker that is killed and started again holds every record once, and its absence is said once."""
+    target = await asyncio.to_thread(make_cluster, "doomed-target")
+    settings = _settings(primary, target, prefix)
+    async with _running_stream(primary, prefix) as stream, daemon(tmp_path, settings) as running:
+        await await_arrived(target.bootstrap_servers, f"A.{prefix}", 30_000)
+        await asyncio.to_thread(target.kill, 0)
+        await running.wait_for_event("cluster_unreachable", cluster="B")
+        await asyncio.to_thread(target.start, 0)
+        await running.wait_for_event("cluster_recovered", cluster="B")
+        count = await stream.done()
+        await assert_mirrored(primary.bootstrap_servers, prefix, target.bootstrap_servers, f"A.{prefix}", count)
+
+        assert len(list(running.events("cluster_unreachable"))) == 1
+        assert not list(running.events("copy_task_lost"))
+        assert not list(running.events("resume_unproven"))
+
+
+async def test_source_broker_killed(
+    backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A source broker that is killed and started again is read on where it left off, and its absence is said once."""
+    source = await asyncio.to_thread(make_cluster, "doomed-source")
+    settings = _settings(source, backup, prefix)
+    async with _running_stream(source, prefix) as stream, daemon(tmp_path, settings) as running:
+        await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 30_000)
+        await asyncio.to_thread(source.kill, 0)
+        await running.wait_for_event("cluster_unreachable", cluster="A")
+        await asyncio.to_thread(source.start, 0)
+        await running.wait_for_event("cluster_recovered", cluster="A")
+        count = await stream.done()
+        await assert_mirrored(source.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+
+        assert len(list(running.events("cluster_unreachable"))) == 1
+        assert not list(running.events("copy_task_lost"))
+        assert not list(running.events("resume_unproven"))
+
+
+def _resumed(run: Daemon) -> list[int]:
+    return [event["partition"] for event in run.events("resumed_exactly")]
+
+
+async def _moving_on(
+    cluster: KafkaCluster, remote_topic: str, more: int, *, partitions: set[int] | None = None
+) -> None:
+    """Wait until partitions of a remote topic have that many more records than now."""
+
+    async def held() -> int:
+        ends = await end_offsets(cluster.bootstrap_servers, remote_topic)
+        return sum(end for number, end in ends.items() if partitions is None or number in partitions)
+
+    before = await held()
+
+    async def has_more() -> bool:
+        return await held() >= before + more
+
+    await eventually(has_more, within_s=30, what=f"{more} more records in {remote_topic}")
+
+
+async def _workers(running: Daemon) -> tuple[int, int]:
+    """Give the process ids of the Python workers of both copy tasks."""
+
+    def both() -> tuple[int, int] | None:
+        found = [int(task["worker"].rpartition(":")[2] or 0) for task in running.flow_view().get("tasks", ())]
+        return (found[0], found[1]) if len(set(found)) == 2 and all(found) else None
+
+    return await eventually(both, within_s=30, what="both copy tasks have shown their workers")
+
+
+async def _task(running: Daemon, task: int, *, state: str) -> dict[str, Any]:
+    """Wait until the status shows a copy task in that state."""
+
+    def found() -> dict[str, Any] | None:
+        view: dict[str, Any] = running.flow_view()["tasks"][task]
+        return view if view["state"] == state else None
+
+    return await eventually(found, within_s=10, what=f"copy task {task} is {state}")
