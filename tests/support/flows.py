@@ -1,0 +1,105 @@
+"""A flow without Spark and without a daemon: its epochs run in this process, everything else is the product's own."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import attrs
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.flow import Flow
+from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.telemetry.journal import EventLog
+from tests.support.mm2_file import mm2_properties
+
+
+_DRAIN_S = 5.0
+
+
+class InProcessEpochs:
+    """Runs epochs as asyncio tasks, each copy task with a worker's state of its own."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self._work_dir = work_dir
+        self._workers: dict[tuple[Flow, int], WorkerState] = {}
+        self._stop_files: dict[tuple[Flow, int], Path] = {}
+
+    async def ready(self) -> None:
+        return
+
+    async def run(self, plan: EpochPlan) -> EpochOutcome:
+        key = (plan.flow, plan.task)
+        stop_file = self._stop_files[key] = self._work_dir / f"{plan.flow.target}-{plan.task}-{plan.epoch}.stop"
+        worker = self._workers.setdefault(key, WorkerState())
+        try:
+            return await copy_epoch(attrs.evolve(plan, stop_file=str(stop_file)), SystemClock(), worker)
+        finally:
+            del self._stop_files[key]
+
+    def nudge(self, flow: Flow, task: int) -> bool:
+        stop_file = self._stop_files.get((flow, task))
+        if stop_file is not None:
+            stop_file.touch()
+        return stop_file is not None
+
+    def is_waiting(self, _flow: Flow, _task: int) -> bool:
+        return False
+
+    async def settle(self, _flow: Flow) -> None:
+        return
+
+    async def close(self) -> None:
+        for worker in self._workers.values():
+            await worker.close()
+
+
+@attrs.define
+class RunningFlow:
+    """A flow that runs, and what it said."""
+
+    runner: FlowRunner
+    events: EventLog
+    task: asyncio.Task[None]
+
+    async def drain(self) -> None:
+        """Drain it and wait for its end."""
+        self.runner.drain(within_s=_DRAIN_S)
+        await self.task
+
+    async def crash(self) -> None:
+        """End it on the spot; nothing is written any more."""
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+def flow_settings(source: str, target: str, **keys: object) -> FlowSettings:
+    """Read the settings of A->B between two clusters as the product reads them, epochs of one second."""
+    text = mm2_properties(source, target, **{"copy.epoch.ms": "1000", "copy.drain.ms": "2000", **keys})
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+        file.write(text)
+        file.flush()
+        settings = load_settings(file.name)
+    return next(flow for flow in settings.flows if flow.flow == Flow("A", "B"))
+
+
+@asynccontextmanager
+async def running_flow(settings: FlowSettings, work_dir: Path) -> AsyncIterator[RunningFlow]:
+    """Run a flow until the end of the block, where it is cancelled unless it was drained before."""
+    clock = SystemClock()
+    events, epochs = EventLog(clock), InProcessEpochs(work_dir)
+    runner = FlowRunner(settings, epochs, clock=clock, events=events, luck=lambda: 0.5)
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))
+            yield running
+            running.task.cancel()
+    finally:
+        await epochs.close()
