@@ -191,14 +191,15 @@ def judge_failure(message: str) -> tuple[str, bool]:
     Take the useful line out of what Spark says about a failed job; say too whether its task may still be writing.
 
     A task that raised has ended by itself, and a worker whose socket closed is a dead process. Of an executor that
-    was lost, or a job that was cancelled, nobody knows.
+    was lost, or a job that was cancelled, nobody knows; nor of the first run where Spark's second one raised.
     """
     failure = message.split("most recent failure: ", 1)[-1]
     first = (failure.splitlines() or [""])[0]
     if _TRACEBACK in failure:
         tail = failure[failure.rindex(_TRACEBACK) :].splitlines()[1:]
         raised = [line for line in tail if line and not line[0].isspace()]
-        return (raised[0] if raised else first).strip(), False
+        cause = (raised[0] if raised else first).strip()
+        return cause, worker.EpochRepeatedError.__name__ in cause
     if _WORKER_DIED in failure:
         return "its Python worker was killed", False
     return first.split("Exception: ")[-1].strip(), True

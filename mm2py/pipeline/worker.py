@@ -12,12 +12,33 @@ import gc
 import pickle
 from collections import deque
 from collections.abc import Iterable
+from typing import ClassVar
 
 import attrs
+from pyspark import TaskContext
 
 from mm2py.clock import SystemClock
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.pipeline.copier import WorkerState, copy_epoch
+
+
+@attrs.define(eq=False)
+class EpochRepeatedError(Mm2Error):
+    """
+    Spark ran an epoch's plan a second time by itself.
+
+    It does so, whatever ``spark.task.maxFailures`` says, when it lost an executor through no fault of the task: its
+    host went down or was taken away. The plan does not know what the first run wrote, which may still be writing.
+    """
+
+    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
+    hint: ClassVar[str] = "the daemon plans the epoch's topic-partitions anew; look for the cause in Spark's log"
+
+    epoch: str
+
+    def __str__(self) -> str:
+        return f"Spark lost the executor of {self.epoch} and ran its plan again, which would repeat records"
 
 
 @attrs.define
@@ -35,6 +56,9 @@ def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
     """Run the pickled plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
     _exhaust(rows)
     plan: EpochPlan = pickle.loads(payload)  # noqa: S301 (the daemon wrote it)
+    spark_task = TaskContext.get()
+    if spark_task is not None and spark_task.attemptNumber() > 0:
+        raise EpochRepeatedError(plan.name)
     worker = _worker()
     return [worker.runner.run(copy_epoch(plan, SystemClock(), worker.state))]
 

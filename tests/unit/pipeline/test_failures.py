@@ -8,6 +8,7 @@ import pytest
 
 from mm2py.pipeline.epoch import EpochLostError, judge_failure
 from mm2py.pipeline.session import JavaMissingError, SparkStartError
+from mm2py.pipeline.worker import EpochRepeatedError
 
 
 _ABORTED = (
@@ -30,6 +31,7 @@ _CHAINED = _RAISED.replace(
     "ValueError: no such thing\n\nDuring handling of the above exception, another exception occurred:\n\n"
     "Traceback (most recent call last):\n  File x, line 1, in y\nKeyError: 'z'\n\n",
 )
+_REPEATED = _RAISED.replace("ValueError: no such thing", "mm2py.pipeline.worker.EpochRepeatedError: again")
 _KILLED = f"""{_ABORTED}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting …
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:598)
 Caused by: java.io.EOFException"""
@@ -43,6 +45,7 @@ _STOPPED = "Job 3 cancelled because SparkContext was shut down"
     [
         pytest.param(_RAISED, "ValueError: no such thing", False, id="the task raised"),
         pytest.param(_CHAINED, "KeyError: 'z'", False, id="the task raised while raising"),
+        pytest.param(_REPEATED, "mm2py.pipeline.worker.EpochRepeatedError: again", True, id="Spark ran the plan again"),
         pytest.param(_KILLED, "its Python worker was killed", False, id="worker killed"),
         pytest.param(
             _EXECUTOR,
@@ -65,6 +68,7 @@ def test_the_useful_line(message: str, cause: str, may_still_write: bool) -> Non
     "error",
     [
         EpochLostError("A->B source 0, epoch 3", "boom", may_still_write=False),
+        EpochRepeatedError("A->B source 0, epoch 3"),
         JavaMissingError("java on the PATH"),
         SparkStartError("spark://h:1", "refused"),
     ],
