@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,18 +33,45 @@ class SparkCluster:
     workers: tuple[LoggedProcess, ...]
     master_process: LoggedProcess
 
-    def settings(self) -> dict[str, str]:
-        """Give what a driver on this machine has to set."""
+    def settings(self, *, python: Path | str = sys.executable) -> dict[str, str]:
+        """Give what a driver on this machine has to set, with the Python that the executors are to run."""
         return {
             "spark.master": self.master,
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
-            "spark.pyspark.python": sys.executable,
+            "spark.pyspark.python": str(python),
         }
 
     def python_workers(self) -> list[int]:
         """Give the process ids of the Python workers on the executors."""
         return sorted(pid for worker in self.workers for pid in spark_workers(worker.pid))
+
+    def worker_of(self, pid: int) -> int | None:
+        """Say which Spark worker a Python worker belongs to, by the Spark worker's place in `workers`."""
+        owners = (place for place, worker in enumerate(self.workers) if pid in spark_workers(worker.pid))
+        return next(owners, None)
+
+
+def python_without_mm2py(work_dir: Path) -> Path:
+    """
+    Make a Python environment with all that is installed here except mm2py, as an executor's machine has it.
+
+    Packages are links to ours. Files that add to the import path are left out, and with them an editable install.
+    """
+    home = work_dir / "executor-python"
+    venv.create(home, with_pip=False, symlinks=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    ours = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    for package in (entry for folder in ours for entry in folder.iterdir()):
+        if package.suffix != ".pth" and "mm2py" not in package.name and not (site / package.name).exists():
+            (site / package.name).symlink_to(package)
+    return home / "bin" / "python"
+
+
+def can_import(python: Path, module: str, *, cwd: Path) -> bool:
+    """Say whether that Python finds *module* by itself."""
+    command = [str(python), "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"]
+    return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": ""}, check=False).returncode == 0
 
 
 @contextmanager
@@ -81,6 +111,8 @@ def _start(running: ExitStack, work_dir: Path, name: str, main_class: str, *argu
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "PYSPARK_PYTHON": sys.executable,
+            # What executors can import is what their own Python has, and what the driver sends them.
+            "PYTHONPATH": "",
         },
         cwd=work_dir,
     )

@@ -1,0 +1,110 @@
+"""Copying on a Spark standalone cluster whose executors do not have mm2py installed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+
+from mm2py.devkit.broker import KafkaCluster
+from tests.support.daemon import Daemon, daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import numbered_stream, produce
+from tests.support.reading import read_topic
+from tests.support.records import assert_same_records, spread, strange_records
+from tests.support.spark import SparkCluster, can_import, python_without_mm2py, spark_cluster
+from tests.support.topics import create_topic
+
+
+_PARTITIONS = 4
+
+
+def _settings(source: KafkaCluster, target: KafkaCluster, topic: str, spark: SparkCluster, python: Path) -> str:
+    keys = {
+        "A->B.topics": topic,
+        "tasks.max": 2,
+        "copy.epoch.ms": 1000,
+        "copy.drain.ms": 2000,
+        "log.level": "debug",
+        # A Spark worker of 1 GiB has room for the executor of one that was lost.
+        "spark.executor.memory": "480m",
+        **spark.settings(python=python),
+    }
+    return mm2_properties(source.bootstrap_servers, target.bootstrap_servers, **keys)
+
+
+def _copied_by(mirror: Daemon, spark: SparkCluster) -> dict[int, set[int]]:
+    """Give the Python workers in which records were copied, for each Spark worker by its place."""
+    found: dict[int, set[int]] = {}
+    for event in mirror.events("epoch_ended"):
+        if event["records"]:
+            _, _, pid = event["worker"].rpartition(":")
+            place = spark.worker_of(int(pid))
+            if place is not None:
+                found.setdefault(place, set()).add(int(pid))
+    return found
+
+
+async def test_executors_copy_with_the_package_that_the_daemon_ships(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Both Spark workers copy, with a Python that does not have mm2py, and every record arrives as it was written."""
+    python = python_without_mm2py(tmp_path)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
+    written = spread(strange_records(8_000), _PARTITIONS)
+    await produce(primary.bootstrap_servers, prefix, [pile[:1_000] for pile in written], codec="zstd")
+    with spark_cluster(tmp_path) as spark:
+        async with daemon(tmp_path, _settings(primary, backup, prefix, spark, python)) as mirror:
+            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 4_000)
+            await produce(primary.bootstrap_servers, prefix, [pile[1_000:] for pile in written], batch_records=7)
+            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 8_001)
+            copied_by = await eventually(
+                lambda: found if len(found := _copied_by(mirror, spark)) == 2 else None,
+                within_s=20,
+                what="both Spark workers have copied",
+            )
+            commands = {psutil.Process(pid).cmdline()[0] for pids in copied_by.values() for pid in pids}
+            exit_code = await mirror.sigterm()
+
+    assert can_import(python, "aiokafka", cwd=tmp_path)
+    assert not can_import(python, "mm2py", cwd=tmp_path)
+    assert commands == {str(python)}
+    assert exit_code == 0
+    assert not list(mirror.events("copy_task_lost"))
+    assert_same_records(
+        await read_topic(primary.bootstrap_servers, prefix), await read_topic(backup.bootstrap_servers, f"A.{prefix}")
+    )
+
+
+async def test_a_spark_worker_killed_in_a_stream(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """After SIGKILL of one Spark worker its copy task runs on the other one, and each record arrives exactly once."""
+    count = 200_000
+    python = python_without_mm2py(tmp_path)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
+    with spark_cluster(tmp_path) as spark:
+        async with daemon(tmp_path, _settings(primary, backup, prefix, spark, python)) as mirror:
+            await mirror.wait_for_event("spark_started")
+            async with numbered_stream(
+                primary.bootstrap_servers, prefix, count=count, partitions=_PARTITIONS, rate=15_000, codec="lz4"
+            ) as stream:
+                await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 20_000)
+                await eventually(
+                    lambda: len(_copied_by(mirror, spark)) == 2, within_s=20, what="both Spark workers have copied"
+                )
+                await asyncio.to_thread(spark.workers[0].kill)
+                killed_at = stream.sent
+                lost = await mirror.wait_for_event("copy_task_lost")
+                await mirror.wait_for_event("copy_task_recovered", task=lost["task"])
+                await stream.done()
+            await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+            exit_code = await mirror.sigterm()
+
+    assert killed_at < count
+    assert exit_code == 0
+    assert {event["task"] for event in mirror.events("copy_task_lost")} == {lost["task"]}
+    assert not list(mirror.events("resume_unproven"))
