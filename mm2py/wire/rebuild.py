@@ -9,16 +9,36 @@ A built batch keeps the codec of the batches it was made from and carries no pro
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, Final
 
 import attrs
-from aiokafka.errors import CorruptRecordException
+import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
+
+from mm2py.wire.batch import CODEC_MASK, MAGIC_V2
 
 
 _NO_TIMESTAMP: Final = -1
 _BAD_CHECKSUM: Final = "its checksum does not match its content"
+
+_MAGIC_AT: Final = 16
+_LEGACY_ATTRIBUTES_AT: Final = 17
+
+#: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
+#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is looked at.
+_UNDECODABLE: Final = (
+    ValueError,
+    IndexError,
+    RuntimeError,
+    OSError,
+    EOFError,
+    AssertionError,
+    SystemError,
+    zlib.error,
+    cramjam.DecompressionError,
+)
 
 
 class UnreadableBatchError(ValueError):
@@ -80,7 +100,8 @@ class Rebuilder:
     """
     Puts records into new batches of at most *limit_bytes* before compression; a single record may be larger.
 
-    Give it whole data batches in log order with `add`, take the result with `finish`.
+    Give it whole data batches in log order with `add`, take the result with `finish`. Messages of magic 0 and 1 are
+    given one by one: aiokafka's reader does not take a mixed record set apart.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -96,26 +117,29 @@ class Rebuilder:
 
         Raises `UnreadableBatchError`; what was added before stays.
         """
-        records = MemoryRecords(record_set)
         batch: Any = None
+        legacy_codec = None
+        if record_set[_MAGIC_AT] < MAGIC_V2:
+            legacy_codec = record_set[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
         try:
+            records = MemoryRecords(record_set)
             while records.has_next():
                 batch = records.next_batch()
                 if not batch.validate_crc():
                     break
-                self._append_all(batch, from_offset)
+                self._append_all(batch, batch.compression_type if legacy_codec is None else legacy_codec, from_offset)
             else:
                 return
-        except (CorruptRecordException, ValueError, IndexError, RuntimeError) as error:
+        except _UNDECODABLE as error:
             raise UnreadableBatchError(_base_of(batch, from_offset), str(error)) from error
         raise UnreadableBatchError(_base_of(batch, from_offset), _BAD_CHECKSUM)
 
-    def _append_all(self, batch: Any, from_offset: int) -> None:
+    def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
         # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
         filling = self._open
-        if batch.compression_type != self._codec:
+        if codec != self._codec:
             self._close_batch()
-            self._codec, filling = batch.compression_type, None
+            self._codec, filling = codec, None
         expected = self._expected
         for record in batch:
             offset = record.offset
@@ -181,19 +205,22 @@ class RecordContent:
 
 
 def decode(record_set: bytes) -> list[RecordContent]:
-    """Give the records of whole data batches. Raises `UnreadableBatchError`."""
+    """Give the records of whole data batches, or of one message of magic 0 or 1. Raises `UnreadableBatchError`."""
     found: list[RecordContent] = []
-    records = MemoryRecords(record_set)
-    while records.has_next():
-        batch = records.next_batch()
-        if not batch.validate_crc():
-            raise UnreadableBatchError(_base_of(batch, -1), _BAD_CHECKSUM)
-        if batch.is_control_batch:
-            continue
-        try:
+    batch: Any = None
+    try:
+        records = MemoryRecords(record_set)
+        while records.has_next():
+            batch = records.next_batch()
+            if not batch.validate_crc():
+                break
+            if batch.is_control_batch:
+                continue
             for record in batch:
                 timestamp = _NO_TIMESTAMP if record.timestamp is None else record.timestamp
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
-        except (CorruptRecordException, ValueError, IndexError, RuntimeError) as error:
-            raise UnreadableBatchError(_base_of(batch, -1), str(error)) from error
-    return found
+        else:
+            return found
+    except _UNDECODABLE as error:
+        raise UnreadableBatchError(_base_of(batch, -1), str(error)) from error
+    raise UnreadableBatchError(_base_of(batch, -1), _BAD_CHECKSUM)
