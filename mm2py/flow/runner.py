@@ -66,6 +66,7 @@ class FlowRunner:
         self._last_error = ""
         self._hint = ""
         self._source_tasks: SourceTasks | None = None
+        self._is_copying = False
 
     @property
     def flow(self) -> Flow:
@@ -87,7 +88,7 @@ class FlowRunner:
             end = tasks.create_task(self._draining.wait(), name=f"{self.flow}/drain")
             await asyncio.wait({life, end}, return_when=asyncio.FIRST_COMPLETED)
             end.cancel()
-            if self._source_tasks is None:  # it does not copy, so there is nothing to drain
+            if not self._is_copying:  # so there is nothing to drain
                 life.cancel()
         if not self.has_failed:
             self._state = FlowState.DRAINED
@@ -139,7 +140,7 @@ class FlowRunner:
             try:
                 await self._copy(tasks, positions, topics, [source, target], is_settled=adopted.is_settled)
             finally:
-                self._source_tasks = None
+                self._is_copying = False
 
     @property
     def _aliases(self) -> tuple[str, str]:
@@ -166,7 +167,8 @@ class FlowRunner:
         return Mirrored(mirrored.places, is_settled=mirrored.is_settled and not left)
 
     def _started(self, tasks: SourceTasks) -> None:
-        self._source_tasks = tasks
+        # It stays after the flow's life, so that a drained flow shows how far it came.
+        self._source_tasks, self._is_copying = tasks, True
         self._state, self._last_error = FlowState.RUNNING, ""
         self._events.emit(FlowStarted(self.flow, tasks.topics, len(tasks.states), tasks.copy_tasks))
 
