@@ -1,0 +1,196 @@
+"""What the repository says about itself is true: documents, scripts, limits, contracts."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import pickle
+import pkgutil
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+import mm2py
+from mm2py.cli.demo.command import DemoExit
+from mm2py.cli.exit_code import ExitCode
+from mm2py.errors import Mm2Error
+from mm2py.telemetry import events
+from mm2py.telemetry.events import Event
+
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "mm2py"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")])
+SCRIPTS = sorted([*(ROOT / "scripts").iterdir(), ROOT / ".ci/run"])
+
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN = 500, 50, 300
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
+
+
+def _modules() -> Iterator[str]:
+    for found in pkgutil.walk_packages([str(PACKAGE)], "mm2py."):
+        # Importing these means running something.
+        if found.name not in {"mm2py.__main__", "mm2py.pipeline.fork_server"}:
+            yield found.name
+
+
+def _errors() -> list[type[Mm2Error]]:
+    for name in _modules():
+        importlib.import_module(name)
+    found, left = [], [Mm2Error]
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        if attrs.has(kind) and kind.__module__.startswith("mm2py."):
+            found.append(kind)
+    return sorted(found, key=lambda kind: (kind.__module__, kind.__name__))
+
+
+def _some(kind: object) -> object:
+    """Make up a value for a field of an error."""
+    text = str(kind)
+    if text.startswith("int"):
+        return 7
+    if text.startswith("float"):
+        return 0.5
+    if text.startswith("bool"):
+        return True
+    return ("one", "two") if text.startswith("tuple") else "some text"
+
+
+@pytest.mark.parametrize("kind", _errors(), ids=lambda kind: kind.__name__)
+def test_every_error_survives_pickling(kind: type[Mm2Error]) -> None:
+    """An error that crosses Spark's process border arrives with its facts, its verdict and its words."""
+    error = kind(*[_some(field.type) for field in attrs.fields(kind)])
+
+    again = pickle.loads(pickle.dumps(error))
+
+    assert (type(again), str(again), again.verdict) == (kind, str(error), error.verdict)
+
+
+def test_every_event_is_explained() -> None:
+    """Each event has exactly one row in the operator's handbook, and each row is an event that exists."""
+    kinds = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event)]
+    names = sorted(kind.name.fget(object.__new__(kind)) for kind in kinds if kind is not Event)
+    handbook = (ROOT / "docs/operations.md").read_text()
+    chapter = handbook.split("## Every event")[1].split("\n## ")[0]
+
+    assert sorted(re.findall(r"^\| `(\w+)`", chapter, re.MULTILINE)) == names
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    """Each relative link of a document names a file that is there, and a heading in it."""
+    for link in _LINK.findall(document.read_text()):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (document.parent / name).resolve() if name else document
+
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {_NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_design_page_is_short_enough_to_be_read() -> None:
+    """The page for newcomers has at most three hundred lines."""
+    assert len((ROOT / "DESIGN.md").read_text().splitlines()) <= LONGEST_DESIGN
+
+
+def test_the_design_page_names_tests_that_exist() -> None:
+    """Each rule that is not obvious names a test that is really there."""
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "DESIGN.md").read_text()))
+    written = {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+
+    assert named
+    assert named <= written
+
+
+def test_every_file_is_on_the_map() -> None:
+    """The design page's map has each file of the package, under its room."""
+    text = (ROOT / "DESIGN.md").read_text().split("## File map")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \| (.*) \|$", text, re.MULTILINE)[1:]
+    mapped = {name for files, _ in rows for name in re.findall(r"`([\w/]+\.py)`", files)}
+    for files, what in rows:
+        rooms = re.findall(r"`([\w/]+/)`", files)
+        mapped |= {f"{room}{name}" for room in rooms for name in re.findall(r"`(\w+\.py)`", what)}
+    there = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if not file.name.startswith("__")}
+
+    assert mapped == there
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_and_functions_are_short(file: Path) -> None:
+    """No file is longer than 500 lines and no function longer than 50; each file says what it is for."""
+    text = file.read_text()
+    tree = ast.parse(text)
+    lengths = {
+        node.name: _length(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert len(text.splitlines()) <= LONGEST_FILE
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+    assert ast.get_docstring(tree)
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count a function's lines without its docstring."""
+    first = function.body[0]
+    is_documented = ast.get_docstring(function) is not None
+    begin = (first.end_lineno or 0) + 1 if is_documented else first.lineno
+    return (function.end_lineno or 0) - begin + 1
+
+
+def test_rooms_only_look_down() -> None:
+    """The import contracts of pyproject.toml hold."""
+    linter = pytest.importorskip("importlinter.cli")
+
+    assert linter.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_can_be_run(script: Path) -> None:
+    """Each script is executable and no shell trips over it; what is only sourced is not executable."""
+    is_sourced = script.suffix == ".bash"
+
+    assert os.access(script, os.X_OK) is not is_sourced
+    if script.suffix != ".py":
+        subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_continuous_integration_runs_the_readme_s_test_command() -> None:
+    """The CI script ends with the test command exactly as the README gives it."""
+    last = (ROOT / ".ci/run").read_text().splitlines()[-1]
+
+    assert last == "scripts/test"
+    assert f"```sh\n{last}\n```" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_knows_the_exit_codes() -> None:
+    """The README's table has each exit code of the daemon, and no other."""
+    section = (ROOT / "README.md").read_text().split("## Logs and state")[1].split("\n## ")[0]
+
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == sorted(ExitCode)
+    assert DemoExit.FAILED == ExitCode.FAILED
+
+
+def test_the_changelog_knows_the_version() -> None:
+    """The newest chapter of the changelog is about the version that the package says it is."""
+    newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert newest is not None
+    assert mm2py.__version__ in newest[1]
