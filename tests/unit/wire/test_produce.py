@@ -1,0 +1,126 @@
+"""Produce requests and answers, byte for byte, and where our producer id comes from."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v8
+from aiokafka.protocol.transaction import InitProducerIdResponse_v0
+
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.produce import PartitionAck, init_producer_id, read_answer, request_pieces
+from tests.support.batches import build_batch
+
+
+def test_request_is_this_to_the_byte() -> None:
+    """A request spells out version 8 of Produce: no transaction, acks from all replicas, batches as they are."""
+    pieces = request_pieces([(b"ab", [(5, memoryview(b"batch"))])], 30_000)
+
+    assert b"".join(pieces) == bytes.fromhex(
+        "ffff ffff 00007530"  # no transactional id, acks -1, timeout
+        "00000001 0002 6162 00000001"  # one topic, its name, one partition
+        "00000005 00000005 6261746368"  # its number, its batch
+    )
+
+
+def test_request_is_what_aiokafka_reads() -> None:
+    """Several topics and partitions come out of aiokafka's own class as they went in."""
+    batches = [build_batch(n + 1, base_offset=0) for n in range(3)]
+    pieces = request_pieces(
+        [
+            (b"orders", [(0, memoryview(batches[0])), (7, memoryview(batches[1]))]),
+            ("größen".encode(), [(1, memoryview(batches[2]))]),
+        ],
+        1234,
+    )
+    request = ProduceRequest_v8.decode(b"".join(pieces))
+
+    assert (request.transactional_id, request.required_acks, request.timeout) == (None, -1, 1234)
+    assert request.topics == [("orders", [(0, batches[0]), (7, batches[1])]), ("größen", [(1, batches[2])])]
+
+
+def test_batches_are_not_copied() -> None:
+    """The pieces of a request hold the batches themselves."""
+    batch = memoryview(bytearray(build_batch(3)))
+
+    assert any(piece is batch for piece in request_pieces([(b"t", [(0, batch)])], 1))
+
+
+def answer(topics: list[Any], throttle_ms: int = 0) -> memoryview:
+    return memoryview(b"\x00\x00\x00\x09" + ProduceResponse_v8(topics, throttle_ms).encode())
+
+
+@pytest.mark.parametrize(
+    ("record_errors", "message", "expected"),
+    [
+        ([], None, ""),
+        ([], "", ""),
+        ([], "too old", "too old"),
+        ([(3, "bad key")], None, "bad key"),
+        ([(3, "bad key"), (4, None), (5, "bad value")], "invalid records", "bad key; bad value; invalid records"),
+        ([(0, "größer")], "ü", "größer; ü"),
+    ],
+)
+def test_error_messages_are_put_together(record_errors: list[Any], message: str | None, expected: str) -> None:
+    """What version 8 says of single records and of the batch becomes one message (KIP-467)."""
+    acks, _ = read_answer(answer([("t", [(0, 87, -1, -1, -1, record_errors, message)])]))
+
+    assert acks == [PartitionAck(b"t", 0, 87, -1, expected)]
+
+
+def test_answer_is_taken_apart() -> None:
+    """Every partition of every topic gets its code and base offset, and the throttling is told."""
+    acks, throttle_ms = read_answer(
+        answer(
+            [
+                ("orders", [(0, 0, 1 << 40, -1, 5, [], None), (3, 6, -1, -1, -1, [(1, "x" * 300)], "moved")]),
+                ("users", [(0, 0, 17, 99, 0, [], None)]),
+            ],
+            throttle_ms=1500,
+        )
+    )
+
+    assert acks == [
+        PartitionAck(b"orders", 0, 0, 1 << 40, ""),
+        PartitionAck(b"orders", 3, 6, -1, "x" * 300 + "; moved"),
+        PartitionAck(b"users", 0, 0, 17, ""),
+    ]
+    assert throttle_ms == 1500
+
+
+def test_empty_answer_has_no_acknowledgements() -> None:
+    """An answer without topics is taken for what it is."""
+    assert read_answer(answer([], 20)) == ([], 20)
+
+
+class AnsweringCluster:
+    """Stands for a cluster that gives out producer ids."""
+
+    def __init__(self, *answer: int) -> None:
+        self.endpoint = ClusterEndpoint("B", ("b:9092",))
+        self.requests: list[Any] = []
+        self._answer = answer
+
+    async def send_to_any(self, request: Any) -> Any:
+        self.requests.append(request)
+        return InitProducerIdResponse_v0(0, *self._answer)
+
+
+async def test_producer_id_starts_at_sequence_zero() -> None:
+    """A new producer id has used no sequence and is known to no broker yet."""
+    cluster = AnsweringCluster(0, 4000, 2)
+    identity = await init_producer_id(cast("Cluster", cluster), 5000)
+
+    assert (identity.producer_id, identity.epoch) == (4000, 2)
+    assert (identity.sequences, identity.known_at) == ({}, set())
+
+
+@pytest.mark.parametrize(("code", "producer_id"), [(14, -1), (15, -1), (31, -1), (0, -1)])
+async def test_failed_producer_id_is_an_error(code: int, producer_id: int) -> None:
+    """A coordinator that loads answers an error with producer id -1, which must not be used."""
+    with pytest.raises(BrokerAnsweredError) as caught:
+        await init_producer_id(cast("Cluster", AnsweringCluster(code, producer_id, 0)), 5000)
+    assert caught.value.code == code
