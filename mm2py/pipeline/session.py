@@ -94,15 +94,16 @@ class SparkHost:
     """
 
     def __init__(self, user_settings: Mapping[str, str], *, copy_tasks: int, clock: Clock, events: EventLog) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="mm2py-"))
         self.settings: SparkSettings = spark_settings(
             user_settings,
             copy_tasks=copy_tasks,
             python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
             package_parent=str(_PACKAGE.parent),
             log_file=str(Path(__file__).with_name("log4j2.properties")),
+            scratch=str(self.scratch),
         )
         self.copy_tasks = copy_tasks
-        self.scratch = Path(tempfile.mkdtemp(prefix="mm2py-"))
         self._clock = clock
         self._events = events
         self._starting = asyncio.Lock()

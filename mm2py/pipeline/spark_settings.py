@@ -64,19 +64,22 @@ class SparkSettings:
 
 
 def spark_settings(
-    user: Mapping[str, str], *, copy_tasks: int, python: str, package_parent: str, log_file: str
+    user: Mapping[str, str], *, copy_tasks: int, python: str, package_parent: str, log_file: str, scratch: str
 ) -> SparkSettings:
     """
     Put the user's ``spark.*`` keys over ours.
 
     On a cluster as many cores are asked for as there are copy tasks. ``local[*]`` becomes as many slots as there are
     copy tasks: an embedded slot is a thread, so the number of cores says nothing about how many copy tasks may wait
-    for the network at the same time.
+    for the network at the same time. Embedded Spark keeps its files in *scratch*, which goes away with us.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks)
     master = f"local[{slots}]" if asked_master == "local[*]" else asked_master
-    defaults = _OURS | (_OURS_EMBEDDED if slots is not None else {"spark.cores.max": str(max(1, copy_tasks))})
+    if slots is not None:
+        defaults = _OURS | _OURS_EMBEDDED | {"spark.local.dir": scratch}
+    else:
+        defaults = _OURS | {"spark.cores.max": str(max(1, copy_tasks))}
     conf = defaults | dict(user) | {"spark.master": master}
     conf["spark.driver.extraJavaOptions"] = _java_options(user.get("spark.driver.extraJavaOptions", ""), log_file)
     if slots is not None:

@@ -11,7 +11,12 @@ from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
 
 def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3) -> SparkSettings:
     return spark_settings(
-        user, copy_tasks=copy_tasks, python="/usr/bin/python3", package_parent="/opt/app", log_file="/opt/log4j2"
+        user,
+        copy_tasks=copy_tasks,
+        python="/usr/bin/python3",
+        package_parent="/opt/app",
+        log_file="/opt/log4j2",
+        scratch="/tmp/ours",
     )
 
 
@@ -71,6 +76,14 @@ def test_workers_find_the_package() -> None:
     assert embedded["spark.executorEnv.PYTHONPATH"] == "/opt/app:/mine"
     assert cluster["spark.executorEnv.PYTHONPATH"] == "/mine"
     assert "spark.python.daemon.module" not in cluster
+
+
+def test_embedded_spark_leaves_nothing_behind() -> None:
+    """Embedded Spark keeps its files where ours are, a cluster's where its own settings say."""
+    embedded, cluster = (dict(settings_of(user).conf) for user in ({}, {"spark.master": "spark://h:1"}))
+
+    assert embedded["spark.local.dir"] == "/tmp/ours"
+    assert "spark.local.dir" not in cluster
 
 
 def test_a_cluster_is_not_taken_whole() -> None:
