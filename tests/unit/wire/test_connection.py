@@ -1,0 +1,350 @@
+"""One connection to one broker: frames at every boundary, the order of answers, deadlines, and what a loss does."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from aiokafka.protocol.admin import ApiVersionRequest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.connection import BrokerConnection
+
+
+ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=5_000)
+_MIB = 1024 * 1024
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what was written; bytes come in through `BrokerConnection.get_buffer`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_aborted = False
+
+    def writelines(self, list_of_data: object) -> None:
+        self.written.append(b"".join(list_of_data))  # type: ignore[call-overload]
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Frames:
+    """Takes raw answers."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+        self.lost: list[BrokerConnectionError] = []
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.received.append(bytes(frame))
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        self.lost.append(error)
+
+
+class Line:
+    """A connection whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.connection = BrokerConnection(ENDPOINT, "b:9092", {18: (0, 3)})
+        self.transport = FakeTransport()
+        self.connection._transport = self.transport
+        self.frames = Frames()
+
+    def ask(self, *, extra_wait_s: float = 0.0, handler: Frames | None = None) -> None:
+        self.connection.send_raw(1, 11, [b"body"], handler or self.frames, extra_wait_s=extra_wait_s)
+
+    def feed(self, data: bytes, chunks: Iterator[int] | None = None) -> None:
+        """Hand in bytes as the event loop does: as many as fit into the buffer, or fewer."""
+        at = 0
+        while at < len(data) and not self.connection.is_closed:
+            buffer = self.connection.get_buffer(-1)
+            size = min(len(buffer), len(data) - at, next(chunks) if chunks else len(data))
+            buffer[:size] = data[at : at + size]
+            at += size
+            self.connection.buffer_updated(size)
+
+
+def frame(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+@pytest.fixture
+async def line() -> AsyncIterator[Line]:
+    line = Line()
+    yield line
+    line.connection.close()
+
+
+BODIES = [b"", b"x", b"y" * 300, b"", b"z" * 17]
+
+
+async def test_frames_arrive_whole_wherever_they_are_cut(line: Line) -> None:
+    """Answers are put together again when the stream is cut in two at any byte."""
+    stream = b"".join(frame(number + 1, body) for number, body in enumerate(BODIES))
+    for cut in range(1, len(stream)):
+        cut_line = Line()
+        for _ in BODIES:
+            cut_line.ask()
+        cut_line.feed(stream[:cut])
+        cut_line.feed(stream[cut:])
+        cut_line.connection.close()
+
+        assert [received[4:] for received in cut_line.frames.received] == BODIES
+        assert not cut_line.frames.lost
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 100, 65_531, 65_532, 65_533, 70_000, 200_000, _MIB + 5]), min_size=1, max_size=6),
+    st.lists(st.sampled_from([1, 3, 4, 5, 1_000, 65_535, 65_536, 300_000]), min_size=1, max_size=5),
+)
+async def test_frames_of_any_size_arrive_in_any_pieces(sizes: list[int], pieces: list[int]) -> None:
+    """Small and large answers, cut into any pieces, come out one by one with their own bytes."""
+    line = Line()
+    bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    for _ in bodies:
+        line.ask()
+    # One byte at a time only for the first few, lest a test takes minutes.
+    chunks = iter(lambda: pieces[0] if pieces[0] > 5 else 4096, None)
+    stream = b"".join(frame(number + 1, body) for number, body in enumerate(bodies))
+    line.feed(stream[:40], iter(lambda: min(pieces), None))
+    line.feed(stream[40:], chunks)
+    line.connection.close()
+
+    assert [received[4:] == body for received, body in zip(line.frames.received, bodies, strict=True)]
+
+
+async def test_memory_of_an_answer_is_its_owners(line: Line) -> None:
+    """An answer that is kept stays as it was, whatever arrives later, and small ones may be changed in place."""
+    kept: list[memoryview] = []
+
+    class Keeper(Frames):
+        def frame_received(self, frame: memoryview) -> None:
+            frame[4:] = bytes(byte ^ 0xFF for byte in frame[4:])
+            kept.append(frame)
+
+    keeper = Keeper()
+    for number in range(4):
+        line.ask(handler=keeper)
+        line.feed(frame(number + 1, bytes([number]) * 50))
+
+    assert [bytes(frame[4:]) for frame in kept] == [bytes([number ^ 0xFF]) * 50 for number in range(4)]
+
+
+async def test_large_answers_share_memory_once_nobody_refers_to_them(line: Line) -> None:
+    """The memory of a large answer is used again when it was let go of, and not before; it is counted meanwhile."""
+    kept: list[memoryview] = []
+
+    class Keeper(Frames):
+        def frame_received(self, frame: memoryview) -> None:
+            kept.append(frame[10:20])
+
+    keeper = Keeper()
+    for number in (1, 2):
+        line.ask(handler=keeper)
+        line.feed(frame(number, bytes([number]) * (2 * _MIB)))
+
+    assert line.connection.held_bytes >= 4 * _MIB
+    assert [bytes(view) for view in kept] == [b"\x01" * 10, b"\x02" * 10]
+
+    memory = [id(view.obj) for view in kept]
+    kept.clear()
+
+    assert line.connection.held_bytes == 0
+
+    line.ask(handler=keeper)
+    line.feed(frame(3, b"\x03" * (2 * _MIB)))
+
+    assert id(kept[0].obj) in memory
+
+
+async def test_pool_does_not_grow_without_bound(line: Line) -> None:
+    """However many large answers of however many sizes arrive, a handful of buffers stays behind."""
+    for number in range(1, 40):
+        line.ask()
+        line.feed(frame(number, b"x" * (_MIB + number * 300_000)))
+        line.frames.received.clear()
+
+    assert len(line.connection._pool._buffers) <= 8
+
+
+async def test_request_is_this_to_the_byte(line: Line) -> None:
+    """A raw request has a version 1 header with size, key, version, correlation id and client id."""
+    line.connection.send_raw(1, 11, [b"bo", bytearray(b"dy"), memoryview(b"!")], line.frames)
+
+    assert line.transport.written == [bytes.fromhex("00000014 0001 000b 00000001 0005") + b"mm2py" + b"body!"]
+
+
+async def test_correlation_ids_count_up_and_wrap(line: Line) -> None:
+    """Each request has the next correlation id; after the greatest one comes 0."""
+    line.connection._correlation_id = 0x7FFFFFFE
+    line.ask()
+    line.ask()
+    sent = [struct.unpack_from(">i", message, 8)[0] for message in line.transport.written]
+    line.feed(frame(0x7FFFFFFF, b"a") + frame(0, b"b"))
+
+    assert sent == [0x7FFFFFFF, 0]
+    assert [received[4:] for received in line.frames.received] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("correlation_id", [2, 3, -1])
+async def test_answer_out_of_order_closes(line: Line, correlation_id: int) -> None:
+    """A broker answers in order: an answer that is not the oldest request's ends the connection, and all fail."""
+    line.ask()
+    line.ask()
+    line.feed(frame(correlation_id, b"x"))
+
+    assert line.connection.is_closed
+    assert line.transport.is_aborted
+    assert not line.frames.received
+    assert len(line.frames.lost) == 2
+    assert "not the oldest" in line.frames.lost[0].cause
+
+
+async def test_answer_that_nobody_asked_for_closes(line: Line) -> None:
+    """An answer without a request ends the connection."""
+    line.feed(frame(1, b"x"))
+
+    assert line.connection.is_closed
+
+
+@pytest.mark.parametrize("size", [3, 0, -1, -(1 << 31)])
+async def test_impossible_size_closes(line: Line, size: int) -> None:
+    """A size that cannot hold a correlation id ends the connection."""
+    line.ask()
+    line.feed(struct.pack(">i", size) + b"1234")
+
+    assert line.connection.is_closed
+    assert str(size) in line.frames.lost[0].cause
+
+
+async def test_unanswered_request_closes_after_its_deadline(line: Line) -> None:
+    """When the oldest request's time is over everything unanswered fails, the younger ones as well."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    line.ask()
+    await asyncio.sleep(4.5)
+    line.ask()
+
+    assert not line.connection.is_closed
+    await asyncio.sleep(0.6)
+
+    assert line.connection.is_closed
+    assert len(line.frames.lost) == 2
+    assert loop.time() - started == pytest.approx(5.1)
+
+
+async def test_answered_requests_have_no_deadline(line: Line) -> None:
+    """An answer in time lets the connection live on, however long nothing is asked, and the next one has its own."""
+    line.ask()
+    await asyncio.sleep(4.9)
+    line.feed(frame(1, b"x"))
+    await asyncio.sleep(100)
+    line.ask()
+    await asyncio.sleep(4.9)
+
+    assert not line.connection.is_closed
+    await asyncio.sleep(0.2)
+
+    assert line.connection.is_closed
+
+
+async def test_requests_held_back_on_purpose_have_more_time(line: Line) -> None:
+    """The time for which a broker may hold a request back is added to its deadline."""
+    line.ask(extra_wait_s=10)
+    await asyncio.sleep(14.9)
+
+    assert not line.connection.is_closed
+    await asyncio.sleep(0.2)
+
+    assert line.connection.is_closed
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        (lambda c: c.eof_received(), "the broker closed the connection"),
+        (lambda c: c.connection_lost(None), "the broker closed the connection"),
+        (lambda c: c.connection_lost(ConnectionResetError("reset by peer")), "reset by peer"),
+        (lambda c: c.close("no longer needed"), "no longer needed"),
+    ],
+    ids=["eof", "lost", "reset", "closed"],
+)
+async def test_loss_fails_every_request_once(line: Line, end: Callable[[BrokerConnection], None], cause: str) -> None:
+    """However a connection ends, each unanswered request learns it once, with the cause."""
+    answered = Frames()
+    line.ask(handler=answered)
+    line.feed(frame(1, b"x"))
+    line.ask()
+    line.ask()
+    end(line.connection)
+    line.connection.connection_lost(None)
+
+    assert [error.cause for error in line.frames.lost] == [cause, cause]
+    assert not answered.lost
+    assert line.connection.is_closed
+
+
+async def test_closed_connection_takes_no_requests(line: Line) -> None:
+    """Sending on a closed connection raises at once, and the handler is not asked."""
+    line.connection.close()
+
+    with pytest.raises(BrokerConnectionError):
+        line.ask()
+    with pytest.raises(BrokerConnectionError):
+        await line.connection.request_raw(1, 11, [b"x"])
+    with pytest.raises(BrokerConnectionError):
+        await line.connection.send(ApiVersionRequest())
+    assert not line.frames.lost
+
+
+async def test_handler_may_send_and_close_from_within(line: Line) -> None:
+    """An answer's handler may send the next request, or close the connection, in the same turn."""
+
+    class Busy(Frames):
+        def frame_received(self, frame: memoryview) -> None:
+            super().frame_received(frame)
+            if len(self.received) == 1:
+                line.ask(handler=self)
+            else:
+                line.connection.close("enough")
+
+    busy = Busy()
+    line.ask(handler=busy)
+    line.feed(frame(1, b"a") + frame(2, b"b") + frame(3, b"c"))
+
+    assert [received[4:] for received in busy.received] == [b"a", b"b"]
+    assert line.connection.is_closed
+
+
+async def test_given_up_request_does_not_disturb_the_next(line: Line) -> None:
+    """The answer to a request whose waiter was cancelled is thrown away, and the next waiter gets its own."""
+    first = asyncio.ensure_future(line.connection.request_raw(1, 11, [b"x"]))
+    second = asyncio.ensure_future(line.connection.request_raw(1, 11, [b"y"]))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    line.feed(frame(1, b"for nobody") + frame(2, b"mine"))
+
+    assert bytes((await second)[4:]) == b"mine"
+    assert first.cancelled()
+
+
+async def test_aiokafkas_requests_are_encoded_and_decoded(line: Line) -> None:
+    """Ordinary requests are aiokafka's, with the version that both sides know."""
+    line.connection.versions = {18: (0, 0)}
+    waiting = asyncio.ensure_future(line.connection.send(ApiVersionRequest()))
+    await asyncio.sleep(0)
+    key, version = struct.unpack_from(">hh", line.transport.written[0], 4)
+    line.feed(frame(1, bytes.fromhex("0000 00000001 0012 0000 0003")))
+    answer = await waiting
+
+    assert (key, version) == (18, 0)
+    assert answer.api_versions == [(18, 0, 3)]
