@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import MakeCluster
@@ -53,63 +52,50 @@ def _settings(source: KafkaCluster, target: KafkaCluster, topic: str, **keys: ob
 
 
 async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A daemon that is killed twice in a running stream goes on exactly behind what has arrived, each time."""
+    """A daemon that is killed twice goes on exactly behind what has arrived; what it had started ends by itself."""
     # Epochs of full length: what Spark still runs for the dead daemon would go on for seconds.
     settings = _settings(primary, backup, prefix, **{"copy.epoch.ms": 5000})
+    remote_topic = f"A.{prefix}"
     async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
         first = await runs.enter_async_context(daemon(tmp_path, settings))
-        await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 50_000)
+        await await_arrived(backup.bootstrap_servers, remote_topic, 50_000)
+        at_work = first.spark_workers()
         await first.kill()
 
         second = await runs.enter_async_context(daemon(tmp_path, settings))
-        await second.wait_for_event("resumed_exactly")
-        await _moving_on(backup, f"A.{prefix}", 30_000)
+        await eventually(lambda: not first.orphans(), within_s=15, what="nothing of the first daemon runs any more")
+        await _moving_on(backup, remote_topic, 30_000)
         await second.kill()
 
         third = await runs.enter_async_context(daemon(tmp_path, settings))
+        await eventually(lambda: _resumed(third) == set(range(_PARTITIONS)), within_s=30, what="all have resumed")
         count = await stream.done()
-        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, remote_topic, count)
 
-        assert {number for run in (second, third) for number in _resumed(run)} == set(range(_PARTITIONS))
+        assert len(at_work) == 2
         assert not [event for run in (first, second, third) for event in run.events("resume_unproven")]
 
 
-@pytest.mark.parametrize("moment", ["topic_created", "positions_read", "flow_started"])
 async def test_daemon_killed_in_its_first_seconds(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, moment: str
-) -> None:
-    """A daemon that is killed at any step of its very first start, before positions are flushed, leaves no trace."""
-    settings = _settings(primary, backup, prefix)
-    async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
-        first = await runs.enter_async_context(daemon(tmp_path, settings))
-        await first.wait_for_event(moment)
-        if moment == "flow_started":
-            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 1)
-        await first.kill()
-
-        await runs.enter_async_context(daemon(tmp_path, settings))
-        count = await stream.done()
-        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
-
-
-async def test_killed_daemon_leaves_no_process(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Spark's Java and its Python workers end by themselves when the daemon is killed."""
-    await create_topic(primary.bootstrap_servers, prefix)
-    async with daemon(tmp_path, _settings(primary, backup, prefix)) as running:
-        await running.wait_for_event("flow_started")
-        await running.wait_for_event("spark_started")
-        below = running.tree()[1:]
+    """A daemon that is killed at one step after the other of its very first start leaves nothing wrong behind."""
+    settings = _settings(primary, backup, prefix)
+    remote_topic = f"A.{prefix}"
+    async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
+        for moment in ("topic_created", "positions_read", "first records"):
+            life = await runs.enter_async_context(daemon(tmp_path, settings))
+            if moment == "first records":
+                await await_arrived(backup.bootstrap_servers, remote_topic, 1)
+            else:
+                await life.wait_for_event(moment)
+            await life.kill()
 
-        await running.kill()
+        last = await runs.enter_async_context(daemon(tmp_path, settings))
+        count = await stream.done()
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, remote_topic, count)
 
-        assert len(below) >= 3
-        await eventually(
-            lambda: not [process for process in below if process.is_running()],
-            within_s=15,
-            what="nothing that the daemon started is left",
-        )
+        assert not list(last.events("resume_unproven"))
 
 
 async def test_worker_killed(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
@@ -177,8 +163,8 @@ async def test_source_broker_killed(
         assert not list(running.events("resume_unproven"))
 
 
-def _resumed(run: Daemon) -> list[int]:
-    return [event["partition"] for event in run.events("resumed_exactly")]
+def _resumed(run: Daemon) -> set[int]:
+    return {event["partition"] for event in run.events("resumed_exactly")}
 
 
 async def _moving_on(

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,10 @@ class Daemon:
         self._orphans = self.tree()[1:]
         await asyncio.to_thread(self._process.kill)
 
+    def orphans(self) -> list[psutil.Process]:
+        """Give what it had started when it was killed and still runs."""
+        return [process for process in self._orphans if process.is_running()]
+
     def tree(self) -> list[psutil.Process]:
         """Give the daemon's process and all below it."""
         return process_tree(self.pid)
@@ -184,6 +188,24 @@ async def daemon(
 
     Runs of the same *work_dir* and *name* share a log file, one after the other, but not their events.
     """
+    started = await asyncio.to_thread(_start, work_dir, properties, clusters, env or {}, name)
+    try:
+        yield started
+    finally:
+        await asyncio.to_thread(_end, started)
+
+
+@contextmanager
+def shared_daemon(work_dir: Path, properties: str) -> Iterator[Daemon]:
+    """Run a daemon for fixtures that live longer than a test and its event loop."""
+    started = _start(work_dir, properties, (), {}, "mm2")
+    try:
+        yield started
+    finally:
+        _end(started)
+
+
+def _start(work_dir: Path, properties: str, clusters: tuple[str, ...], env: Mapping[str, str], name: str) -> Daemon:
     file = work_dir / f"{name}.properties"
     file.write_text(properties)
     log_file = work_dir / f"{name}.log"
@@ -192,14 +214,8 @@ async def daemon(
     command = [sys.executable, "-m", _MODULE, str(file), *arguments]
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     log_start = log_file.stat().st_size if log_file.exists() else 0
-    process = await asyncio.to_thread(
-        start_process, "the daemon", command, log_file=log_file, env={"PYTHONPATH": path, **(env or {})}, cwd=work_dir
-    )
-    started = Daemon(process, log_start)
-    try:
-        yield started
-    finally:
-        await asyncio.to_thread(_end, started)
+    process = start_process("the daemon", command, log_file=log_file, env={"PYTHONPATH": path, **env}, cwd=work_dir)
+    return Daemon(process, log_start)
 
 
 def _status_file(log_file: Path) -> Path:
