@@ -71,7 +71,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.validate:
         for note in settings.notes:
             print(f"note: {note}")
-        print(f"{options.file}: {len(settings.flows)} flows, no problems")
+        flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
+        print(f"{options.file}: no problems; flows: {flows or 'none'}")
         return ExitCode.OK
     return asyncio.run(_run(settings, options.status_file))
 
