@@ -228,9 +228,10 @@ def _conclude(screen: Screen, picture: Picture, proof: Proof) -> None:
         "hold what the source topics hold, in the same order; none missing, none twice.",
         "bold green",
     )
+    latency = f" In the last seconds of the stream: {latency_in_words(picture.flow)}."
     screen.say(
-        f"The first record was mirrored {picture.first_after_s or 0:.1f} s after the mirror was started; in the last "
-        f"seconds of the stream: {latency_in_words(picture.flow)}."
+        f"The first record was mirrored {picture.first_after_s or 0:.1f} s after the mirror was started."
+        + (latency if picture.flow.latency_p50_ms is not None else "")
     )
 
 

@@ -1,0 +1,158 @@
+"""The demo's records, its proof, and how it looks, without clusters."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+
+import attrs
+import pytest
+from rich.console import Console
+
+from mm2py.cli.demo.command import main
+from mm2py.cli.demo.picture import FlowPicture, Picture, Said, TopicPicture
+from mm2py.cli.demo.proof import Difference, prove
+from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
+from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
+from tests.support.clocks import WALL_START_MS, ManualClock
+
+
+FLOW = FlowPicture(
+    flow="primary->backup",
+    state="running",
+    records_per_s=12_345.6,
+    bytes_per_s=2_500_000.0,
+    lag=42,
+    latency_p50_ms=1.0,
+    latency_p99_ms=7.5,
+)
+PICTURE = Picture(
+    flow=FLOW,
+    topics=(TopicPicture("orders", "primary.orders", "zstd", 4, 1_042, 1_000),),
+    said=(Said("12:00:00", "error", "partition_stopped", "topic=orders partition=3"),),
+    history=(0.0, 5_000.0, 10_000.0),
+)
+
+
+def digests(*names: str) -> bytes:
+    """Stand in for the fingerprints of records of these names."""
+    return b"".join(hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names)
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_samples_look_like_a_shop_s_records(topic: SampleTopic) -> None:
+    """Records are JSON with headers and the present time; some lack a key or a value, as in real topics."""
+    stream = samples(topic, lambda: WALL_START_MS)
+    records = [next(stream) for _ in range(500)]
+
+    assert all(record.timestamp_ms == WALL_START_MS and record.headers for record in records)
+    assert all(json.loads(record.value) for record in records if record.value is not None)
+    assert any(record.key is None for record in records) is (topic.name == "clicks")
+    assert any(record.value is None for record in records) is (topic.name == "payments")
+
+
+def test_shares_make_the_whole_stream() -> None:
+    """The topics' shares of the rate add up to all of it."""
+    assert sum(topic.share for topic in TOPICS) == 100
+
+
+def test_the_same_records_are_proof() -> None:
+    """Equal fingerprints in equal order on every partition, as many as were written, are complete."""
+    side = {0: digests("a", "b"), 1: digests("c")}
+    proof = prove("orders", side, dict(side), written=3)
+
+    assert proof.is_complete
+    assert (proof.topics, proof.partitions, proof.records) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("remote", "first_at"),
+    [
+        pytest.param(digests("a", "b"), 2, id="one is missing at the end"),
+        pytest.param(digests("a", "c"), 1, id="one is missing in the middle"),
+        pytest.param(digests("a", "b", "b", "c"), 2, id="one came twice"),
+        pytest.param(digests("a", "c", "b"), 1, id="two changed places"),
+        pytest.param(digests("a", "x", "c"), 1, id="one has another content"),
+        pytest.param(b"", 0, id="nothing came"),
+    ],
+)
+def test_any_difference_is_found(remote: bytes, first_at: int) -> None:
+    """Whatever is wrong with a partition is found, with the first record that differs."""
+    proof = prove("orders", {0: digests("a", "b", "c")}, {0: remote}, written=3)
+
+    assert proof.differences == (Difference("orders", 0, 3, len(remote) // 16, first_at),)
+    assert not proof.is_complete
+
+
+def test_what_the_source_lost_is_no_proof() -> None:
+    """Two sides that agree prove nothing where fewer records are there than were acknowledged."""
+    side = {0: digests("a", "b")}
+
+    assert not prove("orders", side, dict(side), written=3).is_complete
+
+
+def test_proofs_add_up() -> None:
+    """The proof of all topics counts those of each, and keeps their differences."""
+    good = prove("orders", {0: digests("a")}, {0: digests("a")}, written=1)
+    bad = prove("clicks", {0: digests("b")}, {0: b""}, written=1)
+    both = good.plus(bad)
+
+    assert (both.topics, both.partitions, both.written, both.records) == (2, 2, 2, 2)
+    assert [str(difference) for difference in both.differences] == [
+        "clicks-0: 1 records at the source, 0 at the target, the first difference at record 0"
+    ]
+
+
+def test_plain_lines_have_the_time_and_every_figure() -> None:
+    """Without a terminal each line stands alone, and pictures come no faster than every two seconds."""
+    out, clock = io.StringIO(), ManualClock()
+    screen = make_screen(Console(file=out, width=80, highlight=False), clock)
+    for _ in range(5):
+        clock.advance(1.0)
+        screen.show(PICTURE, "3 of 15 s")
+
+    assert isinstance(screen, PlainScreen)
+    line = (
+        "primary->backup running, 3 of 15 s: 1 topics, 4 partitions, 1,000 of 1,042 records mirrored, "
+        "12,346 records/s, 2.50 MB/s, lag 42, latency p50 1.0 ms, p99 7.5 ms"
+    )
+    assert out.getvalue().splitlines() == [f"   2.0 s  {line}", f"   4.0 s  {line}"]
+
+
+def test_the_live_view_fits_eighty_columns() -> None:
+    """On a terminal the flow, its topics and the mirror's last words are seen at once, none of it cut off."""
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None, highlight=False)
+    screen = make_screen(console, ManualClock())
+    with screen.watching("primary ▶ backup"):
+        screen.show(PICTURE, "3 of 15 s")
+    shown = out.getvalue()
+
+    assert isinstance(screen, LiveScreen)
+    for figure in ("primary->backup", "running", "12,346", "2.50", "42", "1.0", "7.5", "primary.orders", "1,042"):
+        assert figure in shown
+    assert "partition_stopped" in shown
+    assert "…" not in shown
+    assert "▁▅█" in shown
+
+
+def test_what_is_not_known_yet_is_a_dash() -> None:
+    """Before the first epoch has ended there are no bytes and no latency to show."""
+    out, clock = io.StringIO(), ManualClock()
+    screen = PlainScreen(Console(file=out, width=80), clock)
+    clock.advance(2.0)
+    flow = attrs.evolve(FLOW, bytes_per_s=None, latency_p50_ms=None, latency_p99_ms=None)
+    screen.show(attrs.evolve(PICTURE, flow=flow), "the mirror starts")
+
+    assert "- MB/s, lag 42, latency p50 - ms, p99 - ms" in out.getvalue()
+
+
+@pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--rate", "-1"], ["--rate", "fast"], ["--no-such"]])
+def test_arguments_that_make_no_sense(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong arguments end with a line that says what is wrong, before anything is started."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert "mm2py demo: error:" in capsys.readouterr().err
