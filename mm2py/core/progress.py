@@ -45,6 +45,8 @@ class Happening(enum.Enum):
     INTERRUPTED = enum.auto()
     STOPPED = enum.auto()
     RECOVERED = enum.auto()
+    #: Somebody else writes to the remote topic, seen for the first time.
+    FOREIGN_RECORDS = enum.auto()
 
 
 @attrs.frozen
@@ -134,6 +136,8 @@ def account(
         return Accounted(attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE)))
     moved = _counted(state, outcome, elapsed_s)
     happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records else []
+    if outcome.foreign_records and not state.foreign_records:
+        happenings.append(Happening.FOREIGN_RECORDS)
     match outcome.ended:
         case Ended.OK:
             if state.stage is PartitionStage.STOPPED:

@@ -28,6 +28,7 @@ from mm2py.model.state import PartitionStage, PartitionView, TaskView
 from mm2py.telemetry.events import (
     AssignmentChanged,
     EpochEnded,
+    ForeignRecordsFound,
     PartitionInterrupted,
     PartitionRecovered,
     PartitionStopped,
@@ -234,6 +235,8 @@ class SourceTasks:
                 self._events.emit(
                     PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
                 )
+            case Happening.FOREIGN_RECORDS:
+                self._events.emit(ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records))
             case Happening.RECOVERED:
                 self._events.emit(PartitionRecovered(flow, source, now - before.failed_at))
 

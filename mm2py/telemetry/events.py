@@ -398,6 +398,19 @@ class ResumeUnproven(Event):
 
 
 @attrs.frozen
+class ForeignRecordsFound(Event):
+    """Records that are not ours appeared between ours in a remote topic; said once for each topic-partition."""
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    remote_topic: str
+    records: int
+    hint: str = "let nobody but the mirror write there: after a crash it cannot tell which records are its own"
+
+
+@attrs.frozen
 class PositionsRead(Event):
     """The positions of a flow were read from its target cluster."""
 

@@ -123,6 +123,15 @@ def test_unproven_goes_on_at_least_once() -> None:
     assert (moved.position, moved.is_unsure) == (100, False)
 
 
+def test_foreign_records_are_told_once() -> None:
+    """That somebody else writes to the remote topic is told when it is seen first."""
+    first, told = after(state(), outcome(foreign_records=3))
+    again, silent = after(first, outcome(foreign_records=2))
+
+    assert (told, silent) == ((Happening.FOREIGN_RECORDS,), ())
+    assert again.foreign_records == 5
+
+
 def test_a_stop_remembers_when_it_began() -> None:
     """A partition that fails again and again is stopped since the first time."""
     first, _ = after(state(), outcome(ended=Ended.FAILED, failure=FAILURE))
