@@ -33,7 +33,11 @@ from mm2py.wire.rebuild import Rebuilder, Rebuilt, UnreadableBatchError
 _GLANCE: Final = struct.Struct(">i4xb4xh")
 _GLANCE_AT: Final = 8
 _BASE_OFFSET: Final = struct.Struct(">q")
+#: base offset, last offset delta
+_OFFSETS: Final = struct.Struct(">q15xi")
 _COALESCE_AT_LEAST: Final = 4
+#: What is not coalesced, where a codec's number stands for batches that are.
+_OTHER: Final = -1
 _NEEDS_OPENING: Final = LOG_APPEND_TIME | DELETE_HORIZON
 #: Without aborted transactions in the answer, transactional data is data like any other.
 _NOT_COALESCED: Final = CONTROL | _NEEDS_OPENING
@@ -126,10 +130,10 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter)
 def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimits) -> None:
     """Put the small plain batches of a backlog together; everything between them goes the ordinary way."""
     data = DataFilter(())
-    for stretch, is_small in _stretches(record_set, limits.coalesce_below_bytes):
-        if is_small:
-            limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
-            if not _rebuild(copy, stretch, copy.fetch.offset, limit_bytes=limit):
+    limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
+    for stretch, after in _stretches(record_set, limits.coalesce_below_bytes):
+        if after is not None:
+            if not _rebuild(copy, stretch, copy.fetch.offset, after, limit_bytes=limit):
                 return
         else:
             for batch in batches(stretch):
@@ -137,30 +141,36 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
                     return
 
 
-def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, bool]]:
-    """Cut a record set into stretches of small plain batches of one codec, and of others."""
+def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, int | None]]:
+    """Cut a record set into stretches of small plain batches of one codec, with the offset behind each, and others."""
     glance = _GLANCE.unpack_from
-    at = start = count = 0
+    at = start = last = count = 0
     end = len(record_set) - HEADER_BYTES
-    kind = -1
+    kind = _OTHER
     while at <= end:
         length, magic, attributes = glance(record_set, at + _GLANCE_AT)
         size = length + LOG_OVERHEAD_BYTES
-        if size < HEADER_BYTES:
-            (base_offset,) = _BASE_OFFSET.unpack_from(record_set, at)
-            raise MalformedRecordSetError(base_offset, f"it claims a length of {length} bytes")
-        if at + size > len(record_set):
+        if size < HEADER_BYTES or at + size > len(record_set):
             break
         is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & _NOT_COALESCED
-        this = attributes & CODEC_MASK if is_small else -2
+        this = attributes & CODEC_MASK if is_small else _OTHER
         if this != kind:
             if at > start:
-                yield record_set[start:at], kind >= 0 and count > 1
+                yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
             start, count, kind = at, 0, this
         count += 1
+        last = at
         at += size
     if at > start:
-        yield record_set[start:at], kind >= 0 and count > 1
+        yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
+    if at < len(record_set):
+        # Cut off, older than magic 2, or nonsense: the ordinary way tells which.
+        yield record_set[at:], None
+
+
+def _offset_behind(record_set: memoryview, at: int) -> int:
+    base_offset, last_offset_delta = _OFFSETS.unpack_from(record_set, at)
+    return int(base_offset + last_offset_delta + 1)
 
 
 def _rebuild(
