@@ -39,7 +39,11 @@ from mm2py.telemetry.journal import EventLog
 
 _PACKAGE = Path(mm2py.__file__).parent
 #: Said by every JVM that Spark starts, and about nothing that anybody could change.
-_IDLE_TALK = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
+_IDLE_TALK = (
+    "WARNING: Using incubator modules",
+    "WARNING: package sun.security.action",
+    "WARN SparkConf: Note that spark.local.dir",
+)
 _LAST_WORDS = 20
 _WARM_UP_HOLD_S = 0.3
 _GRACE_S = 2.0
