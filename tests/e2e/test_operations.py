@@ -1,0 +1,102 @@
+"""The operator's handbook: positions set and removed with Kafka's own tools, as it tells to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import JvmOptions
+from tests.support.daemon import daemon
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_numbers
+from tests.support.topics import create_topic
+
+
+HANDBOOK = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+TOOLS = {
+    "bin/kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
+    "bin/kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+}
+RECORDS = 10
+
+
+def told(number: int, meant: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """Give the commands of one of the handbook's examples, and what follows each; *meant* replaces what is shown."""
+    block = re.findall(r"^```text\n(.*?)^```$", HANDBOOK, re.MULTILINE | re.DOTALL)[number].replace("\\\n", " ")
+    for shown, real in meant.items():
+        assert shown in block, shown
+        block = block.replace(shown, real)
+    parts = [part.partition("\n") for part in block.split("$ ")[1:]]
+    return [(shlex.split(command), rest) for command, _, rest in parts]
+
+
+def follow(command: list[str], typed: str = "") -> str:
+    """Run one of Kafka's tools with what an operator types."""
+    tool, *arguments = command
+    done = subprocess.run(
+        JvmOptions(heap_mb=128).command(TOOLS[tool], *arguments),
+        check=True,
+        input=typed,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def properties(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> str:
+    """Give the settings of a mirror of one topic."""
+    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, topics=prefix)
+
+
+async def copied(tmp_path: Path, properties: str, target: str, topic: str, count: int) -> list[str]:
+    """Run the mirror until the remote topic holds *count* records; give the events it logged about resuming."""
+    async with daemon(tmp_path, properties) as mirror:
+        await await_arrived(target, f"A.{topic}", count)
+        await mirror.sigterm()
+        return [event["event"] for event in mirror.events() if str(event.get("event")).startswith("resum")]
+
+
+async def test_a_position_is_set(
+    tmp_path: Path, properties: str, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """A position that an operator writes is where copying goes on, and nothing is left to be proven."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=RECORDS, partitions=1)
+    await copied(tmp_path, properties, target, prefix, RECORDS)
+    meant = {"b1:9092": target, "A.orders": f"A.{prefix}", '"orders"': f'"{prefix}"', ":743": ":10", ":742": ":9"}
+    (ask, answer), (write, typed) = told(0, {**meant, '"offset":1000': '"offset":4'})
+    ends = await asyncio.to_thread(follow, ask)
+    await asyncio.to_thread(follow, write, typed)
+    resumed = await copied(tmp_path, properties, target, prefix, RECORDS + 5)
+
+    assert ends.strip() == answer.strip()
+    assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS), *range(5, RECORDS)]
+    assert resumed == []
+
+
+async def test_a_position_is_removed(
+    tmp_path: Path, properties: str, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """A partition whose position an operator removed is copied from its start again."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=RECORDS, partitions=1)
+    await copied(tmp_path, properties, target, prefix, RECORDS)
+    ((write, typed),) = told(1, {"b1:9092": target, '"orders"': f'"{prefix}"'})
+    await asyncio.to_thread(follow, write, typed)
+    resumed = await copied(tmp_path, properties, target, prefix, 2 * RECORDS)
+
+    assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS), *range(RECORDS)]
+    assert resumed == []
