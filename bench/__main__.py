@@ -26,7 +26,7 @@ BROKER_JVM = JvmOptions(1024, ("-Xms1024m", *SERVER_FLAGS))
 #: Deleted remote topics make room at once; the default keeps their files for a minute.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "1000"}
 #: The tables' width where there is no terminal to ask.
-PLAIN_COLUMNS = 170
+PLAIN_COLUMNS = 190
 
 
 _Known = TypeVar("_Known")

@@ -17,6 +17,7 @@ from bench.broker import Broker
 from bench.candidates import Candidate, FlowSettings
 from bench.load import LoadedTopic
 from bench.mirror import Mirror, running
+from bench.tree import Strangers
 
 
 START_POLL_S = 0.1
@@ -42,6 +43,7 @@ class CopyRun:
     workers_cpu_s_per_gb: float
     start_cpu_s: float
     peak_pss_bytes: int
+    strangers_cores: float
 
 
 @attrs.frozen
@@ -60,8 +62,10 @@ async def copy(
         watch = _Watch(mirror, target, flow.remote_topic, source)
         first = await watch.until_first_record()
         start = mirror.tree.cpu()
+        strangers = Strangers()
         last = await watch.until_all_records(first)
         used = mirror.tree.cpu().since(start)
+        strangers_cores = strangers.cores()
         mirror.tree.sample_memory()
     if last.records == first.records:
         raise mirror.failed("all records came between two looks: give it more of them")
@@ -80,6 +84,7 @@ async def copy(
         workers_cpu_s_per_gb=used.workers_s / copied_gb,
         start_cpu_s=start.tree_s,
         peak_pss_bytes=mirror.tree.peak_pss_bytes,
+        strangers_cores=strangers_cores,
     )
 
 

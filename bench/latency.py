@@ -27,6 +27,7 @@ from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings
 from bench.mirror import Mirror, running
 from bench.shapes import Codec
+from bench.tree import Strangers
 from mm2py.devkit.process import LoggedProcess, start_process
 
 
@@ -63,6 +64,7 @@ class LatencyRun:
     seconds: float
     latencies: Latencies
     cpu_cores: float
+    strangers_cores: float
 
 
 async def measure(
@@ -76,9 +78,11 @@ async def measure(
         try:
             await _said(mirror, consumer, STARTS, START_LIMIT_S + WARM_UP_S)
             before = mirror.tree.cpu()
+            strangers = Strangers()
             found = await _said(mirror, consumer, FOUND, seconds + ANSWER_LIMIT_S)
             used = mirror.tree.cpu().since(before)
-            return LatencyRun(candidate, seconds, Latencies(**json.loads(found)), used.tree_s / seconds)
+            latencies = Latencies(**json.loads(found))
+            return LatencyRun(candidate, seconds, latencies, used.tree_s / seconds, strangers.cores())
         finally:
             for probe in (producer, consumer):
                 await asyncio.to_thread(probe.kill)

@@ -36,6 +36,7 @@ COPY_COLUMNS = (
     "peak PSS MiB",
     "start to first s",
     "CPU-s to first",
+    "strangers' cores",
     "x java",
     "x java-tuned",
 )
@@ -49,6 +50,7 @@ LATENCY_COLUMNS = (
     "p99 ms",
     "max ms",
     "cores used",
+    "strangers' cores",
     "p99 / java",
     "p99 / java-tuned",
 )
@@ -166,6 +168,7 @@ def _copies(results: Results) -> Table:
                 f"{_median(mine, lambda run: run.peak_pss_bytes) / 2**20:,.0f}",
                 f"{_median(mine, lambda run: run.start_to_first_s):.1f}",
                 f"{_median(mine, lambda run: run.start_cpu_s):.1f}",
+                f"{_median(mine, lambda run: run.strangers_cores):.2f}",
                 _ratio(rates, candidate, Candidate.JAVA),
                 _ratio(rates, candidate, Candidate.JAVA_TUNED),
             )
@@ -191,6 +194,7 @@ def _latencies(results: Results) -> Table:
             f"{p99[candidate]:.2f}",
             f"{_median(mine, lambda run: run.latencies.max_ms):.1f}",
             f"{_median(mine, lambda run: run.cpu_cores):.3f}",
+            f"{_median(mine, lambda run: run.strangers_cores):.2f}",
             _ratio(p99, candidate, Candidate.JAVA),
             _ratio(p99, candidate, Candidate.JAVA_TUNED),
         )

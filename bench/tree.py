@@ -149,6 +149,36 @@ class ProcessTree:
         return [processes[pid] for pid in members]
 
 
+@attrs.define
+class Strangers:
+    """
+    How busy the machine was with what is none of ours, from the moment this is made.
+
+    Ours is whatever descends from this process: brokers, mirrors, probes. Time that a hypervisor took away counts as
+    strangers'. Figures taken beside a busy stranger are not worth quoting.
+    """
+
+    _ours: ProcessTree = attrs.Factory(lambda: ProcessTree(os.getpid()))
+    _since: float = attrs.Factory(time.monotonic)
+    _before: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        self._before = self._used_s()
+
+    def cores(self) -> float:
+        """The mean number of cores that strangers kept busy."""
+        return max(0.0, (self._used_s() - self._before) / (time.monotonic() - self._since))
+
+    def _used_s(self) -> float:
+        return busy_s((PROC / "stat").read_text()) - self._ours.cpu().tree_s
+
+
+def busy_s(stat: str) -> float:
+    """Seconds that all CPUs together did not idle, from the first line of ``/proc/stat``."""
+    user, nice, system, _idle, _waiting, irq, softirq, steal = (int(field) for field in stat.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
 def _pss_bytes(pid: int) -> int:
     try:
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():

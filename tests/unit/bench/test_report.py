@@ -19,11 +19,11 @@ SHAPE = SHAPES_BY_NAME["json-lz4"]
 
 
 def copied(candidate: Candidate, rate: float) -> CopyRun:
-    return CopyRun(candidate, SHAPE.name, 1000, 4.0, 2.0, rate, 50.0, 1.5, 1.25, 6.0, 500 * 2**20)
+    return CopyRun(candidate, SHAPE.name, 1000, 4.0, 2.0, rate, 50.0, 1.5, 1.25, 6.0, 500 * 2**20, 0.04)
 
 
 def measured(candidate: Candidate, p99_ms: float) -> LatencyRun:
-    return LatencyRun(candidate, 40.0, Latencies(20_000, 0, 0, 1.0, p99_ms, 30.0), 0.25)
+    return LatencyRun(candidate, 40.0, Latencies(20_000, 0, 0, 1.0, p99_ms, 30.0), 0.25, 0.04)
 
 
 @pytest.fixture(name="results")
@@ -37,7 +37,7 @@ def some_results() -> Results:
 
 
 def printed(results: Results) -> list[str]:
-    console = Console(width=200)
+    console = Console(width=220)
     with console.capture() as capture:
         print_report(console, results)
     return capture.get().splitlines()
@@ -47,14 +47,28 @@ def test_table_shows_the_median_and_the_ratio(results: Results) -> None:
     """Three runs give the middle one, in how many times Java's rate."""
     (row,) = [line.split() for line in printed(results) if "json-lz4" in line and "mm2py" in line]
 
-    assert row == ["json-lz4", "mm2py", "1,000", "1,200", "50.0", "1.50", "1.25", "500", "4.0", "6.0", "8.00", "-"]
+    assert row == [
+        "json-lz4",
+        "mm2py",
+        "1,000",
+        "1,200",
+        "50.0",
+        "1.50",
+        "1.25",
+        "500",
+        "4.0",
+        "6.0",
+        "0.04",
+        "8.00",
+        "-",
+    ]
 
 
 def test_latency_table_compares_the_tails(results: Results) -> None:
     """The ratio of the 99th percentiles stands beside them."""
     rows = [line.split() for line in printed(results) if line.strip().startswith("mm2py")]
 
-    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "30.0", "0.250", "0.50", "-"]]
+    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "30.0", "0.250", "0.04", "0.50", "-"]]
 
 
 def test_failures_are_told_with_their_log(results: Results) -> None:

@@ -83,6 +83,16 @@ def test_cpu_of_children_that_were_waited_for_counts_once(monkeypatch: pytest.Mo
     assert round(ProcessTree(10).cpu().tree_s * tree.TICKS_PER_S) == 140
 
 
+def test_idle_time_is_not_busy_time() -> None:
+    """Idling and waiting for disks is left out, stolen time is not."""
+    ticks = tree.TICKS_PER_S
+    line = (
+        f"cpu  {ticks} {ticks} {ticks} {50 * ticks} {70 * ticks} {ticks} {ticks} {ticks} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0"
+    )
+
+    assert tree.busy_s(line) == 6.0
+
+
 def test_memory_of_a_real_process_is_measured() -> None:
     """PSS of a running interpreter is some megabytes, and the peak is kept."""
     watched = ProcessTree(os.getpid())
