@@ -219,6 +219,7 @@ def stop(state: PartitionState, failure: PartitionFailure, *, now: float) -> Par
         failures=1,
         failed_at=now,
         retry_at=float("inf"),
+        bytes_per_s=0.0,
     )
 
 

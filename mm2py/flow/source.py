@@ -9,6 +9,7 @@ holds it puts it back first.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
@@ -220,7 +221,6 @@ class SourceTasks:
     def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
         flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
         failure = after.failure or PartitionFailure("")
-        retry_in_s = max(0.0, after.retry_at - now)
         match happening:
             case Happening.RESUMED_EXACTLY:
                 found = after.resumed_records - before.resumed_records
@@ -228,10 +228,10 @@ class SourceTasks:
             case Happening.RESUME_UNPROVEN:
                 self._events.emit(ResumeUnproven(flow, source, after.position, failure.message))
             case Happening.INTERRUPTED:
-                self._events.emit(PartitionInterrupted(flow, source, failure.message, retry_in_s))
+                self._events.emit(PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now)))
                 self.is_interrupted.set()
             case Happening.STOPPED:
-                ended = after.ended.name.lower()
+                ended, retry_in_s = after.ended.name.lower(), _retry_in_s(after, now)
                 self._events.emit(
                     PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
                 )
@@ -342,6 +342,10 @@ class SourceTasks:
         return latency, age
 
 
+def _retry_in_s(state: PartitionState, now: float) -> float | None:
+    return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
+
+
 def _viewed(state: PartitionState, task: int | None, now: float) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     return PartitionView(
@@ -355,6 +359,6 @@ def _viewed(state: PartitionState, task: int | None, now: float) -> PartitionVie
         records=state.records,
         bytes=state.bytes,
         bytes_per_s=state.bytes_per_s or 0.0,
-        retry_in_s=None if is_copying or state.retry_at == float("inf") else max(0.0, state.retry_at - now),
+        retry_in_s=None if is_copying else _retry_in_s(state, now),
         failure=None if is_copying else state.failure,
     )

@@ -362,7 +362,8 @@ class PartitionStopped(Event):
     message: str
     hint: str
     offset: int | None
-    retry_in_s: float
+    #: None where it is not tried again.
+    retry_in_s: float | None
 
 
 @attrs.frozen

@@ -380,8 +380,9 @@ async def test_a_recreated_topic_stops_visibly() -> None:
         await asyncio.sleep(60)
         (view,) = group.tasks.partition_views()
 
-    assert view.stage is PartitionStage.STOPPED
-    assert len(group.events.of(PartitionStopped)) == 1
+    (told,) = group.events.of(PartitionStopped)
+    assert (view.stage, view.bytes_per_s) == (PartitionStage.STOPPED, 0.0)
+    assert told.retry_in_s is view.retry_in_s is None
     assert len(group.epochs.plans) == 1
 
 
