@@ -1,0 +1,240 @@
+"""
+Every shell line of the README, executed in a copy of the checkout.
+
+What is changed before a line is run, and why, stands here and nowhere else:
+
+- ``~/mm2py`` is a folder of the test's own, and ``python3`` the interpreter that runs the tests.
+- The sample's bootstrap servers are those of the tests' clusters, and its topics the test's own.
+- ``pip install .`` leaves dependencies out, half a gigabyte; the lines after it find those of this interpreter.
+- ``scripts/test`` collects instead of running: it is the command that runs this test.
+- ``scripts/bench`` prints its help: it takes ten minutes and wants the machine for itself; bench has tests of its own.
+- Lines that would run for ever are ended by a signal, as their reader would, once they have done what they are for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+import sysconfig
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import psutil
+import pytest
+
+from mm2py.config.settings import load_settings
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.process import LoggedProcess, start_process
+from tests.support.eventually import eventually, scaled
+from tests.support.mirrored import assert_mirrored
+from tests.support.producing import produce_numbers
+from tests.support.topics import create_topic
+
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+LINE_LIMIT_S = 300.0
+RECORDS = 1_000
+
+
+def blocks(language: str) -> list[str]:
+    """Give the README's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+LINES = [line for block in blocks("sh") for line in block.splitlines()]
+
+
+@attrs.define
+class Reader:
+    """Somebody who follows the README line by line, in a checkout of their own."""
+
+    checkout: Path
+    home: Path
+    topics: str
+    source: str
+    target: str
+    followed: set[str] = attrs.field(factory=set)
+
+    def start(self, line: str, *, env: dict[str, str] | None = None) -> LoggedProcess:
+        """Start a line in the checkout; what it prints goes to a file."""
+        command = line.replace("~/mm2py", str(self.home / "mm2py"))
+        return start_process(
+            line,
+            ["bash", "-c", f"exec {command}"],
+            log_file=self.home / f"{len(list(self.home.glob('*.out')))}.out",
+            env={"MM2PY_VENV": sys.prefix, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ['PATH']}", **(env or {})},
+            cwd=self.checkout,
+        )
+
+    async def follow(self, line: str, *, env: dict[str, str] | None = None) -> str:
+        """Run a line to its end, which must be a good one; give what it printed."""
+        process = await asyncio.to_thread(self.start, line, env=env)
+        try:
+            exit_code = await asyncio.to_thread(process.wait, scaled(LINE_LIMIT_S))
+            text = process.log_text()
+        finally:
+            await asyncio.to_thread(process.kill)
+
+        assert exit_code == 0, text
+        return text
+
+    async def follow_before(self, line: str) -> None:
+        """Follow the lines before *line* that prepare something, each once."""
+        for earlier in LINES[: LINES.index(line)]:
+            if earlier in PREPARING and earlier not in self.followed:
+                self.followed.add(earlier)
+                await LINES_MEAN[earlier](self, earlier)
+
+
+@pytest.fixture(scope="module")
+def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Copy the checkout and have its sample point to the tests' clusters."""
+    home = tmp_path_factory.mktemp("readme")
+    checkout = home / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", ".*cache", "__pycache__", ".hypothesis"))
+    source, target = (both_clusters[name].bootstrap_servers for name in ("primary", "backup"))
+    sample = checkout / "etc/mm2.properties"
+    text = sample.read_text()
+    for shown, meant in (
+        ("localhost:9092", source),
+        ("localhost:9093", target),
+        ("A->B.topics = .*", f"A->B.topics = {home.name}.*"),
+    ):
+        assert shown in text
+        text = text.replace(shown, meant)
+    sample.write_text(text)
+    return Reader(checkout, home, home.name, source, target)
+
+
+async def prints(process: LoggedProcess, pattern: str) -> None:
+    """Wait until a line prints something."""
+
+    def found() -> re.Match[str] | None:
+        is_running = process.is_running
+        match = re.search(pattern, process.log_text())
+        assert match or is_running, f"it ended with {process.exit_code}:\n{process.log_text()}"
+        return match
+
+    await eventually(found, within_s=LINE_LIMIT_S, what=f"{process.name} prints {pattern}")
+
+
+async def end(process: LoggedProcess, number: signal.Signals) -> int:
+    """End a line as its reader would; insist where it does not end, with all that it started."""
+    below = psutil.Process(process.pid).children(recursive=True) if process.is_running else []
+    process.signal(number)
+    try:
+        return await asyncio.to_thread(process.wait, scaled(60.0))
+    finally:
+        await asyncio.to_thread(process.kill)
+        for each in below:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+async def runs_to_its_end(reader: Reader, line: str) -> None:
+    await reader.follow(line)
+
+
+async def shows_the_demo(reader: Reader, line: str) -> None:
+    assert "none missing, none twice" in await reader.follow(line)
+
+
+async def stays_up_until_ctrl_c(reader: Reader, line: str) -> None:
+    process = await asyncio.to_thread(reader.start, line)
+    await prints(process, "Everything stays up")
+    shown = dict(re.findall(r"^  (\w+) +(\S+)$", process.log_text(), re.MULTILINE))
+    settings = load_settings(Path(shown["settings"]))
+    exit_code = await end(process, signal.SIGINT)
+
+    assert shown["primary"] in settings.flows[0].source.bootstrap_servers
+    assert exit_code == 0
+    assert not await asyncio.to_thread(Path(shown["settings"]).exists)
+
+
+async def collects_tests(reader: Reader, line: str) -> None:
+    text = await reader.follow(f"{line} --collect-only --quiet tests/unit/model")
+
+    assert re.search(r"\d+ tests collected", text)
+
+
+async def tells_its_options(reader: Reader, line: str) -> None:
+    assert "Java MirrorMaker 2, side by side" in await reader.follow(f"{line} --help")
+
+
+async def installs_the_package(reader: Reader, line: str) -> None:
+    await reader.follow(line.replace("install .", "install --quiet --no-deps ."))
+    installed = reader.home / "mm2py/bin/connect-mirror-maker"
+
+    assert installed.exists()
+
+
+async def validates(reader: Reader, line: str) -> None:
+    assert "mm2.properties: no problems; flows: A->B\n" in await reader.follow(line, env=_dependencies())
+
+
+async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:
+    topic = f"{reader.topics}-{LINES.index(line)}"
+    await create_topic(reader.source, topic, partitions=2)
+    await produce_numbers(reader.source, topic, count=RECORDS, partitions=2)
+    process = await asyncio.to_thread(reader.start, line, env=_dependencies())
+    try:
+        await prints(process, '"event": "flow_started"')
+        await assert_mirrored(reader.source, topic, reader.target, f"A.{topic}", RECORDS)
+    finally:
+        exit_code = await end(process, signal.SIGTERM)
+
+    assert exit_code == 0, process.log_text()
+
+
+def _dependencies() -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})}
+
+
+#: What each line must do. A line that is not here, or that the README no longer has, fails a test.
+LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
+    "scripts/demo": shows_the_demo,
+    "scripts/demo --keep-running": stays_up_until_ctrl_c,
+    "scripts/test": collects_tests,
+    "python3 -m venv ~/mm2py": runs_to_its_end,
+    "~/mm2py/bin/pip install .": installs_the_package,
+    "cp etc/mm2.properties mm2.properties": runs_to_its_end,
+    "~/mm2py/bin/connect-mirror-maker mm2.properties --validate": validates,
+    "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
+    "scripts/in-venv scripts/connect-mirror-maker.py mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
+    "scripts/bench": tells_its_options,
+}
+#: Lines that later ones build on.
+PREPARING = ("python3 -m venv ~/mm2py", "~/mm2py/bin/pip install .", "cp etc/mm2.properties mm2.properties")
+
+
+def test_each_line_has_a_meaning() -> None:
+    """The README's lines and those that are tested are the same."""
+    assert sorted(LINES_MEAN) == sorted(LINES)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("line", LINES)
+async def test_each_line_does_what_it_is_for(reader: Reader, line: str) -> None:
+    """A reader who follows the README line by line gets what it promises."""
+    await reader.follow_before(line)
+    if line not in reader.followed:
+        reader.followed.add(line)
+        await LINES_MEAN[line](reader, line)
+
+
+def test_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
+    """The README's settings can be added to the sample file."""
+    file = tmp_path / "mm2.properties"
+    for block in blocks("properties"):
+        file.write_text((ROOT / "etc/mm2.properties").read_text() + block)
+        shown = dict(re.findall(r"^(\S+) = (.*)$", block, re.MULTILINE))
+        settings = load_settings(file)
+
+        assert shown.items() <= dict(settings.spark).items()
