@@ -109,8 +109,7 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
     with screen.step(f"starting the clusters {SOURCE} and {TARGET}") as step:
         stage.start_clusters()
         step.result = (
-            f"clusters are up: {SOURCE} at {stage.source.bootstrap_servers}, "
-            f"{TARGET} at {stage.target.bootstrap_servers}"
+            f"clusters are up: {SOURCE} {stage.source.bootstrap_servers}, {TARGET} {stage.target.bootstrap_servers}"
         )
     picture, written = asyncio.run(_mirror(stage, screen, options, clock))
     if not options.keep_running:

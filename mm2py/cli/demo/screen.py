@@ -136,7 +136,7 @@ def draw(picture: Picture, title: str, phase: str) -> RenderableType:
 
 
 def _flow_table(picture: Picture) -> Table:
-    table = _table("flow", "state", "topics", "parts", "records/s", "MB/s", "lag", "p50 ms", "p99 ms", left=2)
+    table = _table("flow", "state", "topics", "parts", "records/s", "MB/s", "lag", "p50 ms", "p99 ms", left=2, gap=1)
     flow = picture.flow
     state = Text(flow.state, "green" if flow.state == "running" else "yellow")
     table.add_row(
@@ -154,7 +154,7 @@ def _flow_table(picture: Picture) -> Table:
 
 
 def _topic_table(picture: Picture) -> Table:
-    table = _table("topic", "remote topic", "codec", "parts", "written", "mirrored", left=3)
+    table = _table("topic", "remote topic", "codec", "parts", "written", "mirrored", left=3, gap=2)
     for topic in picture.topics:
         is_level = topic.mirrored == topic.written
         table.add_row(
@@ -168,8 +168,8 @@ def _topic_table(picture: Picture) -> Table:
     return table
 
 
-def _table(*columns: str, left: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+def _table(*columns: str, left: int, gap: int) -> Table:
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
     return table

@@ -126,11 +126,21 @@ def test_the_live_view_fits_eighty_columns() -> None:
     console = Console(file=out, width=80, force_terminal=True, color_system=None, highlight=False)
     screen = make_screen(console, ManualClock())
     with screen.watching("primary ▶ backup"):
-        screen.show(PICTURE, "3 of 15 s")
+        screen.show(attrs.evolve(PICTURE, flow=attrs.evolve(FLOW, lag=1_234_567, latency_p99_ms=11_665.0)), "3 of 15 s")
     shown = out.getvalue()
 
     assert isinstance(screen, LiveScreen)
-    for figure in ("primary->backup", "running", "12,346", "2.50", "42", "1.0", "7.5", "primary.orders", "1,042"):
+    for figure in (
+        "primary->backup",
+        "running",
+        "12,346",
+        "2.50",
+        "1,234,567",
+        "1.0",
+        "11665.0",
+        "primary.orders",
+        "1,042",
+    ):
         assert figure in shown
     assert "partition_stopped" in shown
     assert "…" not in shown
