@@ -103,8 +103,9 @@ class PartitionCopy:
 
     Invariants: (a) `in_flight` and `queue`, in that order, hold consecutive stretches of the source from `position`
     on; (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing is
-    fetched any more, and what is queued before the trouble is still sent; (d) `unanswered` counts the parcels in
-    requests without an answer; while `is_failing`, nothing is sent until it is 0.
+    fetched any more, and what is queued before the trouble is still sent, unless the target's own answer was the
+    trouble (`is_given_up`); (d) `unanswered` counts the parcels in requests without an answer; while `is_failing`,
+    nothing is sent until it is 0.
     """
 
     plan: PartitionPlan
@@ -119,6 +120,7 @@ class PartitionCopy:
     buffered_bytes: int = 0
     unanswered: int = 0
     is_failing: bool = False
+    is_given_up: bool = False
     is_waiting: bool = False
     is_ready: bool = False
     is_paused: bool = False

@@ -22,6 +22,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter, end_corrupt
 from mm2py.pipeline.partition import PartitionCopy
+from mm2py.pipeline.sending import HINT_REWOUND
 from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
@@ -42,10 +43,6 @@ _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
 
-_HINT_REWOUND: Final = (
-    "the remote topic was truncated or re-created; remove the partition's record from the offsets topic to copy "
-    "it from the start, or restore the remote topic"
-)
 _HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
 
 
@@ -134,7 +131,7 @@ class Resumer:
                 message = (
                     f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
                 )
-                copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, _HINT_REWOUND, "TargetRewound"))
+                copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
                 return False
             case resume.Skip(records, downstream):
                 return await self._skip(copy, records, downstream)

@@ -11,7 +11,8 @@ What may go wrong with a partition, and what then happens:
   broker recognises what it has already appended.
 - the broker has forgotten our producer, or sequences do not fit: the fate of what was sent is unknown. The partition
   ends its epoch unsure; the next one compares the target with the source before it writes.
-- the broker refuses the batch itself: the partition ends visibly. Others go on.
+- the broker refuses the batch itself, or appends it where the target should be longer: the partition ends visibly.
+  Others go on.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ _FATE_UNKNOWN: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
+)
+
+#: What an operator may do about a target that is shorter than it was.
+HINT_REWOUND: Final = (
+    "the remote topic was truncated or re-created; remove the partition's record from the offsets topic to copy "
+    "it from the start, or restore the remote topic"
 )
 
 _REFUSED: Final = {
@@ -86,14 +93,17 @@ class Dispatch:
         self.is_stopped = False
         self._couriers: dict[int, Courier] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._openings: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Send nothing more, whatever is queued."""
+        """Send nothing more, whatever is queued, and wait for no connection that is being opened."""
         self.is_stopped = True
+        for opening in self._openings:
+            opening.cancel()
 
     def close_unanswered(self) -> None:
         """Close the connections on which an answer is still due: it would never be read."""
@@ -123,7 +133,9 @@ class Dispatch:
 
     def open_in_background(self, courier: Courier) -> None:
         if self._tasks is not None:
-            self._tasks.create_task(courier.open(), name=f"courier to broker {courier.node}")
+            opening = self._tasks.create_task(courier.open(), name=f"courier to broker {courier.node}")
+            self._openings.add(opening)
+            opening.add_done_callback(self._openings.discard)
 
     def pause(self, copy: PartitionCopy, why: str) -> None:
         """Leave *copy* alone for a moment and look the leader up meanwhile."""
@@ -170,21 +182,27 @@ class Dispatch:
     def settle(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck, now_ms: int) -> None:
         """Take the broker's word on one parcel."""
         self._answered(copy)
-        if ack.error_code == 0 and not copy.is_failing:
-            copy.in_flight.popleft()
-            if copy.remote not in self.identity.known_at:
-                self.identity.known_at.add(copy.remote)
-                self.offer(copy)
-            copy.target_retries = 0
-            copy.trouble = None
-            copy.account(parcel, ack.base_offset)
-            self.free(parcel.size_bytes)
-            if parcel.max_timestamp >= 0:
-                self.latency.add(now_ms - parcel.max_timestamp, parcel.record_count)
-            return
         if not copy.is_failing:
-            self._fail(copy, parcel, ack)
+            if ack.error_code:
+                self._fail(copy, parcel, ack)
+            elif copy.downstream is not None and ack.base_offset <= copy.downstream:
+                self._rewound(copy, parcel, ack)
+            else:
+                self._acknowledge(copy, parcel, ack, now_ms)
+                return
         self._when_all_answered(copy)
+
+    def _acknowledge(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck, now_ms: int) -> None:
+        copy.in_flight.popleft()
+        if copy.remote not in self.identity.known_at:
+            self.identity.known_at.add(copy.remote)
+            self.offer(copy)
+        copy.target_retries = 0
+        copy.trouble = None
+        copy.account(parcel, ack.base_offset)
+        self.free(parcel.size_bytes)
+        if parcel.max_timestamp >= 0:
+            self.latency.add(now_ms - parcel.max_timestamp, parcel.record_count)
 
     def lost(self, copy: PartitionCopy, why: str) -> None:
         """Learn that a request with a parcel of *copy* will not be answered."""
@@ -211,24 +229,39 @@ class Dispatch:
         detail = f": {ack.message}" if ack.message else ""
         where = f"target answered {name} for {copy.remote} (upstream offset {parcel.first_upstream}){detail}"
         if ack.error_code in _FATE_UNKNOWN:
-            self.is_identity_spent = True
-            copy.is_unsure = True
             hint = "the next epoch compares target and source and goes on by itself"
-            copy.end(Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
+            self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
         elif ack.error_code in _REFUSED:
-            # The batch took a sequence that the broker never saw, so this identity cannot go on for the partition. And
-            # the batch may have been sent before, with an answer that was lost.
-            self.is_identity_spent = True
-            copy.is_unsure = True
             hint = _REFUSED[ErrorCode(ack.error_code)]
-            copy.end(Ended.FAILED, PartitionFailure(where, hint, name, parcel.first_upstream))
+            self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, parcel.first_upstream))
         else:
             copy.trouble = PartitionFailure(where, "it is tried again by itself", name, parcel.first_upstream)
+
+    def _rewound(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck) -> None:
+        copy.is_failing = True
+        where = (
+            f"{copy.remote} took upstream offset {parcel.first_upstream} at {ack.base_offset}, but offset "
+            f"{copy.downstream} had been written to it"
+        )
+        failure = PartitionFailure(where, HINT_REWOUND, "TargetRewound", parcel.first_upstream)
+        self._give_up(copy, Ended.TARGET_REWOUND, failure)
+
+    def _give_up(self, copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
+        """
+        End *copy*, whose next sequence is not what the broker expects.
+
+        A refused batch took a sequence that the broker never saw, and it may have been sent before, with an answer
+        that was lost.
+        """
+        self.is_identity_spent = True
+        copy.is_unsure = True
+        copy.is_given_up = True
+        copy.end(ended, failure)
 
     def _when_all_answered(self, copy: PartitionCopy) -> None:
         if copy.unanswered:
             return
-        if copy.has_ended and copy.failure is not None and copy.failure.error in _FINAL_NAMES:
+        if copy.is_given_up:
             freed = sum(parcel.size_bytes for parcel in copy.in_flight)
             copy.in_flight.clear()
             copy.buffered_bytes -= freed
@@ -239,9 +272,6 @@ class Dispatch:
         copy.in_flight.clear()
         copy.is_failing = False
         self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
-
-
-_FINAL_NAMES: Final = frozenset(code.name for code in (*_FATE_UNKNOWN, *_REFUSED))
 
 
 class _Request:
@@ -270,7 +300,7 @@ class Courier:
         self._connection: BrokerConnection | None = None
         self._is_opening = False
         self._in_flight = 0
-        self._held_until = 0.0
+        self._hold_timer: asyncio.TimerHandle | None = None
 
     def add(self, copy: PartitionCopy) -> None:
         copy.is_ready = True
@@ -279,7 +309,7 @@ class Courier:
     def pump(self) -> None:
         """Send as much as the rules allow."""
         dispatch = self._dispatch
-        if not self._ready or self._held_until or dispatch.is_stopped:
+        if not self._ready or self._hold_timer is not None or dispatch.is_stopped:
             return
         connection = self._connection
         if connection is None or connection.is_closed:
@@ -371,11 +401,15 @@ class Courier:
         """Honour the broker's quota: it would only stop reading from us."""
         self._dispatch.throttled_ms += throttle_ms
         loop = asyncio.get_running_loop()
-        self._held_until = loop.time() + throttle_ms / 1000
-        loop.call_later(throttle_ms / 1000, self._release)
+        until = loop.time() + throttle_ms / 1000
+        if self._hold_timer is not None:
+            if self._hold_timer.when() >= until:
+                return
+            self._hold_timer.cancel()
+        self._hold_timer = loop.call_at(until, self._release)
 
     def _release(self) -> None:
-        self._held_until = 0.0
+        self._hold_timer = None
         self.pump()
 
     async def open(self) -> None:
