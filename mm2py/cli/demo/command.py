@@ -83,7 +83,7 @@ def _parse(arguments: Sequence[str] | None) -> Options:
         prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine."
     )
     parser.add_argument("--seconds", type=float, default=15.0, help="how long records are mirrored (default: 15)")
-    parser.add_argument("--rate", type=int, default=10_000, help="records written each second (default: 10000)")
+    parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
     parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
     given = parser.parse_args(arguments)
     if given.seconds <= 0 or given.rate <= 0:
