@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.brokers import MakeCluster
+from tests.support.brokers import cluster_factory
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
 from tests.support.mirrored import assert_mirrored, await_arrived
@@ -25,6 +26,13 @@ from tests.support.topics import create_topic, end_offsets
 _PARTITIONS = 4
 _RATE = 25_000
 _AT_LEAST = 200_000
+
+
+@pytest.fixture(scope="module")
+def doomed() -> Iterator[KafkaCluster]:
+    """Run a cluster whose broker is killed and started again by every test that uses it."""
+    with cluster_factory() as make:
+        yield make("doomed")
 
 
 @asynccontextmanager
@@ -123,44 +131,65 @@ async def test_worker_killed(primary: KafkaCluster, backup: KafkaCluster, prefix
         assert not list(running.events("resume_unproven"))
 
 
-async def test_target_broker_killed(
-    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
-) -> None:
+async def test_target_broker_killed(primary: KafkaCluster, doomed: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """A target broker that is killed and started again holds every record once, and its absence is said once."""
-    target = await asyncio.to_thread(make_cluster, "doomed-target")
-    settings = _settings(primary, target, prefix)
+    settings = _settings(primary, doomed, prefix)
     async with _running_stream(primary, prefix) as stream, daemon(tmp_path, settings) as running:
-        await await_arrived(target.bootstrap_servers, f"A.{prefix}", 30_000)
-        await asyncio.to_thread(target.kill, 0)
-        await running.wait_for_event("cluster_unreachable", cluster="B")
-        await asyncio.to_thread(target.start, 0)
-        await running.wait_for_event("cluster_recovered", cluster="B")
+        await await_arrived(doomed.bootstrap_servers, f"A.{prefix}", 30_000)
+        await _kill_and_start(doomed, running, "B")
         count = await stream.done()
-        await assert_mirrored(primary.bootstrap_servers, prefix, target.bootstrap_servers, f"A.{prefix}", count)
+        await assert_mirrored(primary.bootstrap_servers, prefix, doomed.bootstrap_servers, f"A.{prefix}", count)
 
-        assert len(list(running.events("cluster_unreachable"))) == 1
-        assert not list(running.events("copy_task_lost"))
-        assert not list(running.events("resume_unproven"))
+        _assert_one_absence(running)
 
 
-async def test_source_broker_killed(
-    backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
-) -> None:
+async def test_source_broker_killed(backup: KafkaCluster, doomed: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """A source broker that is killed and started again is read on where it left off, and its absence is said once."""
-    source = await asyncio.to_thread(make_cluster, "doomed-source")
-    settings = _settings(source, backup, prefix)
-    async with _running_stream(source, prefix) as stream, daemon(tmp_path, settings) as running:
+    settings = _settings(doomed, backup, prefix)
+    async with _running_stream(doomed, prefix) as stream, daemon(tmp_path, settings) as running:
         await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 30_000)
-        await asyncio.to_thread(source.kill, 0)
-        await running.wait_for_event("cluster_unreachable", cluster="A")
-        await asyncio.to_thread(source.start, 0)
-        await running.wait_for_event("cluster_recovered", cluster="A")
+        await _kill_and_start(doomed, running, "A")
         count = await stream.done()
-        await assert_mirrored(source.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
+        await assert_mirrored(doomed.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
 
-        assert len(list(running.events("cluster_unreachable"))) == 1
-        assert not list(running.events("copy_task_lost"))
-        assert not list(running.events("resume_unproven"))
+        _assert_one_absence(running)
+
+
+async def test_stopped_while_target_is_away(
+    primary: KafkaCluster, doomed: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A daemon told to stop while its target is killed gives up in bounded time; the next one goes on exactly."""
+    settings = _settings(primary, doomed, prefix)
+    async with _running_stream(primary, prefix) as stream:
+        async with daemon(tmp_path, settings) as first:
+            await await_arrived(doomed.bootstrap_servers, f"A.{prefix}", 30_000)
+            await asyncio.to_thread(doomed.kill, 0)
+            await first.wait_for_event("cluster_unreachable", cluster="B")
+            exit_code = await first.sigterm(within_s=20)
+            drained = await first.wait_for_event("flow_drained")
+        await asyncio.to_thread(doomed.start, 0)
+        async with daemon(tmp_path, settings) as second:
+            await _moving_on(doomed, f"A.{prefix}", 30_000)
+            count = await stream.done()
+            await assert_mirrored(primary.bootstrap_servers, prefix, doomed.bootstrap_servers, f"A.{prefix}", count)
+
+            assert not list(second.events("resume_unproven"))
+    assert exit_code == 0
+    assert not drained["positions_written"]
+
+
+async def _kill_and_start(cluster: KafkaCluster, running: Daemon, alias: str) -> None:
+    """Kill a cluster's only broker, start it again once the daemon has missed it, and wait until the daemon says so."""
+    await asyncio.to_thread(cluster.kill, 0)
+    await running.wait_for_event("cluster_unreachable", cluster=alias)
+    await asyncio.to_thread(cluster.start, 0)
+    await running.wait_for_event("cluster_recovered", cluster=alias)
+
+
+def _assert_one_absence(running: Daemon) -> None:
+    assert len(list(running.events("cluster_unreachable"))) == len(list(running.events("cluster_recovered"))) == 1
+    assert not list(running.events("copy_task_lost"))
+    assert not list(running.events("resume_unproven"))
 
 
 def _resumed(run: Daemon) -> set[int]:
