@@ -114,7 +114,10 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
     picture, written = asyncio.run(_mirror(stage, screen, options, clock))
     if not options.keep_running:
         with screen.step("draining the mirror") as step:
-            step.result = f"mirror drained, exit code {stage.stop_mirror()}"
+            exit_code = stage.stop_mirror()
+            step.result = f"mirror drained, exit code {exit_code}"
+        if exit_code:
+            raise stage.mirror_error(f"did not end in good order, but with exit code {exit_code}")
     with screen.step("reading both sides back and comparing every record") as step:
         proof = asyncio.run(_prove(stage, picture.topics, written))
         step.result = f"{proof.records:,} records read from each side" if proof.is_complete else "the two sides differ"
