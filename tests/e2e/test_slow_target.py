@@ -65,18 +65,18 @@ def _behind_a_line(make_cluster: MakeCluster) -> tuple[KafkaCluster, int]:
 async def test_memory_stays_bounded_behind_a_slow_line(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """With 64 MB waiting and a line of 5 MB/s, a worker grows by little more than its buffer; all arrives once."""
-    count = 64_000
+    """With 56 MB waiting and a line of 5 MB/s, a worker grows by little more than its buffer; all arrives once."""
+    count = 56_000
     target, port = _behind_a_line(make_cluster)
     servers = f"{HOST}:{port}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
+    # Each partition alone might fill the worker's buffer, so that only the buffer's own bound holds.
+    buffers = {"copy.buffer.bytes": _BUFFER_BYTES, "copy.partition.buffer.bytes": _BUFFER_BYTES}
     settings = mm2_properties(
-        primary.bootstrap_servers,
-        servers,
-        **{"A->B.topics": prefix, "copy.epoch.ms": 2000, "copy.buffer.bytes": _BUFFER_BYTES, "log.level": "debug"},
+        primary.bootstrap_servers, servers, **{"A->B.topics": prefix, "copy.epoch.ms": 2000, **buffers}
     )
     async with slow_link(port, target.nodes[0].port, bytes_per_s=5_000_000), daemon(tmp_path, settings) as mirror:
-        await mirror.wait_for_event("epoch_ended")
+        await mirror.wait_for_event("spark_started")
         peak = _Peak(mirror)
         before = peak.look()
         async with peak.watched():
@@ -86,7 +86,7 @@ async def test_memory_stays_bounded_behind_a_slow_line(
         await assert_mirrored(primary.bootstrap_servers, prefix, servers, f"A.{prefix}", count)
         assert await mirror.sigterm() == 0
 
-    assert waiting * 1_000 > 5 * _BUFFER_BYTES
+    assert waiting * 1_000 > _BUFFER_BYTES + _MARGIN_BYTES
     assert peak.bytes - before <= _BUFFER_BYTES + _MARGIN_BYTES
     assert not list(mirror.events("resume_unproven"))
 
@@ -131,7 +131,7 @@ async def test_batches_that_arrive_late(
     network or of a broker whose quota holds the connection. The next epoch finds that they have not arrived and
     copies on. Then they arrive.
     """
-    count = 40_000
+    count = 28_000
     target, port = _behind_a_line(make_cluster)
     servers, remote_topic = f"{HOST}:{port}", f"A.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
