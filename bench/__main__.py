@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     given = parser.parse_args(arguments)
     order = read_order(parser, given)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # gigabytes are cleared away then, too
     with tempfile.TemporaryDirectory(prefix="mm2py-bench-") as scratch:
         free = shutil.disk_usage(scratch).free
         if order.disk_bytes > free:
