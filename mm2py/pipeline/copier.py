@@ -111,6 +111,7 @@ class _Epoch:
     async def _prepare(self) -> ProducerIdentity | None:
         """Learn the leaders and get a producer id; None when the time was over before both answered."""
         plan = self._plan
+        trouble = PartitionFailure("the clusters did not answer within the epoch's time")
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
@@ -120,11 +121,13 @@ class _Epoch:
                     if identity is None:
                         identity = await init_producer_id(self._target, plan.target.request_timeout_ms)
                         self._hosted.identities[plan.target] = identity
+                    for copy in self._copies:
+                        copy.trouble = None
                     return identity
             except _UNREACHABLE as error:
                 trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
             except TimeoutError:
-                trouble = PartitionFailure("the clusters did not answer within the epoch's time")
+                pass  # What went wrong before says more.
             for copy in self._copies:
                 copy.trouble = trouble
             if self._is_over():

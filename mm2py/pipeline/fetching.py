@@ -19,6 +19,7 @@ from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.connection import POOLED_FROM_BYTES
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.fetch import NONE, FetchPosition, FetchSession, FetchSizes, PartitionAnswer
 
@@ -33,6 +34,10 @@ _FINISH_S: Final = 0.1
 
 #: How often to look for room when every partition of a broker has its share of the buffer full.
 _PAUSED_POLL_S: Final = 0.003
+
+#: A partition with more parcels waiting does not get on: its next ones move out of the answers they came in, which
+#: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
+_PARCELS_IN_PLACE: Final = 64
 
 _REFUSED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
@@ -84,6 +89,9 @@ class SourceReader:
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
         self.is_stopped = True
+        self.dispatch.has_room.set()
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
         tasks = [fetcher.task for fetcher in self._fetchers.values() if fetcher.task is not None]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_FINISH_S)
@@ -156,6 +164,10 @@ class Fetcher:
             self._session.want(copy.fetch)
         self._has_work.set()
 
+    def wake(self) -> None:
+        """Make a fetcher without work look whether the epoch is over."""
+        self._has_work.set()
+
     def remove(self, copy: PartitionCopy) -> None:
         self._copies.pop(copy.fetch, None)
         if self._session is not None:
@@ -165,9 +177,10 @@ class Fetcher:
         """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
         reader = self._reader
         while not reader.is_stopped:
-            if not self._copies and not self._paused:
-                self._has_work.clear()
-                await self._has_work.wait()
+            self._unpause()
+            if not self._copies:
+                # Without anything to fetch no connection is opened: the broker may be gone.
+                await self._wait_for_work()
                 continue
             try:
                 await self._connect()
@@ -207,11 +220,8 @@ class Fetcher:
             await self._wait_for_room()
             reader.spare_memory(session.connection.held_bytes)
             self._unpause()
-            if not self._copies:
-                if not self._paused:
-                    return
-                await reader.clock.sleep(_PAUSED_POLL_S)
-                continue
+            if not self._copies or reader.is_stopped:
+                return
             wait_ms = min(
                 _WAIT_WHILE_PAUSED_MS if self._paused else reader.limits.fetch_max_wait_ms,
                 int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS,
@@ -236,9 +246,16 @@ class Fetcher:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
 
+    async def _wait_for_work(self) -> None:
+        if self._paused:
+            await self._reader.clock.sleep(_PAUSED_POLL_S)
+        else:
+            self._has_work.clear()
+            await self._has_work.wait()
+
     async def _wait_for_room(self) -> None:
         dispatch = self._reader.dispatch
-        while dispatch.buffered_bytes >= self._reader.limits.buffer_bytes:
+        while dispatch.buffered_bytes >= self._reader.limits.buffer_bytes and not self._reader.is_stopped:
             dispatch.has_room.clear()
             await dispatch.has_room.wait()
 
@@ -259,7 +276,8 @@ class Fetcher:
             if answer.error_code != NONE:
                 self._failed(copy, answer)
                 continue
-            copy.source_retries = 0
+            if copy.source_retries:
+                copy.overcome_at_source()
             copy.high_watermark = answer.high_watermark
             copy.last_stable_offset = answer.last_stable_offset
             copy.log_start_offset = answer.log_start_offset
@@ -274,8 +292,12 @@ class Fetcher:
         before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
         ingest(copy, answer, reader.limits)
         reader.dispatch.take(copy, before_bytes)
+        is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
+        is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
         for index in range(before_parcels, len(copy.queue)):
             parcel = copy.queue[index]
+            if is_stuck:
+                parcel.detach()
             if parcel.max_timestamp >= 0:
                 reader.age.add(now_ms - parcel.max_timestamp, parcel.record_count)
         if copy.has_ended:

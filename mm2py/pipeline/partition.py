@@ -168,6 +168,12 @@ class PartitionCopy:
         if not self.has_ended:
             self.ended, self.failure = ended, failure
 
+    def overcome_at_source(self) -> None:
+        """Note that the source answers again; trouble that parcels on their way have with the target stays."""
+        self.source_retries = 0
+        if not self.queue and not self.in_flight:
+            self.trouble = None
+
     @property
     def may_have_arrived(self) -> bool:
         """Say whether the target may hold more than is acknowledged."""

@@ -427,4 +427,4 @@ class Courier:
 
     def close_if_unanswered(self) -> None:
         if self._in_flight and self._connection is not None:
-            self._connection.close("the epoch is over")
+            self._connection.close("a request was not answered before the epoch was over")

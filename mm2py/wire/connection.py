@@ -31,7 +31,8 @@ _SIZE = struct.Struct(">i")
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 _SMALL_FRAMES_BYTES = 64 * 1024
-_POOLED_FROM_BYTES = 1024 * 1024
+#: Answers from this size on lie in memory that is used again, and are counted while somebody refers to them.
+POOLED_FROM_BYTES = 1024 * 1024
 _POOLED_BUFFERS = 8
 #: The references to a buffer that nobody uses: the pool's list, the loop over it, the question itself.
 _UNSHARED = 3
@@ -62,14 +63,14 @@ class _FramePool:
         self._buffers: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        if size < _POOLED_FROM_BYTES:
+        if size < POOLED_FROM_BYTES:
             return memoryview(bytearray(size))
         for buffer in self._buffers:
             if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
                 return memoryview(buffer)[:size]
         if len(self._buffers) >= _POOLED_BUFFERS:
             self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED]
-        buffer = bytearray(-(-size // _POOLED_FROM_BYTES) * _POOLED_FROM_BYTES)
+        buffer = bytearray(-(-size // POOLED_FROM_BYTES) * POOLED_FROM_BYTES)
         self._buffers.append(buffer)
         return memoryview(buffer)[:size]
 

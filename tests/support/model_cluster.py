@@ -1,0 +1,418 @@
+"""
+A Kafka cluster as a model: what brokers keep and answer on the copy path, in this process and in virtual time.
+
+It stands for a `mm2py.wire.cluster.Cluster` and its connections. Requests come as the bytes that a broker would get,
+answers leave as the bytes that it would send. A model partition keeps its log, and of each producer the last five
+batches with their sequences, by which it tells a repeated batch from a new one (KIP-98), and takes any sequence from
+a producer that it does not know (KIP-360). Tests do damage through its fields.
+"""
+
+# The model takes what a cluster takes, needed or not.
+# ruff: noqa: ARG002
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import struct
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import attrs
+from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
+from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v8
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.batch import batches, next_sequence
+from mm2py.wire.connection import Buffer, FrameHandler
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.log_end import OffsetForLeaderEpochResponse_v3
+from mm2py.wire.rebuild import RecordContent, decode
+
+
+PRODUCE, FETCH = 0, 1
+OK = 0
+
+_BASE_OFFSET = struct.Struct(">q")
+_SEQUENCE = struct.Struct(">i")
+_SEQUENCE_AT = 53
+_REMEMBERED = 5
+_LATENCY_S = 0.001
+
+
+@attrs.define
+class ModelPartition:
+    """A partition's log at its leader."""
+
+    leader: int | None = 0
+    leader_epoch: int = 0
+    start: int = 0
+    end: int = 0
+    not_replicated: int = 0
+    stable_end: int | None = None
+    aborted: list[tuple[int, int]] = attrs.field(factory=list)
+    batches: list[tuple[int, int, bytes]] = attrs.field(factory=list)
+    #: Per producer id its last batches: first and last sequence, base offset.
+    producers: dict[int, collections.deque[tuple[int, int, int]]] = attrs.field(factory=dict)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.end - self.not_replicated
+
+    def load(self, *parts: bytes) -> None:
+        """Put batches into the log as they are, wherever their base offsets say."""
+        for raw in parts:
+            (view,) = batches(memoryview(raw))
+            last = view.last_offset if view.magic >= 2 else decode(raw)[-1].offset
+            self.batches.append((view.base_offset, last, raw))
+            self.end = last + 1
+
+    def append(self, raw: bytes) -> tuple[int, int]:
+        """Take a produced batch as a leader does; give the error code and its base offset."""
+        (view,) = batches(memoryview(raw))
+        if not view.matches_crc():
+            return ErrorCode.CORRUPT_MESSAGE, -1
+        if view.base_offset or view.has_holes or view.is_control or view.is_transactional:
+            return ErrorCode.INVALID_RECORD, -1
+        (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
+        last = next_sequence(first, view.record_count - 1)
+        known = self.producers.get(view.producer_id)
+        for seen_first, seen_last, base in known or ():
+            if (seen_first, seen_last) == (first, last):
+                return OK, base
+        if known and first != next_sequence(known[-1][1], 1):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        base = self.end
+        self.load(_BASE_OFFSET.pack(base) + raw[_BASE_OFFSET.size :])
+        self.producers.setdefault(view.producer_id, collections.deque(maxlen=_REMEMBERED)).append((first, last, base))
+        return OK, base
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Give whole batches from the one that holds *offset* on, at least one."""
+        found: list[bytes] = []
+        size = 0
+        for _, last, raw in self.batches:
+            if last < offset or last >= self.high_watermark:
+                continue
+            if found and size + len(raw) > max_bytes:
+                break
+            found.append(raw)
+            size += len(raw)
+        return b"".join(found)
+
+    def records(self) -> list[RecordContent]:
+        """Give everything in the log, decoded."""
+        return [record for _, _, raw in self.batches for record in decode(raw)]
+
+
+@attrs.define(eq=False)
+class _Request:
+    api_key: int
+    body: bytes
+    handler: FrameHandler
+    answer: bytes | None = None
+    #: What a fetch's session wants, and what of it the client has not heard of; looked up once.
+    wanted: tuple[dict[tuple[str, int], tuple[int, int]], set[tuple[str, int]]] | None = None
+
+
+class ModelConnection:
+    """
+    A connection to one model broker.
+
+    By itself it answers each request after a moment. With `is_manual` the test says when the broker takes the oldest
+    request (`process`) and when its answer arrives (`deliver`).
+    """
+
+    def __init__(self, cluster: ModelCluster, node: int, purpose: str) -> None:
+        self.node = node
+        self.purpose = purpose
+        self.is_closed = False
+        self.held_bytes = 0
+        self.requests: collections.deque[_Request] = collections.deque()
+        self._cluster = cluster
+        self._sessions: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
+
+    async def request_raw(
+        self, api_key: int, api_version: int, pieces: Sequence[Buffer], *, extra_wait_s: float = 0.0
+    ) -> memoryview:
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self.send_raw(api_key, api_version, pieces, _Waiter(future), extra_wait_s=extra_wait_s)
+        return await future
+
+    def send_raw(
+        self,
+        api_key: int,
+        api_version: int,
+        pieces: Sequence[Buffer],
+        handler: FrameHandler,
+        *,
+        extra_wait_s: float = 0.0,
+    ) -> None:
+        if self.is_closed:
+            raise BrokerConnectionError(self._cluster.alias, str(self.node), "connection is closed")
+        request = _Request(api_key, b"".join(pieces), handler)
+        self.requests.append(request)
+        self._cluster.sent.append((self.node, api_key))
+        if not (self._cluster.is_manual or self._cluster.is_frozen):
+            asyncio.get_running_loop().call_later(_LATENCY_S, self._answer_by_itself, extra_wait_s)
+
+    def _answer_by_itself(self, left_s: float) -> None:
+        if self.is_closed or self._cluster.is_frozen:
+            return
+        # Timers of the same moment run in any order, a broker takes requests in theirs.
+        request = next(waiting for waiting in self.requests if waiting.answer is None)
+        body = self._cluster.take(self, request)
+        if body is None:
+            self.close("the broker closed the connection")
+        elif request.api_key == FETCH and left_s > 0 and not _has_news(body):
+            # A long poll: look again until there is something or its time is over.
+            pause_s = min(left_s, 0.005)
+            asyncio.get_running_loop().call_later(pause_s, self._answer_by_itself, left_s - pause_s)
+        else:
+            request.answer = body
+            while self.requests and self.requests[0].answer is not None:
+                self.deliver()
+
+    def process(self) -> None:
+        """Let the broker take the oldest request that it has not taken."""
+        for request in self.requests:
+            if request.answer is None:
+                request.answer = self._cluster.take(self, request)
+                return
+
+    def deliver(self) -> None:
+        """Let the oldest request's answer arrive, if the broker has taken it."""
+        if self.requests and self.requests[0].answer is not None:
+            request = self.requests.popleft()
+            assert request.answer is not None
+            request.handler.frame_received(memoryview(bytearray(b"\x00\x00\x00\x01" + request.answer)))
+
+    def close(self, cause: str = "closed by us") -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        unanswered, self.requests = self.requests, collections.deque()
+        for request in unanswered:
+            request.handler.frame_lost(BrokerConnectionError(self._cluster.alias, str(self.node), cause))
+
+    def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int]], set[tuple[str, int]]]:
+        """Keep the session's idea of what is fetched; give it, and what the client has not heard of in it."""
+        named = {
+            (topic, number): (offset, epoch)
+            for topic, partitions in request.topics
+            for number, epoch, offset, _, _ in partitions
+        }
+        if request.session_epoch < 0:
+            return named, set(named)
+        known = self._sessions.setdefault(1, {})
+        if request.session_epoch == 0:
+            known.clear()
+        for topic, numbers in request.forgotten_topics_data:
+            for number in numbers:
+                known.pop((topic, number), None)
+        new = named.keys() - known.keys()
+        known.update(named)
+        return known, new
+
+
+@attrs.define
+class _Waiter:
+    future: asyncio.Future[memoryview]
+
+    def frame_received(self, frame: memoryview) -> None:
+        if not self.future.done():
+            self.future.set_result(frame)
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def _has_news(body: bytes) -> bool:
+    answer = FetchResponse_v11.decode(body)
+    return any(row[1] or row[7] for _, rows in answer.topics for row in rows)
+
+
+#: What a broker does with one partition's batch instead of appending it: an error code, and whether it appends first.
+ProduceFault = tuple[int, bool]
+
+
+@attrs.define(eq=False)
+class ModelCluster:
+    """
+    Brokers, partitions, and what is wrong with them.
+
+    `produce_fault` is asked for each batch, `fetch_fault` for each partition of a fetch. A broker in `down` refuses
+    connections, one in `unlisted` is in no metadata; `is_frozen` brokers take everything and answer nothing.
+    """
+
+    endpoint: ClusterEndpoint
+    partitions: dict[TopicPartition, ModelPartition] = attrs.field(factory=dict)
+    produce_fault: Callable[[TopicPartition, bytes], ProduceFault | None] = lambda _tp, _raw: None
+    fetch_fault: Callable[[TopicPartition], int] = lambda _tp: 0
+    down: set[int] = attrs.field(factory=set)
+    unlisted: set[int] = attrs.field(factory=set)
+    hanging: set[int] = attrs.field(factory=set)
+    is_manual: bool = False
+    is_frozen: bool = False
+    is_unreachable: bool = False
+    throttle_ms: int = 0
+    connections: list[ModelConnection] = attrs.field(factory=list)
+    sent: list[tuple[int, int]] = attrs.field(factory=list)
+    refreshes: int = 0
+    producer_ids: int = 1000
+    known_leaders: dict[TopicPartition, int | None] | None = None
+
+    @classmethod
+    def of(cls, alias: str, topic: str, partitions: int = 1, *, brokers: int = 1) -> ModelCluster:
+        """Make a cluster with one topic, its partitions led by the brokers in turn."""
+        endpoint = ClusterEndpoint(alias, (f"{alias.lower()}:9092",))
+        return cls(
+            endpoint,
+            {TopicPartition(topic, number): ModelPartition(number % brokers) for number in range(partitions)},
+        )
+
+    # What `Cluster` offers.
+
+    @property
+    def alias(self) -> str:
+        return self.endpoint.alias
+
+    def leader(self, tp: TopicPartition) -> int | None:
+        if self.known_leaders is not None:
+            return self.known_leaders.get(tp)
+        partition = self.partitions.get(tp)
+        return partition.leader if partition else None
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        return self.partitions[tp].leader_epoch
+
+    async def ensure_metadata(self, topics: Collection[str]) -> None:
+        await self._reach()
+
+    async def refresh_metadata(self, topics: Collection[str] | None) -> None:
+        await self._reach()
+        self.refreshes += 1
+        if self.known_leaders is not None:
+            self.known_leaders = {tp: partition.leader for tp, partition in self.partitions.items()}
+
+    async def connection(self, node: int, purpose: str = "") -> ModelConnection:
+        if node in self.unlisted:
+            raise BrokerConnectionError(self.alias, str(node), "the cluster has no such broker now")
+        for connection in self.connections:
+            if (connection.node, connection.purpose) == (node, purpose) and not connection.is_closed:
+                return connection
+        await asyncio.sleep(_LATENCY_S)
+        if node in self.hanging:
+            await asyncio.sleep(10)
+            raise BrokerConnectionError(self.alias, str(node), "not connected within 10 s")
+        if node in self.down:
+            raise BrokerConnectionError(self.alias, str(node), "connection refused")
+        connection = ModelConnection(self, node, purpose)
+        self.connections.append(connection)
+        return connection
+
+    async def send_to_any(self, request: Any) -> Any:
+        await self._reach()
+        self.producer_ids += 1
+        return attrs.make_class("Answer", ["error_code", "producer_id", "producer_epoch"])(0, self.producer_ids, 0)
+
+    async def send_to(self, node: int, request: Any, purpose: str = "") -> Any:
+        """Answer where the leaders' logs end."""
+        rows = [
+            (topic, [(0, number, epoch, self.partitions[TopicPartition(topic, number)].end) for number, epoch in pairs])
+            for topic, pairs in request._partitions.items()
+        ]
+        return OffsetForLeaderEpochResponse_v3(0, rows)
+
+    async def list_offsets(
+        self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool = False
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        await self._reach()
+        found: dict[TopicPartition, int | BrokerAnsweredError] = {}
+        for tp in partitions:
+            partition = self.partitions.get(tp)
+            if partition is None or partition.leader is None:
+                # A cluster asks again for as long as the request timeout is.
+                await asyncio.sleep(self.endpoint.request_timeout_ms / 1000)
+                found[tp] = error_of(ErrorCode.LEADER_NOT_AVAILABLE, self.alias, "Metadata", str(tp))
+            else:
+                found[tp] = partition.high_watermark if when == -1 else partition.start
+        return found
+
+    async def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+        await asyncio.sleep(0)
+
+    async def _reach(self) -> None:
+        await asyncio.sleep(_LATENCY_S)
+        if self.is_unreachable:
+            raise ClusterUnreachableError(self.alias, ",".join(self.endpoint.bootstrap_servers), "connection refused")
+
+    # What brokers do.
+
+    def take(self, connection: ModelConnection, request: _Request) -> bytes | None:
+        """Do what *request* asks for and give the answer's body."""
+        if connection.node in self.down:
+            return None
+        return self._produce(connection, request) if request.api_key == PRODUCE else self._fetch(connection, request)
+
+    def _produce(self, connection: ModelConnection, request: _Request) -> bytes:
+        topics = []
+        for topic, wanted in ProduceRequest_v8.decode(request.body).topics:
+            rows = [
+                (number, *self._append(connection.node, TopicPartition(topic, number), raw), -1, 0, [], None)
+                for number, raw in wanted
+            ]
+            topics.append((topic, rows))
+        body: bytes = ProduceResponse_v8(topics, self.throttle_ms).encode()
+        return body
+
+    def _append(self, node: int, tp: TopicPartition, raw: bytes) -> tuple[int, int]:
+        partition = self.partitions.get(tp)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+        if partition.leader != node:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        fault = self.produce_fault(tp, raw)
+        if fault is None:
+            return partition.append(raw)
+        code, appends = fault
+        if appends:
+            partition.append(raw)
+        return code, -1
+
+    def _fetch(self, connection: ModelConnection, request: _Request) -> bytes:
+        asked = FetchRequest_v11.decode(request.body)
+        by_topic: dict[str, list[tuple[Any, ...]]] = {}
+        room = asked.max_bytes
+        request.wanted = request.wanted or connection.wanted(asked)
+        wanted, new = request.wanted
+        for (topic, number), (offset, _epoch) in wanted.items():
+            row = self._read(connection.node, TopicPartition(topic, number), offset, max(1, room))
+            room -= len(row[7])
+            if row[1] or row[7] or (topic, number) in new:
+                by_topic.setdefault(topic, []).append(row)
+        session = 0 if asked.session_epoch < 0 else 1
+        body: bytes = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()
+        return body
+
+    def _read(self, node: int, tp: TopicPartition, offset: int, max_bytes: int) -> tuple[Any, ...]:
+        partition = self.partitions.get(tp)
+        code = 0
+        if partition is None:
+            code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif partition.leader != node:
+            code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif not partition.start <= offset <= partition.end:
+            code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+        else:
+            code = self.fetch_fault(tp)
+        if partition is None or code:
+            return (tp.partition, code, -1, -1, -1, [], -1, b"")
+        stable = partition.high_watermark if partition.stable_end is None else partition.stable_end
+        data = partition.read(offset, max_bytes)
+        return (tp.partition, 0, partition.high_watermark, stable, partition.start, partition.aborted, -1, data)
