@@ -81,9 +81,9 @@ async def test_it_mirrors_a_stream_and_proves_it(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C in the middle of the stream takes down clusters and mirror and removes every file."""
+    """Ctrl-C, or a closed terminal, in the middle of the stream takes everything down and removes every file."""
     async with demo(tmp_path, "--seconds", "600", "--rate", "500") as process:
         await said(process, r"primary->backup running, the mirror starts")
         below = psutil.Process(process.pid).children(recursive=True)

@@ -63,9 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     clock = SystemClock()
     screen = make_screen(Console(highlight=False), clock)
-    # Asked to end in either way, the demo takes everything down; a shell's background jobs ignore SIGINT.
+    # However it is asked to end, also by closing its terminal, the demo takes everything down. A shell's background
+    # jobs ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with Stage() as stage:
             return _run(stage, screen, options, clock)

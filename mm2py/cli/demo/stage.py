@@ -28,6 +28,7 @@ from mm2py.errors import Mm2Error
 SOURCE, TARGET = "primary", "backup"
 
 _STOP_GRACE_S = 30.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @attrs.define(eq=False)
@@ -137,7 +138,7 @@ log.level = debug
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Let a second Ctrl-C wait until everything is gone."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
     try:
         yield
     finally:
