@@ -169,28 +169,17 @@ class _Epoch:
             dispatch.close_unanswered()
 
     async def _start_partitions(self, reader: SourceReader) -> None:
-        unsure = [copy for copy in self._copies if copy.is_unsure]
         for copy in self._copies:
             if not copy.is_unsure:
                 reader.assign(copy)
-        while unsure and not self._is_over():
-            resumer = Resumer(
-                self._source,
-                self._target,
-                self._clock,
-                self._hosted.walks,
-                reads_committed=self._plan.limits.reads_committed,
-            )
-            try:
-                for copy in await resumer.resolve(unsure):
-                    copy.trouble = None
-                    reader.assign(copy)
-            except _UNREACHABLE as error:
-                for copy in unsure:
-                    copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
-            unsure = [copy for copy in unsure if copy.is_unsure and not copy.has_ended]
-            if unsure:
-                await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+        resumer = Resumer(
+            self._source,
+            self._target,
+            self._clock,
+            self._hosted.walks,
+            reads_committed=self._plan.limits.reads_committed,
+        )
+        await resumer.resolve([copy for copy in self._copies if copy.is_unsure], reader.assign)
 
     async def _until_over(self) -> None:
         """Wait for the deadline or the stop file."""

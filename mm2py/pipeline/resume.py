@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.core import resume
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter, end_corrupt
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.sending import HINT_REWOUND
-from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
+from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
@@ -54,6 +54,15 @@ class Walked:
     records: int
 
 
+@attrs.frozen
+class _Tail:
+    """The target's last records. A target that stamps records itself (LogAppendTime) has no timestamps to compare."""
+
+    records: tuple[RecordContent, ...]
+    is_stamped: bool = False
+    why_empty: str = ""
+
+
 #: Walks by what they are about. They stay in the Python worker, so that a long one is not begun anew in each epoch.
 Walks = dict[tuple[str, PartitionPlan], Walked]
 
@@ -69,18 +78,36 @@ class Resumer:
         self._reads_committed = reads_committed
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def resolve(self, copies: Collection[PartitionCopy]) -> list[PartitionCopy]:
+    async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
         """
-        Make sure of each partition's position; give those that may be copied now.
+        Make sure of each partition's position; hand over to *resolved* those that may be copied, each once it may.
 
-        The others have ended, or are in trouble that the next epoch will try again.
+        Partitions that have trouble are tried again until the caller gives up. They are asked for leader by leader,
+        so that a broker that is away keeps only its own waiting.
         """
-        ends = await self._settled_ends([copy.remote for copy in copies])
-        resolved: list[PartitionCopy] = []
+        by_leader: dict[int | None, list[PartitionCopy]] = {}
+        for copy in copies:
+            by_leader.setdefault(self._target.leader(copy.remote), []).append(copy)
         async with asyncio.TaskGroup() as tasks:
-            for copy in copies:
-                tasks.create_task(self._resolve(copy, ends.get(copy.remote), resolved), name=f"resume {copy.remote}")
-        return resolved
+            for leader, group in by_leader.items():
+                tasks.create_task(self._resolve_group(group, resolved), name=f"resume partitions of {leader}")
+
+    async def _resolve_group(self, unsure: list[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
+        while True:
+            try:
+                ends = await self._settled_ends([copy.remote for copy in unsure])
+            except ClusterUnreachableError as error:
+                for copy in unsure:
+                    copy.trouble = _trouble(error)
+            else:
+                async with asyncio.TaskGroup() as tasks:
+                    for copy in unsure:
+                        end = ends.get(copy.remote)
+                        tasks.create_task(self._resolve(copy, end, resolved), name=f"resume {copy.remote}")
+            unsure = [copy for copy in unsure if copy.is_unsure and not copy.has_ended]
+            if not unsure:
+                return
+            await self._clock.sleep(_PAUSE_S)
 
     async def _settled_ends(
         self, partitions: Collection[TopicPartition]
@@ -105,7 +132,7 @@ class Resumer:
         return ends
 
     async def _resolve(
-        self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: list[PartitionCopy]
+        self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: Callable[[PartitionCopy], None]
     ) -> None:
         async with self._slots:
             try:
@@ -113,10 +140,11 @@ class Resumer:
                     copy.trouble = PartitionFailure(str(end or f"no end offset for {copy.remote}"))
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
-                    resolved.append(copy)
+                    copy.trouble = None
                     self._walks.pop(self._key(copy), None)
-            except (BrokerConnectionError, BrokerAnsweredError) as error:
-                copy.trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+                    resolved(copy)
+            except (BrokerConnectionError, BrokerAnsweredError, ClusterUnreachableError) as error:
+                copy.trouble = _trouble(error)
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
@@ -161,7 +189,9 @@ class Resumer:
 
     async def _conclude(self, copy: PartitionCopy, last: RecordContent, records: int, downstream: int) -> bool:
         tail = await self._target_tail(copy, downstream, 1)
-        if not tail or not last.matches(tail[-1]):
+        if not tail.records:
+            return self._unproven(copy, tail.why_empty)
+        if not _same([last], tail):
             return self._unproven(
                 copy,
                 f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
@@ -173,11 +203,11 @@ class Resumer:
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
         """Find the target's last records in the source, from the position's own record on."""
         tail = await self._target_tail(copy, downstream, _MATCH_RECORDS)
-        if not tail:
-            return self._unproven(copy, f"the last record of {copy.remote} at the target cannot be read")
+        if not tail.records:
+            return self._unproven(copy, tail.why_empty)
         walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
-        start = max(0, walked.position - len(tail))
-        window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail))
+        start = max(0, walked.position - len(tail.records))
+        window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail.records))
         records = walked.records
         async for batch, after in self._walk(copy, start):
             for content in decode(bytes(batch.view)):
@@ -208,23 +238,32 @@ class Resumer:
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
         return False
 
-    async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> list[RecordContent]:
+    async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
         """Give up to *count* records of the target that end with the one at *downstream*."""
         position = FetchPosition(copy.remote_topic, copy.remote.partition, max(0, downstream - count + 1), -1, None)
         found: list[RecordContent] = []
+        is_stamped = False
         while position.offset <= downstream:
             answer = await self._ask(self._target, copy.remote, position, reads_committed=False)
+            if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                return _Tail((), why_empty=f"{copy.remote} cannot be compared with its source without READ on it")
+            if answer.error_code not in {0, ErrorCode.OFFSET_OUT_OF_RANGE}:
+                raise error_of(answer.error_code, self._target.alias, "Fetch", str(copy.remote))
             whole = list(batches(answer.record_set))
-            if answer.error_code or not whole:
+            if not whole:
+                # Retention or compaction has removed it.
                 position.offset += 1
                 continue
             for batch in whole:
                 try:
                     found += [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
-                except UnreadableBatchError:
-                    return []
+                except UnreadableBatchError as error:
+                    return _Tail((), why_empty=f"{copy.remote} at downstream offset {error.offset}: {error.detail}")
+                is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
                 position.offset = batch.last_offset + 1
-        return found[-count:] if found and found[-1].offset == downstream else []
+        if not found or found[-1].offset != downstream:
+            return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
+        return _Tail(tuple(found[-count:]), is_stamped)
 
     async def _walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
         """Give the source's data batches from *start* to the end there is now, each with the offset behind it."""
@@ -283,6 +322,11 @@ def _offset_behind(batch: RecordBatchView) -> int:
     return batch.last_offset + 1
 
 
-def _same(window: Sequence[RecordContent], tail: Sequence[RecordContent]) -> bool:
+def _same(window: Sequence[RecordContent], tail: _Tail) -> bool:
     """Compare the ends of both, as far as the shorter one reaches."""
-    return all(a.matches(b) for a, b in zip(reversed(window), reversed(tail), strict=False))
+    pairs = zip(reversed(window), reversed(tail.records), strict=False)
+    return all(a.matches(b, ignore_timestamp=tail.is_stamped) for a, b in pairs)
+
+
+def _trouble(error: Mm2Error) -> PartitionFailure:
+    return PartitionFailure(str(error), error.hint, type(error).__name__)
