@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import attrs
 
 from mm2py.core.backoff import Backoff
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, PartitionPlan
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, PartitionPlan, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -67,6 +67,7 @@ class PartitionState:
     is_unsure: bool = True
     written: Position | None = None
     topic_id: str | None = None
+    producer: ProducerMark | None = None
     max_message_bytes: int = 1_048_588
     stage: PartitionStage = PartitionStage.COPYING
     failures: int = 0
@@ -95,7 +96,17 @@ class PartitionState:
     @property
     def standing(self) -> Position:
         """What the positions topic should hold."""
-        return Position(self.source, self.position, self.downstream, self.topic_id)
+        mark = self.producer
+        if mark is not None and mark.is_contested:
+            mark = attrs.evolve(mark, is_contested=False)
+        return Position(self.source, self.position, self.downstream, self.topic_id, mark)
+
+    @property
+    def is_newly_written(self) -> bool:
+        """Say whether another producer writes than the positions topic knows: after a crash it must be known."""
+        if self.written is None or self.producer is None:
+            return False
+        return self.written.producer is None or self.written.producer.producer_id != self.producer.producer_id
 
     def to_plan(self) -> PartitionPlan:
         return PartitionPlan(
@@ -105,6 +116,7 @@ class PartitionState:
             downstream=self.downstream,
             is_unsure=self.is_unsure,
             max_message_bytes=self.max_message_bytes,
+            producer=self.producer,
         )
 
 
@@ -169,6 +181,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         state,
         position=outcome.position if has_moved else state.position,
         downstream=outcome.downstream if has_moved else state.downstream,
+        producer=outcome.producer if has_moved else state.producer,
         is_unsure=outcome.is_unsure,
         ended=outcome.ended,
         failure=outcome.failure,
@@ -230,11 +243,16 @@ def write(state: PartitionState, written: Position) -> PartitionState:
 
 
 def due_positions(states: Iterable[PartitionState], *, is_interval_over: bool) -> tuple[Position, ...]:
-    """Give the positions to be written now: all that moved, or before the interval is over those that moved far."""
+    """
+    Give the positions to be written now.
+
+    All that moved, or before the interval is over those that moved far or have a new producer.
+    """
     return tuple(
         state.standing
         for state in states
-        if state.standing != state.written and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES)
+        if state.standing != state.written
+        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or state.is_newly_written)
     )
 
 

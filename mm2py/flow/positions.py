@@ -62,7 +62,9 @@ class Positions:
         """
         Decide where the topic-partitions that have no position start, and write that down.
 
-        Those of which an end could not be learnt are left out, and asked for again by the next refresh.
+        A target partition that holds records although nobody wrote a position is what a Java MM2 leaves that was
+        killed before its first flush: its end is not taken for ours, and the copier looks for its last records in the
+        source. Those of which an end could not be learnt are left out, and asked for again by the next refresh.
         """
         if not places:
             return {}
@@ -75,6 +77,7 @@ class Positions:
         for source, place in places.items():
             start, end = starts[source], ends[remote_of[source]]
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
-                fresh[source] = Position(source, start, end - 1, place.topic_id)
+                downstream = -1 if end == 0 else None
+                fresh[source] = Position(source, start, downstream, place.topic_id)
         await self.write(fresh.values())
         return fresh

@@ -127,6 +127,7 @@ class SourceTasks:
             downstream=position.downstream,
             written=position,
             topic_id=position.topic_id or place.topic_id,
+            producer=position.producer,
         )
 
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:

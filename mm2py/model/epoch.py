@@ -36,6 +36,23 @@ class CopyLimits:
 
 
 @attrs.frozen
+class ProducerMark:
+    """
+    Who writes a remote partition, and the sequence that the record at its position must carry (KIP-98).
+
+    It goes from epoch to epoch and from worker to worker with the position, which makes it a fence: the broker takes
+    each sequence once. A batch that a lost worker sent, and that arrives late, meets the same sequences from the next
+    one, and whichever comes second is refused. `is_contested` says that the broker refused a sequence: what it
+    expects must be found out before more is sent.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_contested: bool = False
+
+
+@attrs.frozen
 class PartitionPlan:
     """
     One topic-partition to copy.
@@ -52,6 +69,8 @@ class PartitionPlan:
     downstream: int | None
     is_unsure: bool
     max_message_bytes: int = 1_048_588
+    #: None where nobody has written with an identity that is known: the copier takes a new one.
+    producer: ProducerMark | None = None
 
 
 @attrs.frozen
@@ -145,6 +164,8 @@ class PartitionOutcome:
     last_timestamp_ms: int = -1
     #: Downstream offsets that appeared between ours: somebody else writes to the remote topic.
     foreign_records: int = 0
+    #: Goes with `position`; None where the next epoch must take a new producer id.
+    producer: ProducerMark | None = None
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

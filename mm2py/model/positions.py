@@ -4,8 +4,8 @@ The byte forms of positions in ``mm2-offsets.<source>.internal``, as Java Mirror
 Java keeps the offset of the *last replicated* record; our `Position` holds the next one to read, which is one more.
 Key and value are JSON in Jackson's spelling, and the key byte for byte Java's, because the partition in the topic
 follows from its hash. What Java does not keep goes into record headers, which Java ignores: where the last record
-went, and which topic of that name it came from. A record that Java wrote over ours has no headers, so that a
-downstream offset is never read that does not belong to its position.
+went, by which producer, and which topic of that name it came from. A record that Java wrote over ours has no headers,
+so that a downstream offset is never read that does not belong to its position.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from collections.abc import Sequence
 
 import attrs
 
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 
 
 #: Where in the target's log the last replicated record is, in decimal.
 DOWNSTREAM_HEADER = "mm2py.downstream"
+#: Producer id, producer epoch and the sequence of the record after the last replicated one, in decimal with colons.
+PRODUCER_HEADER = "mm2py.producer"
 #: The source topic's id, in Kafka's own print.
 TOPIC_ID_HEADER = "mm2py.topic-id"
 
 _CONNECTOR = "MirrorSourceConnector"
 _NUMBER = re.compile(rb"-?\d{1,19}")
+_MARK = re.compile(rb"(\d{1,19}):(\d{1,5}):(\d{1,10})")
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
@@ -38,13 +42,15 @@ class Position:
     How far a topic-partition has been mirrored.
 
     `next_upstream` is the upstream offset to read next, `downstream` the offset of the last replicated record at the
-    target, None where nobody wrote it down. `topic_id` is the source topic's, where known.
+    target, None where nobody wrote it down. `topic_id` is the source topic's, where known, `producer` who writes the
+    remote partition and the sequence that its next record must carry.
     """
 
     source: TopicPartition
     next_upstream: int
     downstream: int | None = None
     topic_id: str | None = None
+    producer: ProducerMark | None = None
 
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
@@ -64,6 +70,9 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
         headers.append((DOWNSTREAM_HEADER, b"%d" % position.downstream))
     if position.topic_id is not None:
         headers.append((TOPIC_ID_HEADER, position.topic_id.encode()))
+    if (mark := position.producer) is not None:
+        numbers = (mark.producer_id, mark.producer_epoch, mark.sequence)
+        headers.append((PRODUCER_HEADER, b"%d:%d:%d" % numbers))
     value = b'{"offset":%d}' % (position.next_upstream - 1)
     return position_key(cluster, position.source), value, headers
 
@@ -86,7 +95,9 @@ def decode_position(
     match _parsed(value):
         case {"offset": int(offset)} if not isinstance(offset, bool):
             next_upstream = max(0, offset + 1)
-            return cluster, Position(source, next_upstream, _downstream(headers), _topic_id(headers))
+            return cluster, Position(
+                source, next_upstream, _downstream(headers), _topic_id(headers), _producer(headers)
+            )
         case _:
             return None
 
@@ -113,6 +124,14 @@ def _parsed(text: bytes | None) -> object:
 def _downstream(headers: Headers) -> int | None:
     text = _last(headers, DOWNSTREAM_HEADER)
     return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def _producer(headers: Headers) -> ProducerMark | None:
+    found = _MARK.fullmatch(_last(headers, PRODUCER_HEADER) or b"")
+    if found is None:
+        return None
+    producer_id, producer_epoch, sequence = map(int, found.groups())
+    return ProducerMark(producer_id, producer_epoch, sequence)
 
 
 def _topic_id(headers: Headers) -> str | None:

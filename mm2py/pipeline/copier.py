@@ -22,7 +22,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, ProducerMark
 from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.resume import Resumer, Walks
@@ -103,13 +103,12 @@ class _Epoch:
         self._reader: SourceReader | None = None
 
     async def run(self) -> EpochOutcome:
-        identity = await self._prepare()
-        if identity is not None:
-            await self._copy(identity)
+        if await self._prepare():
+            await self._copy()
         return self._outcome()
 
-    async def _prepare(self) -> ProducerIdentity | None:
-        """Learn the leaders and get a producer id; None when the time was over before both answered."""
+    async def _prepare(self) -> bool:
+        """Learn the leaders, get producer ids where they lack; False when the time was over before both answered."""
         plan = self._plan
         trouble = PartitionFailure("the clusters did not answer within the epoch's time")
         while True:
@@ -117,13 +116,10 @@ class _Epoch:
                 async with asyncio.timeout_at(self._deadline):
                     await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
-                    identity = self._hosted.identities.get(plan.target)
-                    if identity is None:
-                        identity = await init_producer_id(self._target, plan.target.request_timeout_ms)
-                        self._hosted.identities[plan.target] = identity
+                    await self._identify()
                     for copy in self._copies:
                         copy.trouble = None
-                    return identity
+                    return True
             except _UNREACHABLE as error:
                 trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
             except TimeoutError:
@@ -131,16 +127,29 @@ class _Epoch:
             for copy in self._copies:
                 copy.trouble = trouble
             if self._is_over():
-                return None
+                return False
             await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    async def _identify(self) -> None:
+        """Give a producer identity to the partitions that come without: one that none of them has had before."""
+        nameless = [copy for copy in self._copies if copy.producer_id < 0]
+        if not nameless:
+            return
+        identity = self._hosted.identities.get(self._plan.target)
+        if identity is None or any(copy.remote in identity.given_to for copy in nameless):
+            identity = await init_producer_id(self._target, self._plan.target.request_timeout_ms)
+            self._hosted.identities[self._plan.target] = identity
+        for copy in nameless:
+            identity.given_to.add(copy.remote)
+            copy.write_as(ProducerMark(identity.producer_id, identity.epoch, 0))
 
     def _is_over(self) -> bool:
         stop_file = self._plan.stop_file
         return self._loop.time() >= self._deadline or (stop_file is not None and os.path.exists(stop_file))  # noqa: PTH110
 
-    async def _copy(self, identity: ProducerIdentity) -> None:
+    async def _copy(self) -> None:
         plan = self._plan
-        dispatch = Dispatch(self._target, identity, plan.limits, self._clock)
+        dispatch = Dispatch(self._target, plan.limits, self._clock)
         reader = SourceReader(
             self._source,
             dispatch,
@@ -224,8 +233,6 @@ class _Epoch:
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()
         dispatch, reader = self._dispatch, self._reader
-        if dispatch is not None and dispatch.is_identity_spent:
-            self._hosted.identities.pop(self._plan.target, None)
         outcome = EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
@@ -261,6 +268,7 @@ def _has_news(copy: PartitionCopy) -> bool:
         or copy.is_unsure != copy.plan.is_unsure
         or copy.in_flight
         or copy.downstream != copy.plan.downstream
+        or copy.producer != copy.plan.producer
     )
 
 

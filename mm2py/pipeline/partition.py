@@ -18,9 +18,11 @@ from mm2py.model.epoch import (
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
+    ProducerMark,
     Run,
 )
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.batch import next_sequence
 from mm2py.wire.fetch import FetchPosition
 
 
@@ -105,7 +107,8 @@ class PartitionCopy:
     on; (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing is
     fetched any more, and what is queued before the trouble is still sent, unless the target's own answer was the
     trouble (`is_given_up`); (d) `unanswered` counts the parcels in requests without an answer; while `is_failing`,
-    nothing is sent until it is 0.
+    nothing is sent until it is 0; (e) `sequence` belongs to `position` as `next_sequence` to the next parcel that has
+    none yet.
     """
 
     plan: PartitionPlan
@@ -119,6 +122,12 @@ class PartitionCopy:
     in_flight: collections.deque[Parcel] = attrs.field(factory=collections.deque)
     buffered_bytes: int = 0
     unanswered: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = 0
+    next_sequence: int = 0
+    is_contested: bool = False
+    has_ack: bool = False
     is_failing: bool = False
     is_given_up: bool = False
     is_waiting: bool = False
@@ -157,7 +166,33 @@ class PartitionCopy:
             is_unsure=plan.is_unsure,
         )
         fetch.owner = copy
+        if plan.producer is not None:
+            copy.write_as(plan.producer)
         return copy
+
+    def write_as(self, mark: ProducerMark) -> None:
+        """Write with the identity and from the sequence of *mark*."""
+        self.producer_id, self.producer_epoch = mark.producer_id, mark.producer_epoch
+        self.sequence = self.next_sequence = mark.sequence
+        self.is_contested = mark.is_contested
+
+    def forget_producer(self) -> None:
+        """Let the next epoch take a new producer id: this one's sequences mean nothing any more."""
+        self.producer_id = -1
+
+    @property
+    def producer(self) -> ProducerMark | None:
+        if self.producer_id < 0:
+            return None
+        return ProducerMark(self.producer_id, self.producer_epoch, self.sequence, self.is_contested)
+
+    def go_on_behind(self, upstream: int, downstream: int, records: int) -> None:
+        """Take over *records* that were found at the target, the last one from *upstream* at *downstream*."""
+        self.position = self.fetch.offset = upstream + 1
+        self.downstream = downstream
+        self.resumed_records = records
+        self.sequence = self.next_sequence = next_sequence(self.sequence, records)
+        self.is_contested = self.is_contested and records == 0
 
     @property
     def has_ended(self) -> bool:
@@ -204,6 +239,7 @@ class PartitionCopy:
             self.foreign_records += base_offset - self.downstream - 1
         self.downstream = base_offset + parcel.record_count - 1
         self.position = parcel.next_upstream
+        self.sequence = next_sequence(self.sequence, parcel.record_count)
         self.records += parcel.record_count
         self.bytes += parcel.size_bytes
         self.buffered_bytes -= parcel.size_bytes
@@ -250,4 +286,5 @@ class PartitionCopy:
             last_stable_offset=self.last_stable_offset,
             last_timestamp_ms=self.last_timestamp_ms,
             foreign_records=self.foreign_records,
+            producer=self.producer,
         )

@@ -142,7 +142,10 @@ class Resumer:
                     copy.is_unsure = False
                     copy.trouble = None
                     self._walks.pop(self._key(copy), None)
-                    resolved(copy)
+                    if copy.is_contested:
+                        self._renew_producer(copy)
+                    else:
+                        resolved(copy)
             except (BrokerConnectionError, BrokerAnsweredError, ClusterUnreachableError) as error:
                 copy.trouble = _trouble(error)
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -159,6 +162,7 @@ class Resumer:
                 message = (
                     f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
                 )
+                copy.forget_producer()
                 copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
                 return False
             case resume.Skip(records, downstream):
@@ -197,7 +201,7 @@ class Resumer:
                 f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
                 f"{copy.remote} should hold the same record",
             )
-        self._go_on_behind(copy, last.offset, downstream, records)
+        copy.go_on_behind(last.offset, downstream, records)
         return True
 
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
@@ -216,7 +220,7 @@ class Resumer:
                 window.append(content)
                 records += content.offset >= walked.position
                 if content.offset >= copy.position - 1 and _same(window, tail):
-                    self._go_on_behind(copy, content.offset, downstream, records)
+                    copy.go_on_behind(content.offset, downstream, records)
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
@@ -228,13 +232,19 @@ class Resumer:
         return self._target.alias, copy.plan
 
     @staticmethod
-    def _go_on_behind(copy: PartitionCopy, upstream: int, downstream: int, records: int) -> None:
-        copy.position = copy.fetch.offset = upstream + 1
-        copy.downstream = downstream
-        copy.resumed_records = records
+    def _renew_producer(copy: PartitionCopy) -> None:
+        """
+        Have the next epoch take a new producer id.
+
+        The broker refused our sequence, yet holds nothing that we do not know: it has lost our producer's state.
+        """
+        copy.forget_producer()
+        message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
+        copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
     @staticmethod
     def _unproven(copy: PartitionCopy, why: str) -> bool:
+        copy.forget_producer()
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
         return False
 

@@ -9,8 +9,8 @@ What may go wrong with a partition, and what then happens:
 - its leader moved, its broker is gone, too few replicas: nothing of that partition is sent until every request it is
   in has been answered or lost; then its unacknowledged parcels go again, in order, with the sequences they had. The
   broker recognises what it has already appended.
-- the broker has forgotten our producer, or sequences do not fit: the fate of what was sent is unknown. The partition
-  ends its epoch unsure; the next one compares the target with the source before it writes.
+- sequences do not fit, because a batch of an earlier epoch arrived late, or the broker has forgotten our producer: the
+  partition ends its epoch unsure, and the next one compares the target with the source before it writes.
 - the broker refuses the batch itself, or appends it where the target should be longer: the partition ends visibly.
   Others go on.
 """
@@ -30,18 +30,15 @@ from mm2py.wire.batch import next_sequence, sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.produce import PartitionAck, ProducerIdentity
+from mm2py.wire.produce import PartitionAck
 
 
-#: The broker may or may not hold what was sent, and our sequences cannot tell any more.
-_FATE_UNKNOWN: Final = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
+#: The broker expects another sequence: it holds more of ours than we know, or less.
+_CONTESTED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+#: The broker has no use for our producer id any more.
+_FORGOTTEN: Final = frozenset(
+    {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
 
 #: What an operator may do about a target that is shorter than it was.
@@ -69,14 +66,13 @@ _REFUSED: Final = {
 
 class Dispatch:
     """
-    All couriers of an epoch, and what they share: the producer's identity, the buffer's fill, the measurements.
+    All couriers of an epoch, and what they share: the target, the buffer's fill, the measurements.
 
     `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
     """
 
-    def __init__(self, target: Cluster, identity: ProducerIdentity, limits: CopyLimits, clock: Clock) -> None:
+    def __init__(self, target: Cluster, limits: CopyLimits, clock: Clock) -> None:
         self.target = target
-        self.identity = identity
         self.limits = limits
         self.clock = clock
         self.latency = Tally()
@@ -89,7 +85,6 @@ class Dispatch:
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
-        self.is_identity_spent = False
         self.is_stopped = False
         self._couriers: dict[int, Courier] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -155,10 +150,9 @@ class Dispatch:
         self.pump()
 
     def discard(self, copy: PartitionCopy) -> None:
-        """Forget what *copy* has queued. What of it was sent once may be at the target, and its sequence is used."""
+        """Forget what *copy* has queued. What of it was sent once may be at the target, or arrive there yet."""
         if copy.may_have_arrived:
             copy.is_unsure = True
-            self.is_identity_spent = True
         freed = sum(parcel.size_bytes for parcel in copy.queue)
         copy.queue.clear()
         copy.buffered_bytes -= freed
@@ -194,8 +188,8 @@ class Dispatch:
 
     def _acknowledge(self, copy: PartitionCopy, parcel: Parcel, ack: PartitionAck, now_ms: int) -> None:
         copy.in_flight.popleft()
-        if copy.remote not in self.identity.known_at:
-            self.identity.known_at.add(copy.remote)
+        if not copy.has_ack:
+            copy.has_ack = True
             self.offer(copy)
         copy.target_retries = 0
         copy.trouble = None
@@ -228,7 +222,10 @@ class Dispatch:
         name = name_of(ack.error_code)
         detail = f": {ack.message}" if ack.message else ""
         where = f"target answered {name} for {copy.remote} (upstream offset {parcel.first_upstream}){detail}"
-        if ack.error_code in _FATE_UNKNOWN:
+        if ack.error_code in _CONTESTED or ack.error_code in _FORGOTTEN:
+            copy.is_contested = True
+            if ack.error_code in _FORGOTTEN:
+                copy.forget_producer()
             hint = "the next epoch compares target and source and goes on by itself"
             self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
         elif ack.error_code in _REFUSED:
@@ -244,16 +241,16 @@ class Dispatch:
             f"{copy.downstream} had been written to it"
         )
         failure = PartitionFailure(where, HINT_REWOUND, "TargetRewound", parcel.first_upstream)
+        copy.forget_producer()
         self._give_up(copy, Ended.TARGET_REWOUND, failure)
 
-    def _give_up(self, copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
+    @staticmethod
+    def _give_up(copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
         """
-        End *copy*, whose next sequence is not what the broker expects.
+        End *copy* where it is. Its position keeps its sequence, for the next attempt.
 
-        A refused batch took a sequence that the broker never saw, and it may have been sent before, with an answer
-        that was lost.
+        A refused batch may have been sent before, with an answer that was lost.
         """
-        self.is_identity_spent = True
         copy.is_unsure = True
         copy.is_given_up = True
         copy.end(ended, failure)
@@ -327,7 +324,6 @@ class Courier:
         """Take one parcel of each ready partition, up to the request's size; at least one."""
         request = _Request(self)
         room = self._dispatch.limits.produce_request_max_bytes
-        identity = self._dispatch.identity
         for _ in range(len(self._ready)):
             copy = self._ready[0]
             if copy.is_failing or copy.is_waiting or not copy.queue or self._awaits_first_ack(copy):
@@ -342,10 +338,9 @@ class Courier:
             copy.in_flight.append(parcel)
             self._dispatch.sent(copy)
             if parcel.sequence < 0:
-                sequence = identity.sequences.get(copy.remote, 0)
-                parcel.sequence = sequence
-                identity.sequences[copy.remote] = next_sequence(sequence, parcel.record_count)
-                sign(parcel.batch, identity.producer_id, identity.epoch, sequence)
+                parcel.sequence = copy.next_sequence
+                copy.next_sequence = next_sequence(parcel.sequence, parcel.record_count)
+                sign(parcel.batch, copy.producer_id, copy.producer_epoch, parcel.sequence)
             request.carried[copy.remote_topic, copy.remote.partition] = (copy, parcel)
             room -= parcel.size_bytes
             if copy.queue:
@@ -354,14 +349,15 @@ class Courier:
                 copy.is_ready = False
         return request
 
-    def _awaits_first_ack(self, copy: PartitionCopy) -> bool:
+    @staticmethod
+    def _awaits_first_ack(copy: PartitionCopy) -> bool:
         """
-        Hold back a partition's second batch until its first is acknowledged.
+        Hold back a partition's second batch until its first of the epoch is acknowledged.
 
         A broker takes any sequence from a producer id that it does not know (KIP-360). Were the first batch refused
         and the second one already under way, the second would be appended, and the first after it.
         """
-        return copy.unanswered > 0 and copy.remote not in self._dispatch.identity.known_at
+        return copy.unanswered > 0 and not copy.has_ack
 
     def _send(self, connection: BrokerConnection, request: _Request) -> None:
         by_topic: dict[bytes, list[tuple[int, memoryview]]] = {}

@@ -98,15 +98,14 @@ def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:
 @attrs.define
 class ProducerIdentity:
     """
-    A producer id of ours, the next sequence of each partition, and where a batch of it has been acknowledged.
+    A producer id of ours, and the partitions that it was given to, from sequence 0 on.
 
-    It must be thrown away, not used on, once the fate of a sent batch is unknown.
+    A partition that needs a new identity must not get the same one again: the broker knows its sequences.
     """
 
     producer_id: int
     epoch: int
-    sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
-    known_at: set[TopicPartition] = attrs.field(factory=set)
+    given_to: set[TopicPartition] = attrs.field(factory=set)
 
 
 async def init_producer_id(cluster: Cluster, timeout_ms: int) -> ProducerIdentity:
