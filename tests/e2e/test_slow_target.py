@@ -116,11 +116,6 @@ async def test_a_quota_of_the_target_is_honoured(
     assert not list(mirror.events("copy_task_lost"))
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="a new epoch writes by a new producer id, so the broker does not recognise what the old one sent before",
-)
 async def test_batches_that_arrive_late(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
