@@ -109,13 +109,13 @@ class AnsweringCluster:
         return InitProducerIdResponse_v0(0, *self._answer)
 
 
-async def test_producer_id_starts_at_sequence_zero() -> None:
-    """A new producer id has used no sequence and is known to no broker yet."""
+async def test_new_producer_id_belongs_to_nobody() -> None:
+    """A new producer id has been given to no partition yet."""
     cluster = AnsweringCluster(0, 4000, 2)
     identity = await init_producer_id(cast("Cluster", cluster), 5000)
 
     assert (identity.producer_id, identity.epoch) == (4000, 2)
-    assert (identity.sequences, identity.known_at) == ({}, set())
+    assert identity.given_to == set()
 
 
 @pytest.mark.parametrize(("code", "producer_id"), [(14, -1), (15, -1), (31, -1), (0, -1)])
