@@ -20,7 +20,7 @@ from mm2py.core.progress import (
     stop,
     write,
 )
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -188,6 +188,25 @@ def test_positions_are_due_when_they_moved() -> None:
 
     assert (moved.standing, far.standing) == due_positions([still, moved, far], is_interval_over=True)
     assert (far.standing,) == due_positions([still, moved, far], is_interval_over=False)
+
+
+def test_a_new_producer_is_written_at_once() -> None:
+    """Whoever resumes after a crash must know by which producer and sequence, so the interval is not waited for."""
+    moved, _ = after(state(), outcome(producer=ProducerMark(7, 0, 50)))
+    moved_on, _ = after(write(moved, moved.standing), outcome(position=170, producer=ProducerMark(7, 0, 70)))
+
+    assert (moved.standing,) == due_positions([moved], is_interval_over=False)
+    assert due_positions([moved_on], is_interval_over=False) == ()
+
+
+def test_a_producer_goes_with_its_position() -> None:
+    """The next plan carries the outcome's producer; a contested one is not written as such."""
+    contested = ProducerMark(7, 0, 50, is_contested=True)
+    moved, _ = after(state(), outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=contested))
+    forgotten, _ = after(moved, outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=None))
+
+    assert (moved.to_plan().producer, moved.standing.producer) == (contested, ProducerMark(7, 0, 50))
+    assert forgotten.to_plan().producer is None
 
 
 def test_a_written_position_is_not_due_again() -> None:

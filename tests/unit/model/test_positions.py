@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import (
     DOWNSTREAM_HEADER,
+    PRODUCER_HEADER,
     TOPIC_ID_HEADER,
     Position,
     decode_position,
@@ -73,10 +75,15 @@ def test_value_is_java_s_last_replicated_offset() -> None:
 
 
 def test_headers_carry_what_java_does_not_keep() -> None:
-    """The downstream offset and the topic id travel in headers, in plain text."""
-    _, _, headers = encode_position("A", Position(FOO, 124, downstream=77, topic_id="1gp1R00ESh-1y9yvSBsR9g"))
+    """The downstream offset, the topic id and the producer with its next sequence travel in headers, in plain text."""
+    position = Position(FOO, 124, 77, "1gp1R00ESh-1y9yvSBsR9g", ProducerMark(4000, 2, 31))
+    _, _, headers = encode_position("A", position)
 
-    assert headers == [(DOWNSTREAM_HEADER, b"77"), (TOPIC_ID_HEADER, b"1gp1R00ESh-1y9yvSBsR9g")]
+    assert headers == [
+        (DOWNSTREAM_HEADER, b"77"),
+        (TOPIC_ID_HEADER, b"1gp1R00ESh-1y9yvSBsR9g"),
+        (PRODUCER_HEADER, b"4000:2:31"),
+    ]
 
 
 def test_nothing_replicated_yet_is_minus_one() -> None:
@@ -106,7 +113,7 @@ READABLE = {
     "a header that is no number": (
         FOO_KEY,
         b'{"offset":1}',
-        ((DOWNSTREAM_HEADER, b"x"), (TOPIC_ID_HEADER, b"")),
+        ((DOWNSTREAM_HEADER, b"x"), (TOPIC_ID_HEADER, b""), (PRODUCER_HEADER, b"4000:2")),
         ("A", Position(FOO, 2)),
     ),
     "any negative offset": (FOO_KEY, b'{"offset":-7}', (), ("A", Position(FOO, 0))),
@@ -158,6 +165,14 @@ POSITIONS = st.builds(
     next_upstream=st.integers(0, 2**63 - 1),
     downstream=st.none() | st.integers(-1, 2**63 - 1),
     topic_id=st.none() | st.text("ABCabc019-_", min_size=22, max_size=22),
+    producer=st.none()
+    | st.builds(
+        ProducerMark,
+        st.integers(0, 2**63 - 1),
+        st.integers(0, 2**15 - 1),
+        st.integers(0, 2**31 - 1),
+        st.just(value=False),
+    ),
 )
 
 
