@@ -190,7 +190,11 @@ class Copying:
         before = self.plans[tp]
         assert outcome.position >= before.position, f"{tp} went back from {before.position} to {outcome.position}"
         self.plans[tp] = attrs.evolve(
-            before, position=outcome.position, downstream=outcome.downstream, is_unsure=outcome.is_unsure
+            before,
+            position=outcome.position,
+            downstream=outcome.downstream,
+            is_unsure=outcome.is_unsure,
+            producer=outcome.producer,
         )
         if outcome.ended in _STOPPED:
             self.stopped[tp] = outcome

@@ -264,6 +264,7 @@ class ModelCluster:
     refreshes: int = 0
     producer_ids: int = 1000
     known_leaders: dict[TopicPartition, int | None] | None = None
+    topic_ids: dict[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, alias: str, topic: str, partitions: int = 1, *, brokers: int = 1) -> ModelCluster:
@@ -288,6 +289,9 @@ class ModelCluster:
 
     def leader_epoch(self, tp: TopicPartition) -> int:
         return self.partitions[tp].leader_epoch
+
+    def topic_id(self, topic: str) -> str | None:
+        return self.topic_ids.get(topic)
 
     async def ensure_metadata(self, topics: Collection[str]) -> None:
         await self._reach()

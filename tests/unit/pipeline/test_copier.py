@@ -5,85 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import pytest
 
-from mm2py.model.epoch import CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan, Run
+from mm2py.model.epoch import Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.batches import START_MS, Content, build_batch
-from tests.support.clocks import LoopClock
+from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, Rig, rig_of, worker_of
 from tests.support.model_cluster import ModelCluster
-
-
-TOPIC, REMOTE = "orders", "A.orders"
-EPOCH_MS, DRAIN_MS = 1_000, 2_000
-
-
-@attrs.define
-class Rig:
-    """Two model clusters and a worker that copies between them."""
-
-    source: ModelCluster
-    target: ModelCluster
-    worker: WorkerState
-    plans: dict[int, PartitionPlan]
-    limits: CopyLimits = attrs.field(factory=CopyLimits)
-    epochs: int = 0
-
-    async def epoch(
-        self, *, epoch_ms: int = EPOCH_MS, drain_ms: int = DRAIN_MS, stop_file: str | None = None
-    ) -> EpochOutcome:
-        plan = EpochPlan(
-            Flow("A", "B"),
-            0,
-            self.epochs,
-            self.source.endpoint,
-            self.target.endpoint,
-            tuple(self.plans.values()),
-            self.limits,
-            epoch_ms,
-            drain_ms,
-            stop_file,
-        )
-        self.epochs += 1
-        outcome = await copy_epoch(plan, LoopClock(), self.worker)
-        for partition in outcome.partitions:
-            number = partition.source.partition
-            self.plans[number] = attrs.evolve(
-                self.plans[number],
-                position=partition.position,
-                downstream=partition.downstream,
-                is_unsure=partition.is_unsure,
-            )
-        return outcome
-
-    def load(self, number: int, batches: int, *, records: int = 3, size: int = 10) -> None:
-        """Write batches to the source whose values are their upstream offsets."""
-        partition = self.source.partitions[TopicPartition(TOPIC, number)]
-        for _ in range(batches):
-            contents = [
-                Content(n, START_MS, b"k", b"%d" % (partition.end + n) + b"." * (size - 10)) for n in range(records)
-            ]
-            partition.load(build_batch(contents, base_offset=partition.end, producer=(99, 0, 0)))
-
-    def values(self, number: int = 0) -> list[int]:
-        log = self.target.partitions[TopicPartition(REMOTE, number)].records()
-        return [int((r.value or b"").rstrip(b".")) for r in log]
-
-
-def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> Rig:
-    source = ModelCluster.of("A", TOPIC, partitions, brokers=brokers)
-    target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
-    worker = WorkerState(clusters=cast("Any", {source.endpoint: source, target.endpoint: target}))
-    plans = {
-        number: PartitionPlan(TopicPartition(TOPIC, number), REMOTE, 0, -1, is_unsure=False)
-        for number in range(partitions)
-    }
-    return Rig(source, target, worker, plans, CopyLimits(**limits))
 
 
 @pytest.fixture
@@ -373,8 +304,22 @@ async def test_missing_remote_partition_is_an_interruption(rig: Rig) -> None:
     assert "no broker leads A.orders-1" in failure.message
 
 
-async def test_spent_identity_is_not_used_again(rig: Rig) -> None:
-    """After an answer that leaves sequences in doubt the next epoch asks for a producer id of its own."""
+async def test_producer_goes_with_its_partition_to_another_worker(rig: Rig) -> None:
+    """An epoch in another worker goes on with the partition's producer id and sequence, and asks for none."""
+    rig.load(0, 2)
+    rig.load(1, 1)
+    await rig.epoch()
+    rig.worker = worker_of(rig.source, rig.target)
+    rig.load(0, 3)
+    await rig.epoch()
+
+    assert rig.values() == list(range(15))
+    assert rig.target.producer_ids == 1001
+    assert [rig.plans[number].producer for number in (0, 1)] == [ProducerMark(1001, 0, 15), ProducerMark(1001, 0, 3)]
+
+
+async def test_producer_that_the_target_lost_is_replaced(rig: Rig) -> None:
+    """A sequence that is refused although nothing more arrived means a lost producer: a new id is taken, once."""
     rig.load(0, 1)
     await rig.epoch()
     rig.target.produce_fault = lambda _tp, _raw: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False)
@@ -383,10 +328,14 @@ async def test_spent_identity_is_not_used_again(rig: Rig) -> None:
 
     assert (of(outcome).ended, of(outcome).is_unsure) == (Ended.INTERRUPTED, True)
     rig.target.produce_fault = lambda _tp, _raw: None
+    outcome = await rig.epoch()
+
+    assert (of(outcome).ended, of(outcome).producer) == (Ended.INTERRUPTED, None)
     await rig.epoch()
 
     assert rig.values() == list(range(6))
-    assert rig.target.producer_ids == 1002
+    assert rig.plans[0].producer == ProducerMark(1002, 0, 3)
+    assert rig.plans[1].producer == ProducerMark(1001, 0, 0)
 
 
 async def test_answers_do_not_stay_for_the_sake_of_one_stuck_partition() -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Ended, PartitionFailure, PartitionPlan, Run
+from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Ended, PartitionFailure, PartitionPlan, ProducerMark, Run
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.partition import Parcel, PartitionCopy, Tally
+from mm2py.wire.batch import MAX_SEQUENCE
 
 
 PLAN = PartitionPlan(TopicPartition("orders", 3), "A.orders", 100, 49, is_unsure=False)
@@ -128,6 +129,33 @@ def test_passing_over_never_goes_back() -> None:
     copy.pass_over(90)
 
     assert copy.position == 100
+
+
+def test_sequence_goes_with_the_position() -> None:
+    """The producer's mark names the sequence that the record at the position must carry, and wraps as sequences do."""
+    copy = copy_of(producer=ProducerMark(7, 2, MAX_SEQUENCE - 1))
+    copy.put(parcel(100, 5))
+    copy.put(parcel(105, 2))
+    send(copy)
+
+    assert copy.producer == ProducerMark(7, 2, MAX_SEQUENCE - 1)
+    acknowledge(copy, 50)
+
+    assert copy.producer == ProducerMark(7, 2, 3)
+    copy.forget_producer()
+
+    assert copy.outcome().producer is None
+
+
+@pytest.mark.parametrize(("records", "is_contested"), [(0, True), (4, False)])
+def test_what_was_found_at_the_target_used_sequences(records: int, is_contested: bool) -> None:
+    """Records found at the target move position and sequence together, and explain why a sequence was refused."""
+    copy = copy_of(producer=ProducerMark(7, 2, 10, is_contested=True))
+    copy.go_on_behind(99 + records, 49 + records, records)
+
+    assert (copy.position, copy.fetch.offset, copy.downstream) == (100 + records, 100 + records, 49 + records)
+    assert copy.producer == ProducerMark(7, 2, 10 + records, is_contested)
+    assert copy.next_sequence == 10 + records
 
 
 def test_first_reason_to_end_is_kept() -> None:

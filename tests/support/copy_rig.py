@@ -1,0 +1,103 @@
+"""An epoch over two model clusters, run as a daemon would run it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import attrs
+
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.pipeline.copier import WorkerState, copy_epoch
+from tests.support.batches import START_MS, Content, build_batch
+from tests.support.clocks import LoopClock
+from tests.support.model_cluster import ModelCluster
+
+
+TOPIC, REMOTE = "orders", "A.orders"
+EPOCH_MS, DRAIN_MS = 1_000, 2_000
+
+
+@attrs.define
+class Rig:
+    """Two model clusters and a worker that copies between them."""
+
+    source: ModelCluster
+    target: ModelCluster
+    worker: WorkerState
+    plans: dict[int, PartitionPlan]
+    limits: CopyLimits = attrs.field(factory=CopyLimits)
+    epochs: int = 0
+
+    async def epoch(
+        self,
+        *,
+        epoch_ms: int = EPOCH_MS,
+        drain_ms: int = DRAIN_MS,
+        stop_file: str | None = None,
+        is_lost: bool = False,
+    ) -> EpochOutcome:
+        """Run an epoch; of a lost one the plans learn nothing."""
+        plan = EpochPlan(
+            Flow("A", "B"),
+            0,
+            self.epochs,
+            self.source.endpoint,
+            self.target.endpoint,
+            tuple(self.plans.values()),
+            self.limits,
+            epoch_ms,
+            drain_ms,
+            stop_file,
+        )
+        self.epochs += 1
+        outcome = await copy_epoch(plan, LoopClock(), self.worker)
+        if not is_lost:
+            self._account(outcome)
+        return outcome
+
+    def _account(self, outcome: EpochOutcome) -> None:
+        for partition in outcome.partitions:
+            number = partition.source.partition
+            self.plans[number] = attrs.evolve(
+                self.plans[number],
+                position=partition.position,
+                downstream=partition.downstream,
+                is_unsure=partition.is_unsure,
+                producer=partition.producer,
+            )
+
+    def doubt(self) -> None:
+        """Plan every partition as after a crash, in another process."""
+        self.plans = {number: attrs.evolve(plan, is_unsure=True) for number, plan in self.plans.items()}
+        self.worker = worker_of(self.source, self.target)
+
+    def load(self, number: int, batches: int, *, records: int = 3, size: int = 10) -> None:
+        """Write batches to the source whose values are their upstream offsets."""
+        partition = self.source.partitions[TopicPartition(TOPIC, number)]
+        for _ in range(batches):
+            contents = [
+                Content(n, START_MS, b"k", b"%d" % (partition.end + n) + b"." * (size - 10)) for n in range(records)
+            ]
+            partition.load(build_batch(contents, base_offset=partition.end, producer=(99, 0, 0)))
+
+    def values(self, number: int = 0) -> list[int]:
+        """Give the upstream offsets of what the target holds."""
+        log = self.target.partitions[TopicPartition(REMOTE, number)].records()
+        return [int((r.value or b"").rstrip(b".")) for r in log]
+
+
+def worker_of(source: ModelCluster, target: ModelCluster) -> WorkerState:
+    """Make a worker that knows the model clusters instead of connecting to real ones."""
+    return WorkerState(clusters=cast("Any", {source.endpoint: source, target.endpoint: target}))
+
+
+def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> Rig:
+    """Make a topic at both clusters and plans to copy it from its start."""
+    source = ModelCluster.of("A", TOPIC, partitions, brokers=brokers)
+    target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
+    plans = {
+        number: PartitionPlan(TopicPartition(TOPIC, number), REMOTE, 0, -1, is_unsure=False)
+        for number in range(partitions)
+    }
+    return Rig(source, target, worker_of(source, target), plans, CopyLimits(**limits))
