@@ -117,6 +117,7 @@ class PartitionState:
             is_unsure=self.is_unsure,
             max_message_bytes=self.max_message_bytes,
             producer=self.producer,
+            topic_id=self.topic_id,
         )
 
 

@@ -22,7 +22,7 @@ from mm2py.core.assignment import Assignment, assign
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.topics import Mirrored, Place
-from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import RECREATED, EpochOutcome, EpochPlan, Histogram, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, PartitionView, TaskView
@@ -45,11 +45,6 @@ _BALANCE_EVERY_S = 30.0
 _RETRY_TICK_S = 0.5
 #: How far back latency and age are shown.
 _WINDOW_S = 60.0
-_RECREATED = PartitionFailure(
-    message="the source topic was deleted and created again since its position was written",
-    hint="remove the partition's record from the offsets topic to copy the new topic from its start",
-    error="TopicRecreated",
-)
 
 
 @attrs.frozen
@@ -136,7 +131,7 @@ class SourceTasks:
         if not is_recreated or state.source in self._recreated:
             return state
         self._recreated.add(state.source)
-        stopped = progress.stop(state, _RECREATED, now=self._clock.monotonic())
+        stopped = progress.stop(state, RECREATED, now=self._clock.monotonic())
         self._tell(Happening.STOPPED, state, stopped)
         return stopped
 

@@ -60,7 +60,8 @@ class PartitionPlan:
     `is_unsure` means that the target may already hold records past `downstream`, because whoever wrote them could
     not tell: after a crash, or after an epoch that ended with requests unanswered. The copier then compares the
     target's end offset and its last batch with the source before it writes. `downstream` is None where the position
-    comes from a Java MM2, which does not keep it.
+    comes from a Java MM2, which does not keep it. `topic_id` names the source topic that the position belongs to, or is
+    None where nobody knows it.
     """
 
     source: TopicPartition
@@ -71,6 +72,7 @@ class PartitionPlan:
     max_message_bytes: int = 1_048_588
     #: None where nobody has written with an identity that is known: the copier takes a new one.
     producer: ProducerMark | None = None
+    topic_id: str | None = None
 
 
 @attrs.frozen
@@ -133,6 +135,14 @@ class PartitionFailure:
     hint: str = ""
     error: str = ""
     offset: int | None = None
+
+
+#: A position means nothing in another topic of the same name.
+RECREATED = PartitionFailure(
+    message="the source topic was deleted and created again since its position was written",
+    hint="remove the partition's record from the offsets topic to copy the new topic from its start",
+    error="TopicRecreated",
+)
 
 
 @attrs.frozen

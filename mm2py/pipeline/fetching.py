@@ -14,7 +14,7 @@ from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
 from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
 from mm2py.pipeline.sending import Dispatch
@@ -106,6 +106,12 @@ class SourceReader:
         if node is None or self._tasks is None:
             self.retry(copy, f"no broker leads {copy.plan.source} at the source")
             return
+        if self._is_recreated(copy.plan):
+            if copy.source_retries:
+                copy.end(Ended.FAILED, RECREATED)
+            else:
+                self.retry(copy, RECREATED.message)  # what is known here may be old: look once more
+            return
         copy.source_node = node
         copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)
         fetcher = self._fetchers.get(node)
@@ -113,6 +119,10 @@ class SourceReader:
             fetcher = self._fetchers[node] = Fetcher(self, node)
             fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher of broker {node}")
         fetcher.add(copy)
+
+    def _is_recreated(self, plan: PartitionPlan) -> bool:
+        now = self.source.topic_id(plan.source.topic)
+        return None not in (now, plan.topic_id) and now != plan.topic_id
 
     def retry(self, copy: PartitionCopy, why: str) -> None:
         """Take *copy* from its fetcher and look its leader up after a pause."""
@@ -314,6 +324,8 @@ class Fetcher:
         source, code = copy.plan.source, answer.error_code
         where = f"source answered {name_of(code)} for {source} at offset {copy.fetch.offset}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Perhaps this is another topic of that name: whoever tries again must know.
+            self._reader.wants_metadata.set()
             copy.end(
                 Ended.OUT_OF_RANGE,
                 PartitionFailure(

@@ -161,6 +161,27 @@ async def test_a_recreated_source_topic_stops_visibly(
     assert await end_offsets(target, f"A.{prefix}-a") == {0: 100}
 
 
+async def test_a_source_topic_recreated_between_two_looks_stops_visibly(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A topic deleted and created again, and filled past the old position, is not mixed into the old remote topic."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=100, partitions=1)
+    settings = flow_settings(
+        source, target, **{"A->B.topics": prefix, "copy.epoch.ms": 1000, "refresh.topics.interval.seconds": 600}
+    )
+    async with running_flow(settings, tmp_path) as flow:
+        await mirrored(flow, 100)
+        await delete_topic(source, prefix)
+        await create_topic(source, prefix)
+        await produce_numbers(source, prefix, count=5_000, partitions=1)
+        await said(flow, PartitionStopped, lambda event: "created again" in event.message)
+        await flow.drain()
+
+    assert await end_offsets(target, f"A.{prefix}") == {0: 100}
+
+
 async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: MakeCluster, tmp_path: Path) -> None:
     """A flow whose target is away says so once, keeps trying, says once that it is back, and then runs."""
     late = make_cluster("late")

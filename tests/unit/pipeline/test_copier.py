@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.model.epoch import Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
+from mm2py.model.epoch import RECREATED, Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, Rig, rig_of, worker_of
@@ -288,6 +288,19 @@ async def test_position_behind_the_source_is_out_of_range(rig: Rig) -> None:
         (Ended.OUT_OF_RANGE, 0),
         (Ended.OUT_OF_RANGE, 50),
     ]
+
+
+@pytest.mark.parametrize("planned_id", ["old", "new", None])
+async def test_position_is_not_used_for_another_topic_of_the_name(rig: Rig, planned_id: str | None) -> None:
+    """A topic that was created again ends its partition; without an id in the plan nothing can be said."""
+    rig.load(0, 1)
+    rig.source.topic_ids[TOPIC] = "new"
+    rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=planned_id)}
+    outcome = await rig.epoch()
+
+    failed = planned_id == "old"
+    assert (of(outcome).ended, of(outcome).failure) == ((Ended.FAILED, RECREATED) if failed else (Ended.OK, None))
+    assert rig.values(0) == ([] if failed else [0, 1, 2])
 
 
 async def test_missing_remote_partition_is_an_interruption(rig: Rig) -> None:
