@@ -66,6 +66,9 @@ class Turns:
                 loaded = await load(source, shape, shape.records(self._order.records))
                 self.results.loaded.append(loaded)
                 self._say(f"{shape.name}: {loaded.records:,} records loaded in {loaded.seconds:.1f} s")
+                # Whoever copies first would otherwise pay for the target's compiling of what the shape needs.
+                await load(target, shape, shape.records(self._order.records))
+                await _clean(target)
                 for _ in range(self._order.runs):
                     await self._copy_in_turn(loaded, target)
                 await source.delete_topics([loaded.topic])
