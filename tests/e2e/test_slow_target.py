@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
-import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import HOST, free_ports
