@@ -1,0 +1,98 @@
+"""A target that stands still, and a source that does: what the copier holds in memory and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.epoch import CopyLimits
+from mm2py.pipeline import copier
+from mm2py.pipeline.sending import Dispatch
+from tests.support.brokers import MakeCluster
+from tests.support.copying import assert_exactly_once, copying
+from tests.support.producing import NumberedStream, produce_numbers, producer
+from tests.support.reading import read_numbers
+from tests.support.records import assert_numbers
+from tests.support.topics import create_topic
+
+
+MIB = 1024 * 1024
+PARTITIONS = 8
+
+
+@pytest.fixture
+def most_buffered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Watch how many bytes wait for the target; give the most there ever were."""
+    seen = [0]
+    take = Dispatch.take
+
+    def watched(self: Dispatch, copy: copier.PartitionCopy, before_bytes: int) -> None:
+        take(self, copy, before_bytes)
+        seen[0] = max(seen[0], self.buffered_bytes)
+
+    monkeypatch.setattr(Dispatch, "take", watched)
+    return lambda: seen[0]
+
+
+async def test_frozen_target_stops_fetching_and_then_gets_everything_once(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, most_buffered: Callable[[], int]
+) -> None:
+    """
+    While the target's broker is frozen a bounded part of 100 MB is read and memory does not grow; then all arrives.
+
+    Epochs end in time meanwhile, and what had been sent before the broker froze is there once.
+    """
+    target = await asyncio.to_thread(make_cluster, "frozen")
+    count = 100_000
+    limits = CopyLimits(buffer_bytes=8 * MIB, partition_buffer_bytes=2 * MIB, fetch_max_bytes=2 * MIB)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=count // 2, partitions=PARTITIONS, size=1_000)
+    async with copying(
+        primary, target, {prefix: f"A.{prefix}"}, limits=limits, drain_ms=500, request_timeout_ms=3_000
+    ) as task:
+        await task.catch_up()
+        before = task.outcomes[-1].rss_bytes
+        target.pause(0)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(more_numbers(primary, prefix, count // 2, count // 2))
+                frozen = [await task.epoch() for _ in range(6)]
+        finally:
+            target.resume(0)
+        gc.collect()
+
+        assert all(outcome.elapsed_s < 0.7 + 0.5 + 1 for outcome in frozen)
+        assert not sum(outcome.records for outcome in frozen[1:])
+        assert most_buffered() <= limits.buffer_bytes + limits.fetch_max_bytes
+        assert max(outcome.rss_bytes for outcome in frozen) - before < 64 * MIB
+        await task.catch_up(within_s=90)
+    numbers = await read_numbers(target.bootstrap_servers, f"A.{prefix}")
+
+    assert_numbers(numbers, count)
+    assert_exactly_once(task)
+
+
+async def more_numbers(cluster: KafkaCluster, topic: str, start: int, count: int) -> None:
+    """Write numbered records that follow earlier ones."""
+    async with producer(cluster.bootstrap_servers, idempotent=True, batch_bytes=65_536) as connected:
+        await NumberedStream(connected, topic, PARTITIONS, 1_000).write(start, count)
+
+
+async def test_a_thousand_quiet_partitions_cost_little(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, record_property: Callable[[str, object], None]
+) -> None:
+    """An epoch over 1 000 partitions without news asks a few times and names nothing again."""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1_000)
+    async with copying(primary, backup, {prefix: f"A.{prefix}"}) as task:
+        # A broker answers for partitions that it has just got one after the other.
+        await task.run(lambda: bool(task.outcomes) and not task.outcomes[-1].partitions)
+        outcome = await task.epoch(epoch_ms=3_000)
+    record_property("cpu_s", outcome.cpu_s)
+
+    assert outcome.partitions == ()
+    assert outcome.fetches <= 10
+    assert outcome.cpu_s < 1.0
