@@ -44,7 +44,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--records", type=int, default=2_000_000, help="of the first shape; others in proportion")
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
     parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
-    parser.add_argument("--tasks", type=int, default=1, help="tasks.max of mm2py and of Java's defaults, as both have it")
+    parser.add_argument(
+        "--tasks", type=int, default=1, help="tasks.max of mm2py and of Java's defaults, as both have it"
+    )
     parser.add_argument("--tuned-tasks", type=int, default=1, help="tasks.max of java-tuned; on two cores one is best")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run to FILE")
     parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep configuration files and logs there")
