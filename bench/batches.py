@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 
 import attrs
-import google_crc32c
 from aiokafka.record._crecords import DefaultRecordBatchBuilder
+from crc32c import crc32c
 
 from bench import content
 from bench.shapes import Shape
@@ -57,7 +57,7 @@ class Template:
             producer.epoch,
             sequence,
         )
-        struct.pack_into(">I", data, 17, google_crc32c.value(bytes(memoryview(data)[_CHECKED_FROM:])))
+        struct.pack_into(">I", data, 17, crc32c(memoryview(data)[_CHECKED_FROM:]))
         return bytes(data)
 
 
