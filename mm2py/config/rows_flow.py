@@ -133,7 +133,7 @@ _COPY = Section(
     "Copy tasks",
     "Settings of mm2py that Java MirrorMaker does not have.",
     (
-        Key("copy.epoch.ms", Kind.LONG, "5000", Place.FLOW,
+        Key("copy.epoch.ms", Kind.LONG, "10000", Place.FLOW,
             "Length of an epoch: how long a copy task runs before changes take effect.", check=at_least(100)),
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
             "How long requests in flight are awaited at an epoch's end. A lost copy task's partitions are not "

@@ -124,6 +124,8 @@ clusters = {SOURCE}, {TARGET}
 {SOURCE}->{TARGET}.enabled = true
 tasks.max = {tasks_max}
 refresh.topics.interval.seconds = 5
+# Shorter than the default, so that the figures on the screen are fresh.
+copy.epoch.ms = 2000
 
 # There is one broker to hold each replica.
 replication.factor = 1

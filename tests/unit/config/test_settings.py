@@ -76,7 +76,7 @@ def test_the_defaults_are_mirror_makers(load: Load) -> None:
         admin_timeout_ms=60_000,
         shutdown_ms=5_000,
         limits=CopyLimits(),
-        epoch_ms=5_000,
+        epoch_ms=10_000,
         drain_ms=5_000,
         restart_backoff_ms=1_000,
         restart_backoff_max_ms=60_000,
