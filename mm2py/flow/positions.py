@@ -28,6 +28,7 @@ class Positions:
         self._target = target
         self._log = TopicLog(target, settings.offset_storage_topic)
         self.known: dict[TopicPartition, Position] = {}
+        self._removed: set[TopicPartition] = set()
 
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read what the topic holds; create it where there is none."""
@@ -38,15 +39,18 @@ class Positions:
             setting="offset.storage.replication.factor",
         )
         known: dict[TopicPartition, Position] = {}
+        removed: set[TopicPartition] = set()
         for record in await self._log.read_all():
             match decode_position(record.key, record.value, record.headers):
                 case (settings.flow.source, Position() as position):
                     known[position.source] = position
-                case (settings.flow.source, TopicPartition() as removed):
-                    known.pop(removed, None)
+                    removed.discard(position.source)
+                case (settings.flow.source, TopicPartition() as source):
+                    known.pop(source, None)
+                    removed.add(source)
                 case _:
                     continue
-        self.known = known
+        self.known, self._removed = known, removed
         return known
 
     async def write(self, positions: Collection[Position]) -> None:
@@ -62,9 +66,10 @@ class Positions:
         """
         Decide where the topic-partitions that have no position start, and write that down.
 
-        A target partition that holds records although nobody wrote a position is what a Java MM2 leaves that was
-        killed before its first flush: its end is not taken for ours, and the copier looks for its last records in the
-        source. Those of which an end could not be learnt are left out, and asked for again by the next refresh.
+        Where an operator removed the position, the partition is copied again behind what the target holds. A target
+        that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
+        first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
+        are left out, and asked for again by the next refresh.
         """
         if not places:
             return {}
@@ -77,7 +82,7 @@ class Positions:
         for source, place in places.items():
             start, end = starts[source], ends[remote_of[source]]
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
-                downstream = -1 if end == 0 else None
+                downstream = end - 1 if end == 0 or source in self._removed else None
                 fresh[source] = Position(source, start, downstream, place.topic_id)
         await self.write(fresh.values())
         return fresh
