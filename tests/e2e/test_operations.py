@@ -18,7 +18,7 @@ from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, delete_topic
 
 
 HANDBOOK = (Path(__file__).parents[2] / "docs/operations.md").read_text()
@@ -100,3 +100,22 @@ async def test_a_position_is_removed(
 
     assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS), *range(RECORDS)]
     assert resumed == []
+
+
+async def test_positions_that_nobody_wrote(
+    tmp_path: Path, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Without its positions topic the mirror finds the target's last records in the source, and repeats none."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    keys = {"A->B.topics": prefix, "B.offset.storage.topic": f"{prefix}.offsets"}
+    properties = mm2_properties(source, target, **keys)
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=RECORDS, partitions=1)
+    await copied(tmp_path, properties, target, prefix, RECORDS)
+    await delete_topic(target, f"{prefix}.offsets")
+    async with daemon(tmp_path, properties) as mirror:
+        found = await mirror.wait_for_event("resumed_exactly")
+        assert await mirror.sigterm() == 0
+
+    assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS)]
+    assert found["records"] == RECORDS
