@@ -1,0 +1,51 @@
+"""
+One frozen class for each thing that happens, named NounVerbed.
+
+An event's log line is its class name in snake case with its fields as keys. Emitting one (see `journal.EventLog`) is
+the only way to write a log line, so log, counters and tests cannot disagree.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import ClassVar
+
+import attrs
+
+from mm2py.model.flow import Flow, TopicPartition
+
+
+class Level(enum.Enum):
+    """How loud an event is; the numbers are those of Python's logging."""
+
+    DEBUG = 10
+    INFO = 20
+    WARN = 30
+    ERROR = 40
+
+
+@attrs.frozen
+class Event:
+    """What all events share: a name for the log and a loudness."""
+
+    level: ClassVar[Level] = Level.INFO
+
+    @property
+    def name(self) -> str:
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def fields(self) -> dict[str, object]:
+        """Give the facts as a log line holds them: plain values, nothing that is empty."""
+        facts: dict[str, object] = {}
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if isinstance(value, TopicPartition):
+                facts |= {"topic": value.topic, "partition": value.partition}
+            elif isinstance(value, float):
+                facts[field.name] = round(value, 3)
+            elif isinstance(value, Flow):
+                facts[field.name] = str(value)
+            elif value is not None and value != "":
+                facts[field.name] = value
+        return facts

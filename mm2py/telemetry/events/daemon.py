@@ -1,0 +1,69 @@
+"""What happens to the daemon and its Spark."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class DaemonStarted(Event):
+    """The properties file was read and the flows of this node are about to start."""
+
+    version: str
+    pid: int
+    flows: tuple[str, ...]
+
+
+@attrs.frozen
+class SettingNoted(Event):
+    """The properties file holds something that works, but not as its author may think."""
+
+    level = Level.WARN
+
+    note: str
+
+
+@attrs.frozen
+class DaemonDraining(Event):
+    """Somebody asked the daemon to stop; epochs end now and positions are written."""
+
+    reason: str
+    within_s: float
+
+
+@attrs.frozen
+class DaemonStopped(Event):
+    """All flows are down and Spark is stopped."""
+
+    drain_s: float
+    is_drained: bool
+
+
+@attrs.frozen
+class SparkStarted(Event):
+    """Spark takes epochs. `warm_up_s` is its first job's share of the wait."""
+
+    master: str
+    start_s: float
+    warm_up_s: float
+    ui: str
+
+
+@attrs.frozen
+class SparkEnded(Event):
+    """Spark's JVM is gone; it is started again if the daemon goes on."""
+
+    level = Level.WARN
+
+    reason: str
+
+
+@attrs.frozen
+class SparkSaid(Event):
+    """A line from Spark's own log, at WARN or above, or from a Python worker's stderr."""
+
+    level = Level.WARN
+
+    line: str

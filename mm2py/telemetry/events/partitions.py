@@ -1,0 +1,101 @@
+"""What happens to single topic-partitions."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class PartitionInterrupted(Event):
+    """A topic-partition ended its epoch early: a broker was away or a leader moved."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    source: TopicPartition
+    message: str
+    retry_in_s: float
+
+
+@attrs.frozen
+class PartitionStopped(Event):
+    """A topic-partition needs somebody; it is tried again at long intervals, the others go on."""
+
+    level = Level.ERROR
+
+    flow: Flow
+    source: TopicPartition
+    ended: str
+    message: str
+    hint: str
+    offset: int | None
+    #: None where it is not tried again.
+    retry_in_s: float | None
+
+
+@attrs.frozen
+class PartitionRecovered(Event):
+    """A stopped topic-partition copies again."""
+
+    flow: Flow
+    source: TopicPartition
+    stopped_s: float
+
+
+@attrs.frozen
+class ResumedExactly(Event):
+    """The target held records past the last written position; they were recognised, and copying went on after them."""
+
+    flow: Flow
+    source: TopicPartition
+    records: int
+    position: int
+
+
+@attrs.frozen
+class ResumeUnproven(Event):
+    """What the target holds past the last written position is not ours to explain; records may arrive twice."""
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    position: int
+    message: str
+    hint: str = "somebody else writes to the remote topic, or it was changed by hand"
+
+
+@attrs.frozen
+class ForeignRecordsFound(Event):
+    """Records that are not ours appeared between ours in a remote topic; said once for each topic-partition."""
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    remote_topic: str
+    records: int
+    hint: str = "let nobody but the mirror write there: after a crash it cannot tell which records are its own"
+
+
+@attrs.frozen
+class PositionsRead(Event):
+    """The positions of a flow were read from its target cluster."""
+
+    flow: Flow
+    found: int
+    fresh: int
+
+
+@attrs.frozen
+class PositionsWritten(Event):
+    """Positions that had moved were written to the target cluster."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    partitions: int
+    took_ms: float

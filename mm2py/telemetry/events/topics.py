@@ -1,0 +1,61 @@
+"""What happens to topics and to who copies them."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class TopicCreated(Event):
+    """A remote topic was created."""
+
+    flow: Flow
+    topic: str
+    remote_topic: str
+    partitions: int
+    reason: str
+
+
+@attrs.frozen
+class PartitionsGrown(Event):
+    """A remote topic got as many partitions as its source."""
+
+    flow: Flow
+    remote_topic: str
+    before: int
+    after: int
+    reason: str
+
+
+@attrs.frozen
+class TopicGone(Event):
+    """A topic is no longer mirrored: deleted at the source, or no longer chosen. Its remote topic stays as it is."""
+
+    flow: Flow
+    topic: str
+
+
+@attrs.frozen
+class TopicsRefreshed(Event):
+    """A look at both clusters is over."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    topics: int
+    partitions: int
+    actions: int
+
+
+@attrs.frozen
+class AssignmentChanged(Event):
+    """Topic-partitions were given to copy tasks anew."""
+
+    flow: Flow
+    copy_tasks: int
+    partitions: int
+    moves: int
+    reason: str
