@@ -10,7 +10,8 @@ does not mind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar
 
 import attrs
@@ -136,22 +137,36 @@ class TopicLog:
 
     async def read_all(self) -> list[LogRecord]:
         """Read every committed record up to the ends the partitions have now, by partition and offset."""
+        records: list[LogRecord] = []
+        async with aclosing(self.read_from({})) as chunks:
+            async for chunk in chunks:
+                records += chunk
+        return sorted(records, key=lambda record: (record.partition or 0, record.offset or 0))
+
+    async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
+        """
+        Read on, from *positions* up to the ends that the partitions have now, and give what each fetch brings.
+
+        A partition that *positions* leaves out, or whose records up to there were deleted, is read from its start.
+        Within a partition records come in the order of their offsets.
+        """
         await self._cluster.refresh_metadata({self.topic})
         partitions = await self._leaders()
         ends = await self._offsets(partitions, LATEST)
         starts = await self._offsets(partitions, EARLIEST)
-        readings = [_Reading(tp, starts[tp], ends[tp]) for tp in partitions]
+        readings = [_Reading(tp, max(starts[tp], positions.get(tp.partition, 0)), ends[tp]) for tp in partitions]
         patience = self._patience()
         while unread := [reading for reading in readings if reading.position < reading.end]:
             before = sum(reading.position for reading in unread)
             error = await self._fetch_once(unread)
+            if found := [record for reading in unread for record in reading.give()]:
+                yield found
             if sum(reading.position for reading in unread) > before:
                 patience.renew()
             elif error is None:
                 error = self._error(ErrorCode.REQUEST_TIMED_OUT, "Fetch", "no record came")
             if error is not None:
                 await self._retry_after(error, patience)
-        return [record for reading in readings for record in reading.records]
 
     async def _offsets(self, partitions: Sequence[TopicPartition], when: int) -> dict[TopicPartition, int]:
         offsets = {}
@@ -297,6 +312,11 @@ class _Reading:
     position: int
     end: int
     records: list[LogRecord] = attrs.field(factory=list)
+
+    def give(self) -> list[LogRecord]:
+        """Give what was taken since the last time."""
+        given, self.records = self.records, []
+        return given
 
     def take(self, record_set: bytes, aborted: Sequence[tuple[int, int]]) -> None:
         """Take what a fetch brought. aiokafka's reader leaves out control batches and aborted ones."""
