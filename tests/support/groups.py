@@ -1,0 +1,139 @@
+"""Consumer groups of every kind: classic ones, KIP-848 ones by Java's consumer, and offsets merely committed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition as Place
+
+from mm2py.clock import SystemClock
+from mm2py.devkit.java import JvmOptions
+from mm2py.devkit.process import start_process
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.groups import Groups
+from tests.support.eventually import eventually
+
+
+_POLL_MS = 500
+
+
+@asynccontextmanager
+async def groups_of(bootstrap: str, alias: str = "B") -> AsyncIterator[Groups]:
+    """Connect to a cluster to ask about its groups."""
+    endpoint = ClusterEndpoint(alias, tuple(bootstrap.split(",")), request_timeout_ms=20_000)
+    async with Cluster(endpoint, SystemClock()) as cluster:
+        yield Groups(cluster)
+
+
+async def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
+    """Give the offsets that a group committed."""
+    async with groups_of(bootstrap) as groups:
+        answer = (await groups.committed([group]))[group]
+    assert isinstance(answer, dict), answer
+    return {tp: offset.offset for tp, offset in answer.items()}
+
+
+async def describe(bootstrap: str, group: str) -> GroupDescription:
+    """Describe a group."""
+    async with groups_of(bootstrap) as groups:
+        answer = (await groups.describe([group]))[group]
+    assert isinstance(answer, GroupDescription), answer
+    return answer
+
+
+async def commit_plainly(bootstrap: str, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit as a consumer does that assigns partitions to itself and never joins its group."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        places = {Place(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
+        consumer.assign(list(places))
+        await consumer.commit(places)
+    finally:
+        await consumer.stop()
+
+
+async def commit_as_admin(bootstrap: str, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    """Commit for a group that nobody is in."""
+    async with groups_of(bootstrap) as groups:
+        refused = {tp: error for tp, error in (await groups.commit(group, offsets)).items() if error is not None}
+    assert not refused
+
+
+@asynccontextmanager
+async def member(bootstrap: str, group: str, *topics: str) -> AsyncIterator[AIOKafkaConsumer]:
+    """Be a member of a classic group for the length of the block; nothing is committed by itself."""
+    consumer = AIOKafkaConsumer(
+        *topics,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=10_000,
+        heartbeat_interval_ms=500,
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[bytes | None]:
+    """Read *count* records as a member of a classic group and commit behind them; give their values."""
+    values: list[bytes | None] = []
+    async with member(bootstrap, group, topic) as consumer:
+
+        async def enough() -> bool:
+            found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=count - len(values))
+            values.extend(record.value for records in found.values() for record in records)
+            return len(values) >= count
+
+        await eventually(enough, within_s=60, what=f"{group} reads {count} records of {topic}", every_s=0)
+        await consumer.commit()
+    return values
+
+
+async def read_rest(bootstrap: str, group: str, topic: str, ends: Mapping[int, int]) -> list[bytes | None]:
+    """Read as a member of a classic group up to *ends* and commit; give the values, possibly none."""
+    values: list[bytes | None] = []
+    async with member(bootstrap, group, topic) as consumer:
+
+        async def is_over() -> bool:
+            found = await consumer.getmany(timeout_ms=_POLL_MS)
+            values.extend(record.value for records in found.values() for record in records)
+            places = consumer.assignment()
+            return len(places) == len(ends) and all(
+                [await consumer.position(place) >= ends[place.partition] for place in places]
+            )
+
+        await eventually(is_over, within_s=60, what=f"{group} reads {topic} to its end", every_s=0)
+        await consumer.commit()
+    return values
+
+
+@asynccontextmanager
+async def java_member(bootstrap: str, group: str, topic: str, work_dir: Path) -> AsyncIterator[None]:
+    """Let Java's console consumer be a member of a KIP-848 group; it commits what it reads every 100 ms."""
+    command = JvmOptions(heap_mb=96).command(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
+        *("--command-property", "group.protocol=consumer", "--command-property", "auto.commit.interval.ms=100"),
+    )
+    process = start_process("a KIP-848 consumer", command, log_file=work_dir / f"{group}.log")
+    try:
+
+        async def is_in() -> bool:
+            return (await describe(bootstrap, group)).members == 1
+
+        await eventually(is_in, within_s=60, what=f"{group} has a member")
+        yield
+    finally:
+        process.kill()
