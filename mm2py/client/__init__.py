@@ -1,0 +1,1 @@
+"""Asking mirrored clusters where their records come from and which offsets mean the same."""

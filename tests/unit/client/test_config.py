@@ -1,0 +1,108 @@
+"""The client's settings: Java's MirrorClientConfig keys, read as Java reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.client.config import MirrorClientConfig
+from mm2py.config.problem import ConfigError
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+
+SERVERS = {"bootstrap.servers": "b1:9092,b2:9092"}
+
+
+def test_a_mapping_written_for_java_does() -> None:
+    """Servers, naming and security are taken; keys that mean nothing here are named, not refused."""
+    config = MirrorClientConfig.from_mapping(
+        {
+            "bootstrap.servers": ["b1:9092", "b2:9092"],
+            "replication.policy.separator": "_",
+            "replication.policy.internal.topic.separator.enabled": False,
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "max.poll.records": 7,
+            "ssl.truststore.location": None,
+        }
+    )
+
+    assert config == MirrorClientConfig(
+        "b1:9092, b2:9092",
+        policy=DefaultReplicationPolicy("_", internal_separator_enabled=False),
+        security=config.security,
+        unused=("max.poll.records",),
+    )
+    assert config.security.protocol == "SASL_PLAINTEXT"
+    assert config.security.client_keys == (("sasl.mechanism", "PLAIN"),)
+
+
+def test_lines_of_the_consumer_win_over_those_of_the_admin_client_and_plain_ones() -> None:
+    """What Java gives to one of its two clients serves the one connection here."""
+    config = MirrorClientConfig.from_mapping(
+        {
+            **SERVERS,
+            "sasl.mechanism": "GSSAPI",
+            "admin.sasl.mechanism": "PLAIN",
+            "consumer.sasl.mechanism": "SCRAM-SHA-256",
+            "admin.bootstrap.servers": "c:9092",
+            "consumer.request.timeout.ms": "5000",
+        }
+    )
+
+    assert config.security.client_keys == (("sasl.mechanism", "SCRAM-SHA-256"),)
+    assert (config.bootstrap_servers, config.request_timeout_ms, config.unused) == (("c:9092",), 5_000, ())
+
+
+@pytest.mark.parametrize(
+    ("alias", "source"), [({"source.cluster.alias": "A"}, "A"), ({}, None)], ids=["with alias", "without alias"]
+)
+def test_names_that_stay_need_the_source_s_alias(alias: dict[str, str], source: str | None) -> None:
+    """The identity policy takes the alias from the mapping as Java's does; without one topics have no source."""
+    java = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    config = MirrorClientConfig.from_mapping({**SERVERS, "replication.policy.class": java, **alias})
+
+    assert isinstance(config.policy, IdentityReplicationPolicy)
+    assert config.policy.topic_source("orders") == source
+
+
+def test_a_class_may_be_given_itself() -> None:
+    """As in Java, the value of a class key may be the class instead of its name."""
+    config = MirrorClientConfig.from_mapping({**SERVERS, "replication.policy.class": IdentityReplicationPolicy})
+
+    assert isinstance(config.policy, IdentityReplicationPolicy)
+
+
+def test_every_problem_is_told_at_once() -> None:
+    """A mapping that cannot be used says all that is wrong with it."""
+    with pytest.raises(ConfigError) as caught:
+        MirrorClientConfig.from_mapping(
+            {
+                "security.protocol": "TLS",
+                "request.timeout.ms": "soon",
+                "replication.policy.class": "com.shop.Policy",
+                "replication.policy.internal.topic.separator.enabled": "perhaps",
+            }
+        )
+
+    assert [problem.key for problem in caught.value.problems] == [
+        "bootstrap.servers",
+        "security.protocol",
+        "request.timeout.ms",
+        "replication.policy.internal.topic.separator.enabled",
+        "replication.policy.class",
+    ]
+
+
+def test_an_address_that_cannot_be_read() -> None:
+    """A server without a port is refused by name, in a mapping and as a keyword."""
+    with pytest.raises(ConfigError, match="'b1' is not of the form host:port"):
+        MirrorClientConfig.from_mapping({"bootstrap.servers": "b1"})
+    with pytest.raises(ValueError, match="'b1' is not of the form host:port"):
+        MirrorClientConfig("b1")
+
+
+def test_secrets_are_not_shown() -> None:
+    """Printing the settings prints no password."""
+    config = MirrorClientConfig.from_mapping({**SERVERS, "sasl.jaas.config": 'x required password="hush";'})
+
+    assert "hush" not in repr(config)
