@@ -23,8 +23,8 @@ from mm2py.telemetry.events import DaemonDraining, DaemonStarted, DaemonStopped,
 from mm2py.telemetry.journal import EventLog
 
 
-#: What a drain may take beyond the time that its epochs have.
-_DRAIN_SLACK_S = 5.0
+#: What a drain may take beyond the time that its epochs have: positions, syncs and checkpoints are written then.
+_DRAIN_SLACK_S = 10.0
 _SPARK_STOP_S = 5.0
 
 
@@ -79,7 +79,7 @@ class MirrorMaker:
                 tasks.create_task(self._start_spark(), name="spark")
                 running = {tasks.create_task(flow.run(), name=str(flow.flow)) for flow in self._flows}
                 stop = tasks.create_task(self._asked_to_stop.wait(), name="stop")
-                await self._until_stop(running, stop)
+                await self._until_stop(stop)
                 stop.cancel()
                 begun = self._clock.monotonic()
                 is_drained = await self._drain(running)
@@ -95,11 +95,15 @@ class MirrorMaker:
         await self._spark.session()
         self._is_ready = True
 
-    async def _until_stop(self, running: set[asyncio.Task[None]], stop: asyncio.Task[bool]) -> None:
-        left = set(running)
-        while left and not stop.done():
-            done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
-            left -= done
+    async def _until_stop(self, stop: asyncio.Task[bool]) -> None:
+        """Wait until asked to stop, or until nothing is left of what this node is there for."""
+        async with asyncio.TaskGroup() as tasks:
+            left = {tasks.create_task(flow.is_over.wait(), name=f"{flow.flow}/over") for flow in self._flows}
+            while left and not stop.done():
+                done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
+                left -= done
+            for over in left:
+                over.cancel()
 
     async def _drain(self, running: set[asyncio.Task[None]]) -> bool:
         """End all flows in good order; say whether they did in time."""

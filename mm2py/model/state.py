@@ -16,7 +16,7 @@ from mm2py.model.flow import Flow, TopicPartition
 
 
 class FlowState(enum.Enum):
-    """Where a flow is in its life."""
+    """Where a flow, or one of its task groups, is in its life."""
 
     STARTING = 0
     RUNNING = 1
@@ -93,6 +93,17 @@ class ClusterView:
 
 
 @attrs.frozen
+class GroupView:
+    """One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started."""
+
+    connector: str
+    state: FlowState
+    last_error: str = ""
+    hint: str = ""
+    restarts: int = 0
+
+
+@attrs.frozen
 class FlowView:
     """A flow. Rates are those of the last few seconds, latency and age those of the last minute."""
 
@@ -112,6 +123,7 @@ class FlowView:
     age_p50_ms: float | None = None
     last_error: str = ""
     hint: str = ""
+    groups: tuple[GroupView, ...] = ()
 
     @property
     def stopped_partitions(self) -> int:

@@ -23,6 +23,7 @@ from mm2py.telemetry.events.flow import (
     FlowFailed,
     FlowStarted,
     FlowSummary,
+    GroupFailed,
     StepFailed,
     TaskRestarted,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "FlowStarted",
     "FlowSummary",
     "ForeignRecordsFound",
+    "GroupFailed",
     "Level",
     "PartitionInterrupted",
     "PartitionRecovered",

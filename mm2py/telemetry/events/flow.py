@@ -56,6 +56,18 @@ class FlowFailed(Event):
 
 
 @attrs.frozen
+class GroupFailed(Event):
+    """A flow's checkpoint or heartbeat group is down for good and needs somebody; copying goes on."""
+
+    level = Level.ERROR
+
+    flow: Flow
+    connector: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
 class TaskRestarted(Event):
     """A loop of ours fell over and starts anew after a pause. Tracebacks mean a bug of ours."""
 

@@ -1,0 +1,294 @@
+"""
+The source task group, from its first look at the clusters to its drain.
+
+A life opens both clusters, reads positions, and then runs its loops side by side: copying, looking at topics, writing
+positions, watching clusters that went away. These fall together and start anew together. What the group does beside
+copying (`SideLoop`) is supervised one by one: nothing of it stops the copying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeVar
+
+import attrs
+
+from mm2py.errors import Mm2Error
+from mm2py.flow.copy_task import Epochs
+from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
+from mm2py.flow.positions import Positions
+from mm2py.flow.source import SourceTasks
+from mm2py.flow.supervise import supervise
+from mm2py.flow.topics import Mirrored, Topics
+from mm2py.model.state import FlowState, FlowView
+from mm2py.telemetry.events import (
+    Event,
+    FlowDrained,
+    FlowFailed,
+    FlowStarted,
+    FlowSummary,
+    PositionsRead,
+    PositionsWritten,
+)
+from mm2py.wire.admin import Admin
+from mm2py.wire.cluster import Cluster
+
+
+T = TypeVar("T")
+
+_SUMMARY_EVERY_S = 30.0
+#: How often it is asked whether a position is due, and a cluster that is away whether it is back.
+_TICK_S = 1.0
+#: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
+_UNSETTLED_REFRESH_S = 10.0
+#: What a drain leaves, once its time is over, for writing positions, and then for what side loops have left.
+_FINISH_S = 3.0
+
+
+class SideLoop(Protocol):
+    """Something that the source group does beside copying, on the same clusters."""
+
+    @property
+    def name(self) -> str:
+        """Name it in the log, behind ``A->B/source/``."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled. What it raises is told, and it runs again after a pause; copying goes on."""
+        ...
+
+    async def finish(self) -> None:
+        """Write what is left, once the last epoch is accounted for and `run` has ended; three seconds at most."""
+        ...
+
+
+@attrs.frozen
+class SourceLife:
+    """What one life of the group works with."""
+
+    source: Cluster
+    target: Cluster
+    positions: Positions
+    topics: Topics
+    tasks: SourceTasks
+
+
+class SourceGroup(FlowGroup):
+    """Copies a flow's topics. It is what the whole flow is there for: where it fails, the flow has failed."""
+
+    connector = "MirrorSourceConnector"
+    name = "source"
+
+    def __init__(
+        self, around: Surroundings, epochs: Epochs, sides: Sequence[Callable[[SourceLife], SideLoop]] = ()
+    ) -> None:
+        """Make a group; *sides* make what runs beside copying, anew for each life and before its first epoch."""
+        super().__init__(around)
+        self._epochs = epochs
+        self._sides = sides
+        self._source_tasks: SourceTasks | None = None
+
+    def _failure(self, error: Mm2Error) -> Event:
+        return FlowFailed(self.flow, str(error), error.hint)
+
+    # A life.
+
+    async def _live(self) -> None:
+        # Epochs of a life that fell over may still be writing.
+        await self._epochs.settle(self.flow)
+        async with AsyncExitStack() as open_clusters:
+            settings = self._settings
+            source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
+            for cluster in (source, target):
+                open_clusters.push_async_callback(cluster.close)
+            await self._connect((source, target))
+            positions = Positions(settings, source, target)
+            topics = Topics(
+                settings, Admin(source), Admin(target), reach=self._reach, clock=self._clock, events=self._events
+            )
+            await self._reach.insist("read positions", [self.flow.target], positions.read)
+            tasks = SourceTasks(settings, self._epochs, clock=self._clock, events=self._events, luck=self._around.luck)
+            mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
+            adopted = await self._reach.insist(
+                "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
+            )
+            life = SourceLife(source, target, positions, topics, tasks)
+            self._started(tasks)
+            await self._copy(life, is_settled=adopted.is_settled)
+
+    @property
+    def _aliases(self) -> tuple[str, str]:
+        return self.flow.source, self.flow.target
+
+    async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
+        """Hand the mirrored partitions to the source tasks; say whether a start is known for each of them."""
+        unknown = tasks.unknown(mirrored)
+        fresh = await positions.begin(
+            {partition: place for partition, place in unknown.items() if partition not in positions.known}
+        )
+        tasks.adopt(mirrored, positions.known)
+        left = tasks.unknown(mirrored)
+        if unknown:
+            found = len(unknown) - len(fresh) - len(left)
+            self._events.emit(PositionsRead(self.flow, found, len(fresh)))
+        return Mirrored(mirrored.places, is_settled=mirrored.is_settled and not left)
+
+    def _started(self, tasks: SourceTasks) -> None:
+        # It stays after the group's life, so that a drained flow shows how far it came.
+        self._source_tasks = tasks
+        self._came_up()
+        self._events.emit(FlowStarted(self.flow, tasks.topics, len(tasks.states), tasks.copy_tasks))
+
+    async def _copy(self, life: SourceLife, *, is_settled: bool) -> None:
+        """Run the loops of the group until it is drained."""
+        sides = [make(life) for make in self._sides]
+        async with asyncio.TaskGroup() as loops:
+            copying = loops.create_task(life.tasks.run(), name=self.task)
+            others = [
+                loops.create_task(body, name=f"{self.task}/{name}")
+                for name, body in (
+                    ("topics", self._refresh_forever(life, is_settled=is_settled)),
+                    ("positions", self._write_forever(life)),
+                    ("clusters", self._watch_forever(life)),
+                    ("summary", self._summarise_forever()),
+                    *((side.name, self._run_side(side)) for side in sides),
+                )
+            ]
+            await self._draining.wait()
+            begun = self._clock.monotonic()
+            life.tasks.drain()
+            await asyncio.wait({copying}, timeout=self._drain_within_s)
+            for loop in (copying, *others):
+                loop.cancel()
+        is_written = await self._finish("positions", self._write_once(life, is_interval_over=True))
+        async with asyncio.TaskGroup() as last:
+            for side in sides:
+                last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
+        records = sum(state.records for state in life.tasks.states.values())
+        self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, bool(is_written)))
+
+    async def _run_side(self, side: SideLoop) -> None:
+        await supervise(
+            f"{self.task}/{side.name}",
+            side.run,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            luck=self._around.luck,
+            report=self._events.emit,
+        )
+
+    # Its loops.
+
+    async def _refresh_forever(self, life: SourceLife, *, is_settled: bool) -> None:
+        interval_s = self._settings.refresh_topics_interval_s
+        while True:
+            if is_settled and not self._settings.refresh_topics_enabled:
+                return
+            await self._clock.sleep(interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S))
+
+            async def refresh() -> Mirrored:
+                return await self._adopt(life.tasks, life.positions, await life.topics.refresh_once())
+
+            mirrored = await self._reach.once("refresh topics", self._aliases, refresh)
+            is_settled = mirrored is not None and mirrored.is_settled
+
+    async def _write_forever(self, life: SourceLife) -> None:
+        interval_s = self._settings.offset_flush_interval_ms / 1000
+        written_at = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(min(interval_s, _TICK_S))
+            is_over = self._clock.monotonic() - written_at >= interval_s
+            if await self._write_once(life, is_interval_over=is_over) and is_over:
+                written_at = self._clock.monotonic()
+
+    async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
+        """Write the positions that are due; say whether all of them are safe now."""
+        due = life.tasks.due_positions(is_interval_over=is_interval_over)
+        if not due:
+            return True
+        begun = self._clock.monotonic()
+
+        async def write() -> bool:
+            await life.positions.write(due)
+            return True
+
+        if not await self._reach.once("write positions", [self.flow.target], write):
+            return False
+        life.tasks.note_written(due)
+        self._events.emit(PositionsWritten(self.flow, len(due), (self._clock.monotonic() - begun) * 1000))
+        return True
+
+    async def _finish(self, name: str, rest: Awaitable[T]) -> T | None:
+        """Give *rest* its few seconds; None where they were not enough, or where it failed, which is noted."""
+        try:
+            async with asyncio.timeout(_FINISH_S):
+                return await rest
+        except TimeoutError:
+            return None
+        except Mm2Error as error:
+            self._reach.failed(f"finish {name}", error)
+            return None
+
+    async def _watch_forever(self, life: SourceLife) -> None:
+        """After a partition was interrupted, find out whether a cluster is away, and when it is back."""
+        while True:
+            await life.tasks.is_interrupted.wait()
+            life.tasks.is_interrupted.clear()
+            await self._ask(life)
+            while not self._reach.is_complete:
+                await self._clock.sleep(_TICK_S)
+                await self._ask(life)
+
+    async def _ask(self, life: SourceLife) -> None:
+        for cluster in (life.source, life.target):
+
+            async def attempt(cluster: Cluster = cluster) -> bool:
+                await cluster.refresh_metadata(())
+                return True
+
+            await self._reach.once("look at the brokers", [cluster.alias], attempt)
+
+    async def _summarise_forever(self) -> None:
+        while True:
+            await self._clock.sleep(_SUMMARY_EVERY_S)
+            view = self.show(FlowView(self.flow, FlowState.RUNNING))
+            self._events.emit(
+                FlowSummary(
+                    flow=self.flow,
+                    topics=view.topics,
+                    partitions=len(view.partitions),
+                    stopped_partitions=view.stopped_partitions,
+                    records=view.records,
+                    records_per_s=view.records_per_s,
+                    bytes_per_s=view.bytes_per_s,
+                    lag=view.lag,
+                    latency_p50_ms=view.latency_p50_ms,
+                    latency_p99_ms=view.latency_p99_ms,
+                )
+            )
+
+    # Looking at it.
+
+    def show(self, view: FlowView) -> FlowView:
+        """Put into a flow's *view* what the group copies and how fast."""
+        tasks = self._source_tasks
+        if tasks is None:
+            return view
+        partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
+        latency, age = tasks.measured()
+        return attrs.evolve(
+            view,
+            topics=tasks.topics,
+            partitions=partitions,
+            tasks=copy_tasks,
+            records=sum(partition.records for partition in partitions),
+            bytes=sum(partition.bytes for partition in partitions),
+            records_per_s=sum(task.records_per_s for task in copy_tasks),
+            bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
+            lag=sum(partition.lag or 0 for partition in partitions),
+            latency_p50_ms=latency.quantile_ms(0.5),
+            latency_p99_ms=latency.quantile_ms(0.99),
+            age_p50_ms=age.quantile_ms(0.5),
+        )
