@@ -30,6 +30,24 @@ _CLIENT_STEMS = ("ssl.", "sasl.")
 
 
 @attrs.frozen
+class CheckpointSettings:
+    """Which consumer groups a flow translates, and what becomes of their offsets. The defaults are MirrorMaker's."""
+
+    groups: tuple[str, ...] = (".*",)
+    groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
+    group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
+    refresh_enabled: bool = True
+    refresh_interval_s: float = 600.0
+    is_emitted: bool = True
+    emit_interval_s: float = 60.0
+    is_synced: bool = False
+    sync_interval_s: float = 60.0
+    #: May a group's offsets at the target be set back?
+    sync_rewinds: bool = False
+    topic_replication_factor: int = 3
+
+
+@attrs.frozen
 class FlowSettings:
     """How one flow is run."""
 
@@ -46,10 +64,22 @@ class FlowSettings:
     policy_separator: str
     policy_internal_separator_enabled: bool
     tasks_max: int
-    replication_factor: int
+    #: Of new remote topics: a number, -1 for the brokers' default, None for the source topic's own.
+    replication_factor: int | None
     refresh_topics_enabled: bool
     refresh_topics_interval_s: float
     heartbeats_replication_enabled: bool
+    config_properties_exclude: tuple[str, ...]
+    config_property_filter_class: str
+    use_defaults_from: str
+    sync_topic_configs_enabled: bool
+    sync_topic_configs_interval_s: float
+    #: Does away with what an operator set on a remote topic.
+    sync_topic_configs_overwrites: bool
+    sync_topic_acls_enabled: bool
+    sync_topic_acls_interval_s: float
+    sync_topic_acls_deletes: bool
+    sync_topic_acls_prefixed: bool
     auto_offset_reset: str
     offset_storage_topic: str
     offset_storage_partitions: int
@@ -62,6 +92,7 @@ class FlowSettings:
     drain_ms: int
     restart_backoff_ms: int
     restart_backoff_max_ms: int
+    checkpoints: CheckpointSettings = CheckpointSettings()
 
 
 @attrs.frozen
@@ -148,10 +179,20 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         policy_separator=of.text("replication.policy.separator"),
         policy_internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
         tasks_max=of.number("tasks.max"),
-        replication_factor=of.number("replication.factor"),
+        replication_factor=_remote_factor(of.text("replication.factor")),
         refresh_topics_enabled=of.flag("refresh.topics.enabled"),
         refresh_topics_interval_s=float(of.number("refresh.topics.interval.seconds")),
         heartbeats_replication_enabled=of.flag("heartbeats.replication.enabled"),
+        config_properties_exclude=of.texts("config.properties.exclude"),
+        config_property_filter_class=of.text("config.property.filter.class"),
+        use_defaults_from=of.text("use.defaults.from"),
+        sync_topic_configs_enabled=of.flag("sync.topic.configs.enabled"),
+        sync_topic_configs_interval_s=float(of.number("sync.topic.configs.interval.seconds")),
+        sync_topic_configs_overwrites=of.text("sync.topic.configs.by.hand") == "overwrite",
+        sync_topic_acls_enabled=of.flag("sync.topic.acls.enabled"),
+        sync_topic_acls_interval_s=float(of.number("sync.topic.acls.interval.seconds")),
+        sync_topic_acls_deletes=of.flag("sync.topic.acls.delete.enabled"),
+        sync_topic_acls_prefixed=of.flag("sync.topic.acls.prefixed.enabled"),
         auto_offset_reset=of.text("consumer.auto.offset.reset"),
         offset_storage_topic=of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
         offset_storage_partitions=of.number("offset.storage.partitions"),
@@ -159,12 +200,33 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         offset_flush_interval_ms=of.number("offset.flush.interval.ms"),
         admin_timeout_ms=of.number("admin.timeout.ms"),
         shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
+        checkpoints=_checkpoints(of),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
     )
+
+
+def _checkpoints(of: FlowReader) -> CheckpointSettings:
+    return CheckpointSettings(
+        groups=of.texts("groups"),
+        groups_exclude=of.texts("groups.exclude"),
+        group_filter_class=of.text("group.filter.class"),
+        refresh_enabled=of.flag("refresh.groups.enabled"),
+        refresh_interval_s=float(of.number("refresh.groups.interval.seconds")),
+        is_emitted=of.flag("emit.checkpoints.enabled"),
+        emit_interval_s=float(of.number("emit.checkpoints.interval.seconds")),
+        is_synced=of.flag("sync.group.offsets.enabled"),
+        sync_interval_s=float(of.number("sync.group.offsets.interval.seconds")),
+        sync_rewinds=of.flag("sync.group.offsets.rewind.enabled"),
+        topic_replication_factor=of.number("checkpoints.topic.replication.factor"),
+    )
+
+
+def _remote_factor(text: str) -> int | None:
+    return None if text.strip() == "source" else int(text)
 
 
 def _limits(of: FlowReader) -> CopyLimits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor, topic_text
+from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, remote_factor, replication_factor, topic_text
 
 
 _NOT_YET = False
@@ -68,9 +68,10 @@ _SOURCE = Section(
         Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new topics and partitions at the source while running."),
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
-        Key("replication.factor", Kind.INT, "2", Place.FLOW,
-            "Replication factor of remote topics that are created; -1 takes the target brokers' default.",
-            check=replication_factor),
+        Key("replication.factor", Kind.STRING, "2", Place.FLOW,
+            "Replication factor of remote topics that are created, 1 or more; -1 takes the target brokers' default, "
+            "`source` the source topic's own, at most the number of target brokers (not in Java MirrorMaker).",
+            check=remote_factor),
         Key("heartbeats.replication.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Mirror heartbeats topics whatever `topics` says."),
         Key("config.properties.exclude", Kind.PATTERNS,
@@ -78,16 +79,29 @@ _SOURCE = Section(
             "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
             "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
             "min.insync.replicas", Place.FLOW,
-            "Topic configurations that are never copied.", _NOT_YET, aliases=("config.properties.blacklist",)),
+            "Topic configurations that are never copied. Replication throttles never are, whatever this says; the "
+            "brokers' names of the limits on timestamps stand for the topics' too.",
+            aliases=("config.properties.blacklist",)),
         Key("config.property.filter.class", Kind.CLASS, _JAVA + "DefaultConfigPropertyFilter", Place.FLOW,
-            "What decides which configurations are copied.", _NOT_YET),
+            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            check=not_empty),
         Key("use.defaults.from", Kind.STRING, "target", Place.FLOW_ONLY,
-            "Whose defaults hold for topic configurations.", _NOT_YET, one_of("source", "target")),
+            "Whose defaults hold for what a source topic does not set: the target brokers' own, or the source's, which "
+            "are then set on the remote topic.", check=one_of("source", "target")),
         Key("sync.topic.configs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
-            "Copy topic configurations.", _NOT_YET),
-        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
-        Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Copy topic ACLs.", _NOT_YET),
-        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+            "Keep the configurations of remote topics in step with their sources'."),
+        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.topic.configs.by.hand", Kind.STRING, "keep", Place.FLOW,
+            "What becomes of a configuration that an operator set on a remote topic: `keep`, or `overwrite` as Java "
+            "MirrorMaker does, which does not have this setting.", check=one_of("keep", "overwrite")),
+        Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Give those who may read a topic at the source the same right to its remote topic."),
+        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.topic.acls.delete.enabled", Kind.BOOLEAN, "false", Place.FLOW,
+            "Delete ACLs that mm2py created at the target once they are gone at the source. Java MirrorMaker never "
+            "does."),
+        Key("sync.topic.acls.prefixed.enabled", Kind.BOOLEAN, "false", Place.FLOW,
+            "Copy prefixed ACLs too. Java MirrorMaker leaves them out."),
         Key("emit.offset-syncs.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write offset syncs.", _NOT_YET),
         Key("offset-syncs.topic.location", Kind.STRING, "source", Place.FLOW,
             "The cluster that holds the offset syncs.", _NOT_YET, one_of("source", "target")),
@@ -108,20 +122,30 @@ _CHECKPOINTS = Section(
     "Consumer groups and heartbeats",
     "",
     (
-        Key("groups", Kind.PATTERNS, ".*", Place.FLOW, "Consumer groups to translate.", _NOT_YET),
+        Key("groups", Kind.PATTERNS, ".*", Place.FLOW,
+            "Names and regular expressions of the consumer groups whose offsets are translated. Only groups of "
+            "consumers count, of either protocol or merely committing; Connect's, share and streams groups do not."),
         Key("groups.exclude", Kind.PATTERNS, "console-consumer-.*, connect-.*, __.*", Place.FLOW,
-            "Groups to leave out.", _NOT_YET, aliases=("groups.blacklist",)),
+            "Groups to leave out; beats `groups`.", aliases=("groups.blacklist",)),
         Key("group.filter.class", Kind.CLASS, _JAVA + "DefaultGroupFilter", Place.FLOW,
-            "What decides by name.", _NOT_YET),
-        Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Look for new groups.", _NOT_YET),
-        Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
-        Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write checkpoints.", _NOT_YET),
-        Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", _NOT_YET, at_least(0)),
+            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            check=not_empty),
+        Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Look for new groups at the source while running."),
+        Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Translate the groups' offsets and write them as checkpoints. Without it their offsets are not synced "
+            "either."),
+        Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW,
+            "How often; 0 is every half second.", check=at_least(0)),
         Key("sync.group.offsets.enabled", Kind.BOOLEAN, "false", Place.FLOW,
-            "Commit translated offsets for idle groups at the target.", _NOT_YET),
-        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+            "Commit translated offsets at the target, for groups that nobody is in there."),
+        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.group.offsets.rewind.enabled", Kind.BOOLEAN, "false", Place.FLOW,
+            "Set a group's offsets at the target back, too, when it is behind at the source. Java never does, and "
+            "consumers that move back and forth would read records twice."),
         Key("checkpoints.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
-            "Replication factor of the checkpoints topic.", _NOT_YET, replication_factor),
+            "Replication factor of the checkpoints topic.", check=replication_factor),
         Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write heartbeats.", _NOT_YET),
         Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
         Key("heartbeats.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,

@@ -65,7 +65,7 @@ def notes(tmp_path: Path) -> Notes:
             ),
         ),
         ("A.log.format = json", "A.log.format: has no effect for a cluster (write log.format)"),
-        ("emit.checkpoints.enabled = true", "emit.checkpoints.enabled: accepted, without effect in this version"),
+        ("errors.log.enable = true", "errors.log.enable: accepted, without effect in this version"),
         ("A.sasl.jaas.config = secret", "A.sasl.jaas.config: accepted, without effect in this version"),
         ("B.producer.linger.ms = 5", "B.producer.linger.ms: accepted, without effect in this version"),
         (

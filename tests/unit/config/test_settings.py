@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.resolve import CheckpointSettings
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits
@@ -527,3 +528,39 @@ def test_config_errors_cross_process_borders() -> None:
     error = ConfigError((Problem("f:1", "k", "m", "h"), Problem("", "", "m")))
 
     assert str(pickle.loads(pickle.dumps(error))) == "f:1: k: m (h)\nm"
+
+
+def test_every_key_of_consumer_groups_reaches_its_setting(load: Load) -> None:
+    """Which groups are translated, how often, and what becomes of their offsets."""
+    flow = _flow(
+        load(
+            BASE
+            + """
+groups = orders-.*
+A->B.groups.blacklist = tmp-.*
+group.filter.class = shop.GroupFilter
+refresh.groups.enabled = false
+refresh.groups.interval.seconds = 1
+emit.checkpoints.enabled = false
+emit.checkpoints.interval.seconds = 2
+sync.group.offsets.enabled = true
+A->B.sync.group.offsets.interval.seconds = 3
+sync.group.offsets.rewind.enabled = true
+checkpoints.topic.replication.factor = -1
+"""
+        )
+    )
+
+    assert flow.checkpoints == CheckpointSettings(
+        groups=("orders-.*",),
+        groups_exclude=("tmp-.*",),
+        group_filter_class="shop.GroupFilter",
+        refresh_enabled=False,
+        refresh_interval_s=1.0,
+        is_emitted=False,
+        emit_interval_s=2.0,
+        is_synced=True,
+        sync_interval_s=3.0,
+        sync_rewinds=True,
+        topic_replication_factor=-1,
+    )
