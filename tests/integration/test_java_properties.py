@@ -19,7 +19,8 @@ _PIECES = st.sampled_from(
         *" \t\f=:#!\\aZ0.,",
         "\n", "\r", "\r\n", "\\\n", "\\\r\n", "\\\r", "\\\\", "\\\\\n", "\n\n", "\n   ", "\n#", "\n !",
         "\\u0041", "\\u00e9", "\\ud83d\\ude00", "\\uD83D", "\\u004", "\\uzzzz", "\\u", "\\t", "\\n", "\\r", "\\f",
-        "\\=", "\\:", "\\ ", "\\#", "\\d", "A->B.topics", "clusters = A, B", " = ", " // note", " # note", "é", "ÿ", "\x00",
+        "\\=", "\\:", "\\ ", "\\#", "\\d", "A->B.topics", "clusters = A, B", " = ", " // note", " # note", "é", "ÿ",
+        "\x00",
     ]
 )  # fmt: skip
 _TEXTS = st.lists(_PIECES, max_size=24).map("".join)
