@@ -1,0 +1,95 @@
+"""
+The byte form of heartbeats in ``heartbeats``, as Java MirrorMaker 2 reads and writes it.
+
+A heartbeat says that the mirror from one cluster to another was alive at that moment. It is written on the target, and
+mirrored on from there as any record; so its topic's names tell, cluster by cluster, which mirrors feed which. Strings
+are UTF-8 behind a length of two bytes, numbers are big-endian; what follows the last field is ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.errors import Mm2Error
+
+
+VERSION: Final = 0
+
+_LENGTH: Final = struct.Struct(">h")
+#: version, timestamp
+_VALUE: Final = struct.Struct(">hq")
+_LONGEST: Final = 2**15 - 1
+
+
+@attrs.define(eq=False)
+class MalformedHeartbeatError(Mm2Error):
+    """A record of a heartbeats topic is no heartbeat that this version understands."""
+
+    hint: ClassVar[str] = "something else writes to the heartbeats topic, or a newer MirrorMaker does"
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not a heartbeat: {self.reason}"
+
+
+@attrs.frozen
+class Heartbeat:
+    """The mirror from *source_alias* to *target_alias* was alive at *timestamp_ms*. It prints as Java's does."""
+
+    source_alias: str
+    target_alias: str
+    timestamp_ms: int
+
+    def __str__(self) -> str:
+        return (
+            f"Heartbeat{{sourceClusterAlias={self.source_alias}, targetClusterAlias={self.target_alias}, "
+            f"timestamp={self.timestamp_ms}}}"
+        )
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
+    """Give key and value of the record that holds *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
+    key = _text(heartbeat.source_alias) + _text(heartbeat.target_alias)
+    return key, _VALUE.pack(VERSION, heartbeat.timestamp_ms)
+
+
+def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
+    """Read a record. Raise `MalformedHeartbeatError` where it is none, or of a version that is not known."""
+    if key is None or value is None:
+        raise MalformedHeartbeatError("it has no key" if key is None else "it has no value")
+    source_alias, at = _read_text(key, 0)
+    target_alias, _ = _read_text(key, at)
+    if len(value) < _LENGTH.size:
+        raise MalformedHeartbeatError("its value is cut short")
+    (version,) = _LENGTH.unpack_from(value)
+    if version != VERSION:
+        raise MalformedHeartbeatError(f"version {version} is not supported, only {VERSION} is")
+    if len(value) < _VALUE.size:
+        raise MalformedHeartbeatError("its value is cut short")
+    _, timestamp_ms = _VALUE.unpack_from(value)
+    return Heartbeat(source_alias, target_alias, timestamp_ms)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > _LONGEST:
+        raise MalformedHeartbeatError(f"an alias of {len(encoded)} bytes does not fit, {_LONGEST} do")
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _read_text(raw: bytes, at: int) -> tuple[str, int]:
+    if len(raw) < at + _LENGTH.size:
+        raise MalformedHeartbeatError("its key is cut short")
+    (length,) = _LENGTH.unpack_from(raw, at)
+    begin = at + _LENGTH.size
+    text = raw[begin : begin + max(length, 0)]
+    if length < 0 or len(text) < length:
+        raise MalformedHeartbeatError("its key is cut short")
+    try:
+        return text.decode(), begin + length
+    except UnicodeDecodeError as error:
+        raise MalformedHeartbeatError("an alias is not UTF-8") from error
