@@ -48,6 +48,23 @@ class CheckpointSettings:
 
 
 @attrs.frozen
+class TopicSyncSettings:
+    """How a flow keeps configs and ACLs of remote topics in step. The defaults are MirrorMaker's where it has any."""
+
+    configs_exclude: tuple[str, ...] = split_list(key_named("config.properties.exclude").default or "")
+    config_filter_class: str = "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter"
+    use_defaults_from: str = "target"
+    configs_enabled: bool = True
+    configs_interval_s: float = 600.0
+    #: Does away with what an operator set on a remote topic.
+    configs_overwrite: bool = False
+    acls_enabled: bool = True
+    acls_interval_s: float = 600.0
+    acls_delete: bool = False
+    acls_prefixed: bool = False
+
+
+@attrs.frozen
 class FlowSettings:
     """How one flow is run."""
 
@@ -69,17 +86,8 @@ class FlowSettings:
     refresh_topics_enabled: bool
     refresh_topics_interval_s: float
     heartbeats_replication_enabled: bool
-    config_properties_exclude: tuple[str, ...]
-    config_property_filter_class: str
-    use_defaults_from: str
-    sync_topic_configs_enabled: bool
-    sync_topic_configs_interval_s: float
-    #: Does away with what an operator set on a remote topic.
-    sync_topic_configs_overwrites: bool
-    sync_topic_acls_enabled: bool
-    sync_topic_acls_interval_s: float
-    sync_topic_acls_deletes: bool
-    sync_topic_acls_prefixed: bool
+    heartbeats_interval_s: float
+    heartbeats_replication_factor: int
     auto_offset_reset: str
     offset_storage_topic: str
     offset_storage_partitions: int
@@ -93,6 +101,7 @@ class FlowSettings:
     restart_backoff_ms: int
     restart_backoff_max_ms: int
     checkpoints: CheckpointSettings = CheckpointSettings()
+    topic_sync: TopicSyncSettings = TopicSyncSettings()
 
 
 @attrs.frozen
@@ -183,16 +192,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         refresh_topics_enabled=of.flag("refresh.topics.enabled"),
         refresh_topics_interval_s=float(of.number("refresh.topics.interval.seconds")),
         heartbeats_replication_enabled=of.flag("heartbeats.replication.enabled"),
-        config_properties_exclude=of.texts("config.properties.exclude"),
-        config_property_filter_class=of.text("config.property.filter.class"),
-        use_defaults_from=of.text("use.defaults.from"),
-        sync_topic_configs_enabled=of.flag("sync.topic.configs.enabled"),
-        sync_topic_configs_interval_s=float(of.number("sync.topic.configs.interval.seconds")),
-        sync_topic_configs_overwrites=of.text("sync.topic.configs.by.hand") == "overwrite",
-        sync_topic_acls_enabled=of.flag("sync.topic.acls.enabled"),
-        sync_topic_acls_interval_s=float(of.number("sync.topic.acls.interval.seconds")),
-        sync_topic_acls_deletes=of.flag("sync.topic.acls.delete.enabled"),
-        sync_topic_acls_prefixed=of.flag("sync.topic.acls.prefixed.enabled"),
+        heartbeats_interval_s=float(of.number("emit.heartbeats.interval.seconds")),
+        heartbeats_replication_factor=of.number("heartbeats.topic.replication.factor"),
         auto_offset_reset=of.text("consumer.auto.offset.reset"),
         offset_storage_topic=of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
         offset_storage_partitions=of.number("offset.storage.partitions"),
@@ -201,6 +202,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         admin_timeout_ms=of.number("admin.timeout.ms"),
         shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         checkpoints=_checkpoints(of),
+        topic_sync=_topic_sync(of),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),
@@ -227,6 +229,21 @@ def _checkpoints(of: FlowReader) -> CheckpointSettings:
 
 def _remote_factor(text: str) -> int | None:
     return None if text.strip() == "source" else int(text)
+
+
+def _topic_sync(of: FlowReader) -> TopicSyncSettings:
+    return TopicSyncSettings(
+        configs_exclude=of.texts("config.properties.exclude"),
+        config_filter_class=of.text("config.property.filter.class"),
+        use_defaults_from=of.text("use.defaults.from"),
+        configs_enabled=of.flag("sync.topic.configs.enabled"),
+        configs_interval_s=float(of.number("sync.topic.configs.interval.seconds")),
+        configs_overwrite=of.text("sync.topic.configs.by.hand") == "overwrite",
+        acls_enabled=of.flag("sync.topic.acls.enabled"),
+        acls_interval_s=float(of.number("sync.topic.acls.interval.seconds")),
+        acls_delete=of.flag("sync.topic.acls.delete.enabled"),
+        acls_prefixed=of.flag("sync.topic.acls.prefixed.enabled"),
+    )
 
 
 def _limits(of: FlowReader) -> CopyLimits:

@@ -168,6 +168,16 @@ def replication_factor(value: object) -> str | None:
     return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
 
 
+def remote_factor(value: object) -> str | None:
+    """Refuse all but a replication factor and ``source``."""
+    text = str(value).strip()
+    if text == "source":
+        return None
+    if re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
+        return f"must be a number or source, found {value!r}"
+    return replication_factor(int(text))
+
+
 def one_of(*choices: str) -> Check:
     """Refuse all but *choices*."""
 

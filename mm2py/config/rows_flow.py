@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, remote_factor, replication_factor, topic_text
+from mm2py.config.row import (
+    Key,
+    Kind,
+    Place,
+    Section,
+    at_least,
+    not_empty,
+    one_of,
+    remote_factor,
+    replication_factor,
+    topic_text,
+)
 
 
 _NOT_YET = False
@@ -146,10 +157,11 @@ _CHECKPOINTS = Section(
             "consumers that move back and forth would read records twice."),
         Key("checkpoints.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Replication factor of the checkpoints topic.", check=replication_factor),
-        Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW, "Write heartbeats.", _NOT_YET),
-        Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW, "How often.", _NOT_YET, _INTERVAL),
+        Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW,
+            "Write heartbeats to the topic `heartbeats` of the target cluster, for flows that are not enabled too."),
+        Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW, "How often.", check=_INTERVAL),
         Key("heartbeats.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
-            "Replication factor of the heartbeats topic.", _NOT_YET, replication_factor),
+            "Replication factor of the heartbeats topic; -1 takes the brokers' default.", check=replication_factor),
     ),
 )  # fmt: skip
 
