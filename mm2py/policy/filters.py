@@ -1,4 +1,4 @@
-"""Which topics a flow takes: by name, from two lists of names and regular expressions."""
+"""Which topics a flow takes, and which of their configurations: by name, from lists of regular expressions."""
 
 from __future__ import annotations
 
@@ -47,3 +47,47 @@ class DefaultTopicFilter:
 
     def takes_topic(self, topic: str) -> bool:
         return self.judge(topic) is Taken.INCLUDED
+
+
+class ConfigPropertyFilter(Protocol):
+    """Decides by name which configurations of a topic its remote topic shall have."""
+
+    def takes_config(self, key: str) -> bool:
+        """Say whether the configuration *key* is copied."""
+        ...
+
+    def takes_source_default(self, key: str) -> bool:
+        """Say whether the value of *key* is copied even where it is the source's default."""
+        ...
+
+
+#: The topic's names of what Kafka's own list of exclusions calls by the brokers' names.
+_BROKER_NAMES = {
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+}
+
+
+@attrs.frozen
+class DefaultConfigPropertyFilter:
+    """
+    Takes all but what ``config.properties.exclude`` matches.
+
+    MirrorMaker 2's default list means to leave out the limits on timestamps, because a target with such limits refuses
+    old records; but it names two of them as brokers do, so that Java copies them. Here the brokers' name of a limit
+    stands for the topic's too.
+    """
+
+    excluded: NamePatterns
+    use_defaults_from: str = "target"
+
+    @classmethod
+    def of(cls, config_properties_exclude: Sequence[str], use_defaults_from: str) -> DefaultConfigPropertyFilter:
+        """Compile the list. Raise `mm2py.model.patterns.PatternError` for a broken member."""
+        return cls(NamePatterns.compile(config_properties_exclude), use_defaults_from)
+
+    def takes_config(self, key: str) -> bool:
+        return not self.excluded.matches(key) and not self.excluded.matches(_BROKER_NAMES.get(key, key))
+
+    def takes_source_default(self, key: str) -> bool:
+        return self.use_defaults_from == "source"

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, cast
 import attrs
 
 from mm2py.errors import Mm2Error, Verdict
-from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
+from mm2py.policy.filters import ConfigPropertyFilter, DefaultConfigPropertyFilter, DefaultTopicFilter, TopicFilter
+from mm2py.policy.groups import DefaultGroupFilter, GroupFilter
 from mm2py.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
@@ -31,7 +32,12 @@ _POLICIES: Mapping[str, type] = {
     "DefaultReplicationPolicy": DefaultReplicationPolicy,
     "IdentityReplicationPolicy": IdentityReplicationPolicy,
 }
+_GROUP_FILTERS: Mapping[str, type] = {"default": DefaultGroupFilter, "DefaultGroupFilter": DefaultGroupFilter}
 _TOPIC_FILTERS: Mapping[str, type] = {"default": DefaultTopicFilter, "DefaultTopicFilter": DefaultTopicFilter}
+_CONFIG_PROPERTY_FILTERS: Mapping[str, type] = {
+    "default": DefaultConfigPropertyFilter,
+    "DefaultConfigPropertyFilter": DefaultConfigPropertyFilter,
+}
 
 
 @attrs.define(eq=False)
@@ -89,6 +95,40 @@ def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude:
     topic_filter = _make(key, found, class_name, settings)
     _check(key, class_name, topic_filter, TopicFilter)
     return cast("TopicFilter", topic_filter)
+
+
+def load_config_property_filter(
+    class_name: str, *, config_properties_exclude: Sequence[str], use_defaults_from: str
+) -> ConfigPropertyFilter:
+    """
+    Make the filter that ``config.property.filter.class`` names.
+
+    A class of one's own is called with those of the keyword arguments `config_properties_exclude` and
+    `use_defaults_from` that it takes.
+    """
+    key = "config.property.filter.class"
+    found = _find(key, class_name, _CONFIG_PROPERTY_FILTERS)
+    if found is DefaultConfigPropertyFilter:
+        return DefaultConfigPropertyFilter.of(config_properties_exclude, use_defaults_from)
+    settings = {"config_properties_exclude": tuple(config_properties_exclude), "use_defaults_from": use_defaults_from}
+    made = _make(key, found, class_name, settings)
+    _check(key, class_name, made, ConfigPropertyFilter)
+    return cast("ConfigPropertyFilter", made)
+
+
+def load_group_filter(class_name: str, *, groups: Sequence[str], groups_exclude: Sequence[str]) -> GroupFilter:
+    """
+    Make the group filter that ``group.filter.class`` names.
+
+    A class of one's own is called with those of the keyword arguments `groups` and `groups_exclude` that it takes.
+    """
+    key = "group.filter.class"
+    found = _find(key, class_name, _GROUP_FILTERS)
+    if found is DefaultGroupFilter:
+        return DefaultGroupFilter.of(groups, groups_exclude)
+    made = _make(key, found, class_name, {"groups": tuple(groups), "groups_exclude": tuple(groups_exclude)})
+    _check(key, class_name, made, GroupFilter)
+    return cast("GroupFilter", made)
 
 
 def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:

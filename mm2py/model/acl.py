@@ -1,0 +1,57 @@
+"""Access control entries for topics as Kafka keeps them; the numbers are the protocol's."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class Operation(enum.IntEnum):
+    """What an entry is about (Kafka's AclOperation)."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(enum.IntEnum):
+    """Whether an entry gives or takes (Kafka's AclPermissionType)."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class PatternType(enum.IntEnum):
+    """How an entry's name is meant (Kafka's PatternType)."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+@attrs.frozen(order=True)
+class TopicAcl:
+    """One entry for a topic, or for all topics whose names begin so."""
+
+    topic: str
+    pattern: PatternType
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        pattern = "" if self.pattern is PatternType.LITERAL else f" {self.pattern.name}"
+        host = "" if self.host == "*" else f" from {self.host}"
+        return f"{self.permission.name} {self.operation.name} {self.principal}{host} on{pattern} {self.topic}"

@@ -1,0 +1,112 @@
+"""
+What a flow has put on its remote topics besides records, as records of its own compacted topic.
+
+Only with this memory can a value that the mirror set be told from one that an operator set by hand, after a restart
+too. The topic is ours alone (Java MirrorMaker 2 has nothing like it), so the bytes are plain JSON: the key names a
+configuration or an access control entry of a remote topic, the value says what was put there, and a record without a
+value forgets it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+
+
+@attrs.frozen
+class SyncedConfig:
+    """
+    A configuration of a remote topic that the mirror set.
+
+    There are two `values` while it is not yet seen which of them is in force: the one before, and the one sent.
+    """
+
+    topic: str
+    key: str
+    values: tuple[str, ...]
+
+
+@attrs.frozen
+class ForgottenConfig:
+    """A configuration of a remote topic that is no longer the mirror's."""
+
+    topic: str
+    key: str
+
+
+@attrs.frozen
+class SyncedAcl:
+    """An access control entry of the target that the mirror created."""
+
+    acl: TopicAcl
+
+
+@attrs.frozen
+class ForgottenAcl:
+    """An access control entry that is no longer the mirror's."""
+
+    acl: TopicAcl
+
+
+Synced = SyncedConfig | ForgottenConfig | SyncedAcl | ForgottenAcl
+
+
+def synced_topic(source_alias: str) -> str:
+    """Name the topic on the target cluster; as MM2's other internal topics it is never mirrored."""
+    return f"mm2-synced.{source_alias}.internal"
+
+
+def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
+    """Give key and value of the record for *entry*."""
+    match entry:
+        case SyncedConfig(topic, key, values):
+            return _json(["config", topic, key]), _json({"values": list(values)})
+        case ForgottenConfig(topic, key):
+            return _json(["config", topic, key]), None
+        case SyncedAcl(acl):
+            return _acl_key(acl), _json({})
+        case ForgottenAcl(acl):
+            return _acl_key(acl), None
+
+
+def decode_synced(key: bytes | None, value: bytes | None) -> Synced | None:
+    """Read a record; None for one that means nothing here, such as a newer version's."""
+    try:
+        kind, *names = json.loads(key or b"")
+        content = None if value is None else json.loads(value)
+        if kind == "config":
+            topic, name = map(_text, names)
+            if content is None:
+                return ForgottenConfig(topic, name)
+            return SyncedConfig(topic, name, tuple(map(_text, content["values"])))
+        if kind == "acl":
+            acl = _acl(*names)
+            return ForgottenAcl(acl) if content is None else SyncedAcl(acl)
+    except (ValueError, TypeError, KeyError):
+        return None
+    return None
+
+
+def _acl_key(acl: TopicAcl) -> bytes:
+    names = (acl.pattern.name, acl.permission.name, acl.operation.name)
+    return _json(["acl", acl.topic, acl.principal, acl.host, *names])
+
+
+def _acl(topic: Any, principal: Any, host: Any, pattern: str, permission: str, operation: str) -> TopicAcl:
+    return TopicAcl(
+        _text(topic), PatternType[pattern], _text(principal), _text(host), Operation[operation], Permission[permission]
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
