@@ -6,7 +6,7 @@ What is due is decided in `core.topology`; this room looks and acts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -15,8 +15,9 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.reach import Reach
+from mm2py.flow.topic_creation import TopicCreation
 from mm2py.model.flow import TopicPartition
-from mm2py.model.topic import NewTopic, TopicsView
+from mm2py.model.topic import TopicsView
 from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.telemetry.events import PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
 from mm2py.telemetry.journal import EventLog
@@ -51,6 +52,11 @@ class Mirrored:
     def topics(self) -> frozenset[str]:
         return frozenset(partition.topic for partition in self.places)
 
+    @property
+    def remote_of(self) -> dict[str, str]:
+        """The remote topic of each topic."""
+        return {partition.topic: place.remote_topic for partition, place in self.places.items()}
+
 
 class Topics:
     """The topics of one flow."""
@@ -64,6 +70,9 @@ class Topics:
         self._reach = reach
         self._clock = clock
         self._events = events
+        self._creation = TopicCreation(settings, source, target, events)
+        self._watchers: list[Callable[[Mapping[str, str]], None]] = []
+        self._latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
         self._policy = load_policy(
@@ -83,7 +92,7 @@ class Topics:
         remote_of = self._select(source)
         target: Mapping[str, int] = _partition_counts(await self._target.list_topics())
         actions = missing(remote_of, source, target)
-        refused = await self._act(actions)
+        refused = await self._act(actions, view)
         if len(actions) > len(refused):
             target = await self._look_for(remote_of, source, refused)
         places = copyable(remote_of, source, target)
@@ -95,8 +104,26 @@ class Topics:
             },
             is_settled=not missing(remote_of, source, target),
         )
+        self._latest = mirrored
         self._tell(mirrored, frozenset(remote_of), len(actions))
+        for watcher in self._watchers:
+            watcher(mirrored.remote_of)
         return mirrored
+
+    def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
+        """Call *watcher* with the remote topic of each mirrored topic, now and after each look."""
+        self._watchers.append(watcher)
+        watcher(self._latest.remote_of)
+
+    async def measure_again(self) -> Mirrored:
+        """Learn anew how large batches remote topics take; everything else is as the last look saw it."""
+        limits = await self._message_limits(sorted(set(self._latest.remote_of.values())))
+        places = {
+            partition: attrs.evolve(place, max_message_bytes=limits.get(place.remote_topic, place.max_message_bytes))
+            for partition, place in self._latest.places.items()
+        }
+        self._latest = attrs.evolve(self._latest, places=places)
+        return self._latest
 
     def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
         settings = self._settings
@@ -115,12 +142,11 @@ class Topics:
         self._clashes = selected.clashes
         return selected.remote_of
 
-    async def _act(self, actions: tuple[Action, ...]) -> set[str]:
+    async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> set[str]:
         """Carry out what is due; give the remote topics for which the target refused it."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
-        factor = self._settings.replication_factor
-        created = await self._target.create_topics([NewTopic(it.remote_topic, it.partitions, factor) for it in new])
+        created = await self._creation.create(new, source_topics)
         extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
         flow = self._settings.flow
         for a in new:

@@ -84,7 +84,7 @@ def decode_synced(key: bytes | None, value: bytes | None) -> Synced | None:
                 return ForgottenConfig(topic, name)
             return SyncedConfig(topic, name, tuple(map(_text, content["values"])))
         if kind == "acl":
-            acl = _acl(*names)
+            acl = _acl(names)
             return ForgottenAcl(acl) if content is None else SyncedAcl(acl)
     except (ValueError, TypeError, KeyError):
         return None
@@ -96,7 +96,8 @@ def _acl_key(acl: TopicAcl) -> bytes:
     return _json(["acl", acl.topic, acl.principal, acl.host, *names])
 
 
-def _acl(topic: Any, principal: Any, host: Any, pattern: str, permission: str, operation: str) -> TopicAcl:
+def _acl(names: list[Any]) -> TopicAcl:
+    topic, principal, host, pattern, permission, operation = names
     return TopicAcl(
         _text(topic), PatternType[pattern], _text(principal), _text(host), Operation[operation], Permission[permission]
     )

@@ -15,6 +15,8 @@ class TopicDescription:
     topic_id: str | None
     partitions: Mapping[int, int | None]
     is_internal: bool = False
+    #: How many brokers hold the partition that most hold; 0 where it is not known.
+    replication_factor: int = 0
 
 
 @attrs.frozen

@@ -89,5 +89,5 @@ class DefaultConfigPropertyFilter:
     def takes_config(self, key: str) -> bool:
         return not self.excluded.matches(key) and not self.excluded.matches(_BROKER_NAMES.get(key, key))
 
-    def takes_source_default(self, key: str) -> bool:
+    def takes_source_default(self, key: str) -> bool:  # noqa: ARG002 - a filter of one's own may ask
         return self.use_defaults_from == "source"

@@ -15,6 +15,7 @@ from aiokafka.protocol.admin import CreatePartitionsRequest, DescribeConfigsRequ
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.configs import Changes, Refusals, alter_topic_configs
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER
 from mm2py.wire.patience import Patience
@@ -54,11 +55,17 @@ class Admin:
                         for number, partition in sorted(topic.partitions.items())
                     },
                     is_internal=topic.is_internal,
+                    replication_factor=max(len(partition.replicas) for partition in topic.partitions.values()),
                 )
                 for name, topic in sorted(self._cluster.metadata.topics.items())
                 if topic.partitions
             }
         )
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers are up, as far as it is known."""
+        return len(self._cluster.brokers)
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, Result]:
         """Create *topics*; per topic None where it was created, else the broker's error, TOPIC_ALREADY_EXISTS too."""
@@ -153,6 +160,10 @@ class Admin:
             else:
                 results.update(self._described(response))
         return results
+
+    async def alter_topic_configs(self, changes: Mapping[str, Changes]) -> Refusals:
+        """Change configs of topics key by key; give what was refused, by topic and key."""
+        return await alter_topic_configs(self._cluster, changes)
 
     async def broker_configs(self, keys: Collection[str] | None = None) -> Configs:
         """

@@ -27,6 +27,7 @@ from mm2py.telemetry.events.flow import (
     StepFailed,
     TaskRestarted,
 )
+from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
     PartitionInterrupted,
@@ -36,6 +37,15 @@ from mm2py.telemetry.events.partitions import (
     PositionsWritten,
     ResumedExactly,
     ResumeUnproven,
+)
+from mm2py.telemetry.events.security import AuthenticationFailed
+from mm2py.telemetry.events.syncs import (
+    AclSyncIdle,
+    TopicAclsChanged,
+    TopicConfigsChanged,
+    TopicConfigsKept,
+    TopicSyncFailed,
+    TopicSyncRecovered,
 )
 from mm2py.telemetry.events.topics import (
     AssignmentChanged,
@@ -47,7 +57,9 @@ from mm2py.telemetry.events.topics import (
 
 
 __all__ = [
+    "AclSyncIdle",
     "AssignmentChanged",
+    "AuthenticationFailed",
     "ClusterRecovered",
     "ClusterUnreachable",
     "CopyTaskLost",
@@ -63,6 +75,8 @@ __all__ = [
     "FlowSummary",
     "ForeignRecordsFound",
     "GroupFailed",
+    "HeartbeatsResumed",
+    "HeartbeatsStarted",
     "Level",
     "PartitionInterrupted",
     "PartitionRecovered",
@@ -78,8 +92,13 @@ __all__ = [
     "SparkStarted",
     "StepFailed",
     "TaskRestarted",
+    "TopicAclsChanged",
+    "TopicConfigsChanged",
+    "TopicConfigsKept",
     "TopicCreated",
     "TopicGone",
+    "TopicSyncFailed",
+    "TopicSyncRecovered",
     "TopicsRefreshed",
     "WaitingForSlot",
 ]

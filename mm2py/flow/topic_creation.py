@@ -1,0 +1,86 @@
+"""
+Creating remote topics, with their sources' configs from the first moment on.
+
+A compacted topic that were created without its cleanup policy would lose records before somebody noticed. Where the
+target does not take a config, because it is older or built otherwise, the topic is created without configs and gets
+one by one what the target does take; where the source's may not be read, the topic is created without them, which is
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.config_sync import copied_configs
+from mm2py.core.topology import CreateTopic
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.complaints import Complaints
+from mm2py.model.topic import NewTopic, TopicsView
+from mm2py.policy.plugins import load_config_property_filter
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.admin import Admin
+from mm2py.wire.error_codes import ErrorCode
+
+
+class TopicCreation:
+    """How one flow creates remote topics."""
+
+    def __init__(self, settings: FlowSettings, source: Admin, target: Admin, events: EventLog) -> None:
+        self._replication_factor = settings.replication_factor
+        self._source = source
+        self._target = target
+        self._complaints = Complaints(settings.flow, "create remote topics with their source's configs", events)
+        sync = settings.topic_sync
+        self._chosen = load_config_property_filter(
+            sync.config_filter_class,
+            config_properties_exclude=sync.configs_exclude,
+            use_defaults_from=sync.use_defaults_from,
+        )
+
+    async def create(
+        self, wanted: Sequence[CreateTopic], source_topics: TopicsView
+    ) -> dict[str, BrokerAnsweredError | None]:
+        """Create the remote topics that are *wanted*; per remote topic None, or why the target refused it."""
+        if not wanted:
+            return {}
+        described = await self._source.topic_configs([it.topic for it in wanted])
+        configs: dict[str, dict[str, str]] = {}
+        unread: dict[str, BrokerAnsweredError] = {}
+        for it in wanted:
+            found = described[it.topic]
+            if isinstance(found, BrokerAnsweredError):
+                unread[it.remote_topic] = found
+                configs[it.remote_topic] = {}
+            else:
+                configs[it.remote_topic] = copied_configs(found, self._chosen)
+        new = [
+            NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
+            for it in wanted
+        ]
+        results = await self._target.create_topics(new)
+        untaken = [
+            topic
+            for topic in new
+            if topic.configs and (error := results[topic.name]) is not None and error.code == ErrorCode.INVALID_CONFIG
+        ]
+        refused = await self._create_bare(untaken, results)
+        self._complaints.note(list(results), unread | refused)
+        return results
+
+    async def _create_bare(
+        self, topics: Sequence[NewTopic], results: dict[str, BrokerAnsweredError | None]
+    ) -> dict[str, BrokerAnsweredError]:
+        """Create *topics* without configs and set those that the target takes; give an error per topic for others."""
+        if not topics:
+            return {}
+        bare = [NewTopic(topic.name, topic.partitions, topic.replication_factor) for topic in topics]
+        results |= await self._target.create_topics(bare)
+        created = {topic.name: topic.configs for topic in topics if results[topic.name] is None}
+        refused = await self._target.alter_topic_configs(created)
+        return {topic: next(iter(errors.values())) for topic, errors in refused.items()}
+
+    def _factor(self, topic: str, source_topics: TopicsView) -> int:
+        if self._replication_factor is not None:
+            return self._replication_factor
+        return max(1, min(source_topics.topics[topic].replication_factor, self._target.brokers))

@@ -1,0 +1,70 @@
+"""What happens to the configs and access control entries of remote topics."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class TopicConfigsChanged(Event):
+    """A remote topic's configs were brought in line with its source's."""
+
+    flow: Flow
+    remote_topic: str
+    set: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+@attrs.frozen
+class TopicConfigsKept(Event):
+    """A remote topic has configs that an operator set by hand; they stay. Said when the list changes."""
+
+    flow: Flow
+    remote_topic: str
+    kept: tuple[str, ...]
+    hint: str = "a key deleted at the remote topic follows the source again"
+
+
+@attrs.frozen
+class TopicAclsChanged(Event):
+    """Access control entries of remote topics were brought in line with the source's."""
+
+    flow: Flow
+    created: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+@attrs.frozen
+class AclSyncIdle(Event):
+    """A cluster has no authorizer, so there are no access control entries to copy; said once."""
+
+    flow: Flow
+    cluster: str
+    hint: str = "nothing to do; sync.topic.acls.enabled = false leaves the question out"
+
+
+@attrs.frozen
+class TopicSyncFailed(Event):
+    """A cluster refused something about topics' configs or access control entries; copying goes on. Said once."""
+
+    level = Level.WARN
+
+    flow: Flow
+    step: str
+    topics: tuple[str, ...]
+    count: int
+    error: str
+    hint: str
+
+
+@attrs.frozen
+class TopicSyncRecovered(Event):
+    """What a cluster had refused about topics' configs or access control entries works."""
+
+    flow: Flow
+    step: str
+    topics: tuple[str, ...]
+    count: int
