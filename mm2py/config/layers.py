@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.config.properties import Document
 from mm2py.config.row import Key, Level, Place
+from mm2py.config.ways import Client, spelled, ways_of_client
 from mm2py.model.flow import Flow
 
 
@@ -75,43 +76,27 @@ def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str,
     if place is Place.TOP or flow is None:
         return (name,)
     if place is Place.CLUSTER:
-        return _client_of_cluster(name, flow, side)
+        return _of_cluster(name, flow, side)
     return {
         Place.FLOW: (f"{flow}.{name}", name),
         Place.FLOW_ONLY: (f"{flow}.{name}",),
         Place.WORKER: (f"{flow.target}.{name}",),
         Place.WORKER_TOP: (name, f"{flow.target}.{name}"),
-        Place.CONSUMER: _consumer(name, flow),
-        Place.PRODUCER: _producer(name, flow),
+        Place.CONSUMER: spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER)),
+        Place.PRODUCER: _of_producer(name, flow),
     }[place]
 
 
-def _consumer(name: str, flow: Flow) -> tuple[str, ...]:
-    # In Java the cluster's line ends up under source.consumer., which beats the flow's plain consumer. line.
-    return (f"{flow}.source.consumer.{name}", f"{flow.source}.consumer.{name}", f"{flow}.consumer.{name}")
+def _of_producer(name: str, flow: Flow) -> tuple[str, ...]:
+    # Java reads the last two for offset syncs only. Where nothing else is there, they do what is expected.
+    beyond_java = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}")
+    return (*spelled(name, ways_of_client(flow, Client.DATA_PRODUCER)), *beyond_java)
 
 
-def _producer(name: str, flow: Flow) -> tuple[str, ...]:
-    # The last two are read by Java for offset syncs only. Where nothing else is there, they do what is expected.
-    return (
-        f"{flow}.producer.override.{name}",
-        f"{flow.target}.producer.{name}",
-        f"{flow}.target.producer.{name}",
-        f"{flow}.producer.{name}",
-    )
-
-
-def _client_of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
-    # Java copies a cluster's and the top level's client keys to each role, which then beats the flow's weaker forms.
+def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
     if side is Side.SOURCE:
-        alias = flow.source
-        strongest: tuple[str, ...] = (f"{flow}.source.consumer.{name}", f"{alias}.consumer.{name}")
-        weakest: tuple[str, ...] = (f"{flow}.consumer.{name}", f"{flow}.source.cluster.{name}")
-    else:
-        alias = flow.target
-        strongest = (f"{flow}.producer.override.{name}", f"{alias}.producer.{name}")
-        weakest = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}", f"{flow}.target.cluster.{name}")
-    return (*strongest, f"{alias}.{name}", name, *weakest)
+        return spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER))
+    return (*_of_producer(name, flow), f"{flow}.target.cluster.{name}")
 
 
 def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:

@@ -1,0 +1,112 @@
+"""
+The ways to write a setting of a client, a worker or a connector, the strongest first: MirrorMaker's own order.
+
+MirrorMaker makes maps of settings layer by layer (MirrorMakerConfig.clusterProps, workerConfig, connectorBaseConfig;
+MirrorConnectorConfig.sourceConsumerConfig and its siblings; Connect's Worker.baseProducerConfigs). Each such map is
+told here as a list of prefixes: the first of them that the file has a line for counts. What a cluster needs to be
+reached (*client keys*) is inherited from the cluster and from the top level; nothing else is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+import attrs
+
+from mm2py.model.flow import Flow
+
+
+#: What a top-level line of a worker's setting begins with (MirrorMakerConfig.workerConfig).
+_WORKER_STEMS = (
+    "offset.storage",
+    "config.storage",
+    "status.storage",
+    "key.converter",
+    "value.converter",
+    "header.converter",
+    "task",
+    "worker",
+    "replication.policy",
+)
+
+
+class Client(enum.Enum):
+    """A client that MirrorMaker makes for a flow; the value says what it does there."""
+
+    SOURCE_CONSUMER = "reads the source"
+    DATA_PRODUCER = "writes copied records"
+    SOURCE_PRODUCER = "writes offset syncs at the source"
+    SOURCE_ADMIN = "looks at the source"
+    TARGET_PRODUCER = "writes offset syncs at the target"
+    TARGET_CONSUMER = "reads offset syncs and checkpoints at the target"
+    TARGET_ADMIN = "looks at and changes the target"
+
+    @property
+    def role(self) -> str:
+        """What it is: consumer, producer or admin."""
+        return self.name.rpartition("_")[2].lower()
+
+    @property
+    def side(self) -> str:
+        """The cluster that it talks to: source or target."""
+        return "source" if self.name.startswith("SOURCE_") else "target"
+
+
+@attrs.frozen
+class Way:
+    """A prefix, and the settings that may be written behind it."""
+
+    prefix: str
+    counts: Callable[[str], bool]
+
+
+def is_client_key(name: str) -> bool:
+    """Say whether a setting is needed to reach a cluster (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
+    return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
+
+
+def _is_any(name: str) -> bool:
+    return bool(name)
+
+
+def _is_of_worker(name: str) -> bool:
+    return name.startswith(_WORKER_STEMS)
+
+
+def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
+    """Give the ways to write a setting of *client*."""
+    alias = flow.source if client.side == "source" else flow.target
+    inherited = (Way(f"{alias}.", is_client_key), Way("", is_client_key))
+    if client is Client.DATA_PRODUCER:
+        # It is Connect's own: of a flow's lines it sees the overrides alone.
+        strongest = (Way(f"{flow}.producer.override.", _is_any), Way(f"{alias}.producer.", _is_any))
+        return (*strongest, *inherited)
+    return (
+        Way(f"{flow}.{client.side}.{client.role}.", _is_any),
+        Way(f"{alias}.{client.role}.", _is_any),
+        *inherited,
+        Way(f"{flow}.{client.role}.", _is_any),
+        Way(f"{flow}.{client.side}.cluster.", is_client_key),
+    )
+
+
+def ways_of_worker(flow: Flow) -> tuple[Way, ...]:
+    """Give the ways to write a setting of the worker that runs *flow*."""
+    return (Way("", _is_of_worker), Way(f"{flow.target}.", _is_any), Way("", is_client_key))
+
+
+def ways_of_connector(flow: Flow, is_known: Callable[[str], bool]) -> tuple[Way, ...]:
+    """Give the ways to write a setting of the connectors; at the top level, only what they know (*is_known*)."""
+    return (Way(f"{flow}.", _is_any), Way("", is_known))
+
+
+def spelled(name: str, ways: tuple[Way, ...]) -> tuple[str, ...]:
+    """Give all ways to write *name*, the strongest first."""
+    return tuple(way.prefix + name for way in ways if way.counts(name))
+
+
+def name_behind(written: str, way: Way) -> str | None:
+    """Give the setting that a line written so speaks of, if it is written in this way."""
+    name = written[len(way.prefix) :]
+    return name if written.startswith(way.prefix) and way.counts(name) else None

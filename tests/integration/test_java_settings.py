@@ -1,0 +1,192 @@
+"""What a file means is what Kafka's own MirrorMaker classes make of it: flows, workers, connectors and clients."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from mm2py.config.clients import client_settings, connector_settings, worker_settings
+from mm2py.config.keys import find_key
+from mm2py.config.layers import Layers, Value
+from mm2py.config.properties import parse_bytes
+from mm2py.config.resolve import read, running_flows
+from mm2py.config.row import Level, Place
+from mm2py.config.ways import Client
+from tests.support.java_programs import java_program
+from tests.support.settings_files import BLANK_BEHIND_TRUE, settings_files
+
+
+#: What Java fills in by itself, and so says nothing about the file.
+_FILLED_IN = {
+    "client.id",
+    "enable.auto.commit",
+    "auto.offset.reset",
+    "metrics.context.connect.group.id",
+    "metrics.context.connect.kafka.cluster.id",
+    "key.serializer",
+    "value.serializer",
+    "max.block.ms",
+    "enable.idempotence",
+    "acks",
+    "max.in.flight.requests.per.connection",
+    "delivery.timeout.ms",
+}
+_FILLED_IN_BY_DRIVER = {
+    "name", "connector.class", "client.id", "group.id", "offset.storage.topic", "status.storage.topic",
+    "config.storage.topic", "key.converter", "value.converter", "header.converter", "enabled",
+}  # fmt: skip
+_FILLED_IN_BY_FLOW = {"name", "connector.class", "source.cluster.alias", "target.cluster.alias"}
+
+
+@attrs.frozen
+class Java:
+    """What MirrorMaker makes of one file; `refusal` is why it does not take it."""
+
+    maps: dict[tuple[str, str], dict[str, str]]
+    refusal: str = ""
+
+    @property
+    def flows(self) -> set[str]:
+        return {flow for flow, _ in self.maps}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write all files."""
+    folder = tmp_path_factory.mktemp("settings")
+    for name, text in settings_files().items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def by_java(folder: Path) -> Mapping[str, Java]:
+    """Ask one Java process about all files."""
+    maps: dict[str, dict[tuple[str, str], dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    refusals: dict[str, str] = {}
+    for line in java_program("MirrorSettings").run(str(folder)):
+        name, flow, what, *pair = line.split("\t")
+        if flow == "refused":
+            refusals[name] = what
+        else:
+            key, value = pair
+            maps[name][flow, what][key] = value
+    return {path.name: Java(maps[path.name], refusals.get(path.name, "")) for path in folder.iterdir()}
+
+
+def _layers(folder: Path, name: str) -> Layers:
+    return Layers(parse_bytes((folder / name).read_bytes(), name=name), {})
+
+
+def _texts(values: Mapping[str, Value]) -> dict[str, str]:
+    return {name: value.text for name, value in values.items()}
+
+
+def _differences(
+    ours: Mapping[str, str], java: Mapping[str, str], filled_in: set[str]
+) -> dict[str, tuple[object, object]]:
+    """Compare two maps; what Java fills in counts only where the file sets it, too."""
+    names = {name for name in {*ours, *java} if name in ours or name not in filled_in}
+    return {name: (ours.get(name), java.get(name)) for name in names if ours.get(name) != java.get(name)}
+
+
+def test_there_are_enough_files(by_java: Mapping[str, Java]) -> None:
+    """The comparison covers hundreds of files, and Java takes nearly all of them."""
+    refused = [name for name, java in by_java.items() if java.refusal]
+
+    assert len(by_java) > 500
+    assert len(refused) < len(by_java) / 10
+
+
+def test_the_same_flows_run(folder: Path, by_java: Mapping[str, Java]) -> None:
+    """A flow runs where Java would start a herder for it."""
+    different = {}
+    for name, java in by_java.items():
+        flows = {str(flow) for flow in running_flows(_layers(folder, name))}
+        if not java.refusal and flows != java.flows:
+            different[name] = (flows, java.flows)
+
+    assert different == {}
+
+
+@pytest.mark.parametrize("client", Client)
+def test_a_client_is_configured_as_java_s_is(folder: Path, by_java: Mapping[str, Java], client: Client) -> None:
+    """Each client of each flow sees the same settings, from whichever prefix they come."""
+    what = "dataProducer" if client is Client.DATA_PRODUCER else f"{client.side}{client.role.capitalize()}"
+    different = {}
+    for name, java in by_java.items():
+        layers = _layers(folder, name)
+        for flow in running_flows(layers):
+            if java.refusal:
+                continue
+            ours = _texts(client_settings(layers, flow, client))
+            # Java decorates the name of every client but Connect's own.
+            if client is not Client.DATA_PRODUCER:
+                ours.pop("client.id", None)
+            if found := _differences(ours, java.maps[str(flow), what], _FILLED_IN):
+                different[f"{name} {flow}"] = found
+
+    assert different == {}
+
+
+@pytest.mark.parametrize("what", ["worker", "connector"])
+def test_workers_and_connectors_are_configured_as_java_s_are(
+    folder: Path, by_java: Mapping[str, Java], what: str
+) -> None:
+    """All but their clients' settings, which are compared client by client."""
+    look = {"worker": worker_settings, "connector": connector_settings}[what]
+    clients = ("consumer.", "producer.", "admin.", "source.", "target.")
+    different = {}
+    for name, java in by_java.items():
+        layers = _layers(folder, name)
+        for flow in running_flows(layers):
+            theirs = {key: text for key, text in java.maps[str(flow), what].items() if not key.startswith(clients)}
+            ours = {key: text for key, text in _texts(look(layers, flow)).items() if not key.startswith(clients)}
+            if not java.refusal and (found := _differences(ours, theirs, _FILLED_IN_BY_DRIVER)):
+                different[f"{name} {flow}"] = found
+
+    assert different == {}
+
+
+def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java]) -> None:
+    """Every key of the connectors has Java's value, defaults included, as our own table reads it."""
+    different: dict[str, object] = {}
+    compared = 0
+    for name, java in by_java.items():
+        layers = _layers(folder, name)
+        for flow in running_flows(layers) if not java.refusal else ():
+            for key, text in java.maps[str(flow), "values"].items():
+                row = find_key(Level.FLOW, key)
+                if row is None or row.place is not Place.FLOW or key in _FILLED_IN_BY_FLOW:
+                    continue
+                compared += 1
+                ours = _written(read(layers, row, flow).value)
+                if ours != text and not _is_unset(ours, text):
+                    different[f"{name} {flow} {key}"] = (ours, text)
+
+    assert compared > 10_000
+    assert different == {}
+
+
+def _written(value: object) -> str:
+    """Write a value as the Java program does."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_unset(ours: str, java: str) -> bool:
+    return (ours, java) == ("", "null")
+
+
+def test_a_blank_behind_true_does_not_turn_a_flow_off(tmp_path: Path) -> None:
+    """Java's driver takes "true " for false, though its connectors do not; here it is what it says."""
+    (tmp_path / "blank").write_text(BLANK_BEHIND_TRUE)
+    lines = java_program("MirrorSettings").run(str(tmp_path))
+
+    assert {line.split("\t")[1] for line in lines} == {"B->C"}
+    assert [str(flow) for flow in running_flows(_layers(tmp_path, "blank"))] == ["A->B", "B->C"]
