@@ -1,0 +1,82 @@
+"""
+The byte form of offset syncs in ``mm2-offset-syncs.<cluster>.internal``, as Java MirrorMaker 2 reads and writes it.
+
+An offset sync says where one record of a source partition went. The topic is named as the source calls it. Strings are
+UTF-8 behind a length of two bytes, numbers are big-endian, and the value has no version; what follows the last field is
+ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.errors import Mm2Error
+from mm2py.model.flow import TopicPartition
+
+
+_LENGTH: Final = struct.Struct(">h")
+_PARTITION: Final = struct.Struct(">i")
+#: upstream offset, downstream offset
+_VALUE: Final = struct.Struct(">qq")
+_LONGEST: Final = 2**15 - 1
+
+
+@attrs.define(eq=False)
+class MalformedOffsetSyncError(Mm2Error):
+    """A record of an offset syncs topic is no offset sync."""
+
+    hint: ClassVar[str] = "something else writes to the offset syncs topic, or a newer MirrorMaker does"
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not an offset sync: {self.reason}"
+
+
+@attrs.frozen
+class OffsetSync:
+    """The record of *source* at *upstream* is at *downstream* of its remote partition. It prints as Java's does."""
+
+    source: TopicPartition
+    upstream: int
+    downstream: int
+
+    def __str__(self) -> str:
+        return (
+            f"OffsetSync{{topicPartition={self.source}, upstreamOffset={self.upstream}, "
+            f"downstreamOffset={self.downstream}}}"
+        )
+
+
+def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
+    """Give key and value of the record that holds *sync*. Raise `MalformedOffsetSyncError` for too long a name."""
+    topic = sync.source.topic.encode()
+    if len(topic) > _LONGEST:
+        raise MalformedOffsetSyncError(f"a topic's name of {len(topic)} bytes does not fit, {_LONGEST} do")
+    key = _LENGTH.pack(len(topic)) + topic + _PARTITION.pack(sync.source.partition)
+    return key, _VALUE.pack(sync.upstream, sync.downstream)
+
+
+def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
+    """Read a record. Raise `MalformedOffsetSyncError` where it is none."""
+    if key is None or value is None:
+        raise MalformedOffsetSyncError("it has no key" if key is None else "it has no value")
+    if len(value) < _VALUE.size:
+        raise MalformedOffsetSyncError("its value is cut short")
+    upstream, downstream = _VALUE.unpack_from(value)
+    return OffsetSync(_source(key), upstream, downstream)
+
+
+def _source(key: bytes) -> TopicPartition:
+    length = _LENGTH.unpack_from(key)[0] if len(key) >= _LENGTH.size else -1
+    behind = _LENGTH.size + length
+    if length < 0 or len(key) < behind + _PARTITION.size:
+        raise MalformedOffsetSyncError("its key is cut short")
+    (partition,) = _PARTITION.unpack_from(key, behind)
+    try:
+        return TopicPartition(key[_LENGTH.size : behind].decode(), partition)
+    except UnicodeDecodeError as error:
+        raise MalformedOffsetSyncError("its topic's name is not UTF-8") from error
