@@ -104,6 +104,48 @@ class GroupView:
 
 
 @attrs.frozen
+class HeartbeatsView:
+    """The heartbeats that a flow has written since the daemon started; `last_ms` is the wall time of the last one."""
+
+    sent: int
+    last_ms: int | None
+
+
+@attrs.frozen
+class GroupOffsetView:
+    """
+    How far a consumer group has read one topic-partition, at the source and, translated, at the target.
+
+    `distance` is what is left to read from there, in offsets. `why` says why there is no translation.
+    """
+
+    source: TopicPartition
+    remote: TopicPartition
+    upstream: int
+    downstream: int | None
+    distance: int | None
+    is_exact: bool
+    why: str = ""
+
+
+@attrs.frozen
+class GroupOffsetsView:
+    """
+    One consumer group. `why` says why its offsets are not translated at all.
+
+    `at_target` is how the group fares there, empty where its offsets are not synced, and `at_target_why` what that
+    means; `synced_ms` is when they were last written.
+    """
+
+    group: str
+    offsets: tuple[GroupOffsetView, ...] = ()
+    why: str = ""
+    at_target: str = ""
+    at_target_why: str = ""
+    synced_ms: int | None = None
+
+
+@attrs.frozen
 class FlowView:
     """A flow. Rates are those of the last few seconds, latency and age those of the last minute."""
 
@@ -124,6 +166,10 @@ class FlowView:
     last_error: str = ""
     hint: str = ""
     groups: tuple[GroupView, ...] = ()
+    #: None where the flow emits none.
+    heartbeats: HeartbeatsView | None = None
+
+    consumer_groups: tuple[GroupOffsetsView, ...] = ()
 
     @property
     def stopped_partitions(self) -> int:

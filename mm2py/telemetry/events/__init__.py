@@ -27,6 +27,16 @@ from mm2py.telemetry.events.flow import (
     StepFailed,
     TaskRestarted,
 )
+from mm2py.telemetry.events.groups import (
+    CheckpointsRead,
+    CheckpointsUnreadable,
+    CheckpointsWritten,
+    GroupLeftAlone,
+    GroupNotTranslated,
+    GroupOffsetsSynced,
+    GroupsChanged,
+    GroupSyncResumed,
+)
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
@@ -60,6 +70,9 @@ __all__ = [
     "AclSyncIdle",
     "AssignmentChanged",
     "AuthenticationFailed",
+    "CheckpointsRead",
+    "CheckpointsUnreadable",
+    "CheckpointsWritten",
     "ClusterRecovered",
     "ClusterUnreachable",
     "CopyTaskLost",
@@ -75,6 +88,11 @@ __all__ = [
     "FlowSummary",
     "ForeignRecordsFound",
     "GroupFailed",
+    "GroupLeftAlone",
+    "GroupNotTranslated",
+    "GroupOffsetsSynced",
+    "GroupSyncResumed",
+    "GroupsChanged",
     "HeartbeatsResumed",
     "HeartbeatsStarted",
     "Level",

@@ -1,0 +1,315 @@
+"""
+Checkpoints: read what groups have committed at the source, translate it, write what is due to the target.
+
+What is due is decided in `core.checkpoints`; this room looks and acts. A round takes one look at each cluster: all
+groups' offsets in one question to each coordinator, and the ends of the target's logs only after translating, so
+that none of them lies before what was translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.reach import Reach
+from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.state import GroupOffsetView
+from mm2py.policy.filters import TopicFilter
+from mm2py.policy.replication import ReplicationPolicy, keeps_names
+from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups import Groups
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: As in Java, whatever the number of the topic's partitions is.
+_PARTITION = 0
+_UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+_NOTHING_COPIED = "nothing of this partition has been copied yet"
+_NO_WAY_BACK = "it was mirrored from the target, and where its records came from is not known here"
+
+
+@attrs.frozen
+class Translated:
+    """Where a group goes on at the target. Not exact: behind that place, so that records may be read twice."""
+
+    downstream: int
+    is_exact: bool
+
+
+class Translator(Protocol):
+    """Knows where the records of a topic-partition went."""
+
+    def __call__(self, source: TopicPartition, upstream: int, /) -> Translated | None:
+        """Translate the next offset to read; None where nothing is known."""
+        ...
+
+
+@attrs.frozen
+class _Place:
+    """A group's topic-partition in one round."""
+
+    group: str
+    source: TopicPartition
+    remote: TopicPartition
+    committed: CommittedOffset
+    translated: Translated | None
+    why: str = ""
+    #: Did its records come from the target?
+    is_back: bool = False
+
+
+@attrs.frozen
+class Round:
+    """What a round found: where groups are to go on at the target, and a picture of it."""
+
+    wanted: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    views: Mapping[str, tuple[GroupOffsetView, ...]]
+
+
+class Checkpoints:
+    """
+    The checkpoints of one flow.
+
+    a. A checkpoint never goes back unless its group went back, or the target's log did.
+    b. None points behind the end of the target's log.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        source: Cluster,
+        target: Cluster,
+        *,
+        policy: ReplicationPolicy,
+        topic_filter: TopicFilter,
+        forward: Translator,
+        backward: Translator,
+        reach: Reach,
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        """
+        Make them for two open clusters.
+
+        *forward* translates offsets of what this flow mirrors. *backward* does so for what the flow in the other
+        direction mirrored: it takes the topic-partition as the target calls it, and an offset of its copy.
+        """
+        self._settings = settings
+        self._source = Groups(source)
+        self._target = target
+        self._policy = policy
+        self._filter = topic_filter
+        self._forward = forward
+        self._backward = backward
+        self._reach = reach
+        self._clock = clock
+        self._events = events
+        self._log = TopicLog(target, policy.checkpoints_topic(settings.flow.source))
+        self._last: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        self._knows_history = True
+        self._refused: set[str] = set()
+        # Of groups that read at the source what came from the target: see `is_own_move`.
+        self._offsets_back: dict[tuple[str, TopicPartition], int] = {}
+        self._active_back: frozenset[str] = frozenset()
+        self._moved_back: set[tuple[str, TopicPartition]] = set()
+
+    def last_of(self, group: str) -> dict[TopicPartition, int]:
+        """Give the offsets at the target that the last checkpoints of *group* hold."""
+        return {remote: it.downstream for (owner, remote), it in self._last.items() if owner == group}
+
+    # What was written before.
+
+    async def read(self) -> bool:
+        """Read the checkpoints topic; create it where there is none. Say whether it could be read."""
+        settings = self._settings
+        await self._log.ensure(
+            1,
+            settings.checkpoints.topic_replication_factor,
+            setting="checkpoints.topic.replication.factor",
+        )
+        try:
+            records = await self._log.read_all()
+        except BrokerAnsweredError as error:
+            if error.code not in _UNREADABLE:
+                raise
+            self._knows_history = False
+            hint = "let the mirror read the checkpoints topic, so that it can continue it"
+            self._events.emit(CheckpointsUnreadable(settings.flow, self._log.topic, str(error), hint))
+            return False
+        malformed = 0
+        for record in records:
+            try:
+                checkpoint = decode_checkpoint(record.key, record.value)
+            except MalformedCheckpointError:
+                malformed += 1
+                continue
+            self._last[checkpoint.group, checkpoint.remote] = checkpoint
+        self._knows_history = True
+        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, len(self._last), malformed))
+        return True
+
+    # A round.
+
+    async def emit_once(self, groups: Collection[str]) -> Round:
+        """Translate what *groups* have committed and write the checkpoints that are due."""
+        begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        places = await self._look(groups)
+        await self._watch_back([place for place in places if place.is_back])
+        ranges = await self._ranges({place.remote for place in places if place.translated})
+        due: list[Checkpoint] = []
+        standing: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        for place in places:
+            held = ranges.get(place.remote)
+            if place.translated is not None and held is not None:
+                checkpoint, is_due = self._judge(place, place.translated, held)
+                standing[place.group, place.remote] = checkpoint
+                due += [checkpoint] if is_due else []
+        if due:
+            await self._write(due, wall_ms)
+            took_ms = (self._clock.monotonic() - begun) * 1000
+            self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
+        return self._round(places, ranges, standing)
+
+    def note_settled(self, groups: Collection[str]) -> None:
+        """Note that the target is up to date with *groups*: what they read back there need not be moved again."""
+        self._moved_back = {(group, remote) for group, remote in self._moved_back if group not in groups}
+
+    def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
+        """Give the checkpoint that stands from now on, and whether it is to be written."""
+        last = self._last.get((place.group, place.remote))
+        new = Checkpoint(
+            place.group,
+            place.remote,
+            place.committed.offset,
+            min(translated.downstream, held.end),
+            place.committed.metadata,
+        )
+        emission = judge_checkpoint(
+            last, new, end=held.end, is_exact=translated.is_exact, knows_history=self._knows_history
+        )
+        if emission is Emission.HELD_BACK and last is not None:
+            return last, False
+        return new, emission.is_due
+
+    async def _write(self, due: Sequence[Checkpoint], wall_ms: int) -> None:
+        records = [
+            LogRecord(*encode_checkpoint(checkpoint), partition=_PARTITION, timestamp_ms=wall_ms) for checkpoint in due
+        ]
+        await self._log.append(records)
+        self._last |= {(checkpoint.group, checkpoint.remote): checkpoint for checkpoint in due}
+
+    # Looking.
+
+    async def _look(self, groups: Collection[str]) -> list[_Place]:
+        """Read what *groups* have committed, and translate it. A group whose coordinator fails is left out."""
+        places: list[_Place] = []
+        for group, offsets in sorted((await self._source.committed(groups)).items()):
+            step = f"read the offsets of group {group}"
+            if isinstance(offsets, BrokerAnsweredError):
+                self._refused.add(step)
+                self._reach.failed(step, offsets)
+                continue
+            if step in self._refused:
+                self._refused.discard(step)
+                self._reach.answered((), step)
+            for source, committed in sorted(offsets.items()):
+                place = self._place(group, source, committed)
+                if place is not None:
+                    places.append(place)
+        return places
+
+    def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
+        """Translate an offset; None where the topic is none of this flow's business."""
+        policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
+        if policy.is_internal_topic(topic):
+            return None
+        back = self._topic_at_target(topic)
+        if not (takes(topic) or (back is not None and takes(back))):
+            return None
+        if back is not None:
+            remote = TopicPartition(back, source.partition)
+            translated, why = self._backward(remote, committed.offset), _NO_WAY_BACK
+        else:
+            remote = TopicPartition(policy.format_remote_topic(self._settings.flow.source, topic), source.partition)
+            translated, why = self._forward(source, committed.offset), _NOTHING_COPIED
+        return _Place(group, source, remote, committed, translated, "" if translated else why, back is not None)
+
+    def _topic_at_target(self, topic: str) -> str | None:
+        """Give the name at the target of a topic that came from there, None for any other."""
+        flow, policy = self._settings.flow, self._policy
+        if keeps_names(policy, flow.source) or policy.topic_source(topic) != flow.target:
+            return None
+        return policy.upstream_topic(topic)
+
+    async def _watch_back(self, places: Sequence[_Place]) -> None:
+        """Note which groups have moved by themselves in what came from the target."""
+        described = await self._source.describe({place.group for place in places})
+        active = frozenset(
+            group
+            for group, description in described.items()
+            if not isinstance(description, BrokerAnsweredError) and not description.is_idle
+        )
+        offsets: dict[tuple[str, TopicPartition], int] = {}
+        for place in places:
+            key, offset = (place.group, place.remote), place.committed.offset
+            offsets[key] = offset
+            is_active, was_active = place.group in active, place.group in self._active_back
+            if is_own_move(offset, self._offsets_back.get(key), is_active=is_active, was_active=was_active):
+                self._moved_back.add(key)
+        self._offsets_back, self._active_back = offsets, active
+        self._moved_back &= offsets.keys()
+
+    async def _ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """Give what the target's logs hold; a partition that cannot be asked about is left out."""
+        if not partitions:
+            return {}
+        starts = await self._target.list_offsets(partitions, EARLIEST)
+        ends = await self._target.list_offsets(partitions, LATEST)
+        ranges = {}
+        for tp in partitions:
+            start, end = starts[tp], ends[tp]
+            if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
+                ranges[tp] = LogRange(start, end)
+        return ranges
+
+    def _round(
+        self,
+        places: Sequence[_Place],
+        ranges: Mapping[TopicPartition, LogRange],
+        standing: Mapping[tuple[str, TopicPartition], Checkpoint],
+    ) -> Round:
+        wanted: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        views: dict[str, list[GroupOffsetView]] = {}
+        for place in places:
+            key = (place.group, place.remote)
+            checkpoint, held = standing.get(key), ranges.get(place.remote)
+            offset = held.clamp(checkpoint.downstream) if checkpoint is not None and held is not None else None
+            if checkpoint is not None and offset is not None and (not place.is_back or key in self._moved_back):
+                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
+            views.setdefault(place.group, []).append(_viewed(place, offset, held))
+        return Round(wanted, {group: tuple(found) for group, found in views.items()})
+
+
+def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:
+    return GroupOffsetView(
+        source=place.source,
+        remote=place.remote,
+        upstream=place.committed.offset,
+        downstream=offset,
+        distance=held.end - offset if held is not None and offset is not None else None,
+        is_exact=place.translated is not None and place.translated.is_exact,
+        why=place.why or ("" if held else "the target could not say what its log holds"),
+    )
