@@ -42,12 +42,14 @@ class MirrorMaker:
         self.settings = settings
         self.events = events
         self._clock = clock
-        # Flows that only emit heartbeats copy nothing.
+        # Flows that only emit heartbeats copy nothing, and need no Spark.
         self._enabled = [flow for flow in settings.flows if flow.is_enabled]
         copy_tasks = sum(flow.tasks_max for flow in self._enabled)
         self._spark = SparkHost(settings.spark, copy_tasks=copy_tasks, clock=clock, events=events)
         self._epochs = EpochRunner(self._spark, clock, events)
-        self._flows = [FlowRunner(flow, self._epochs, clock=clock, events=events, luck=luck) for flow in self._enabled]
+        self._flows = [
+            FlowRunner(flow, self._epochs, clock=clock, events=events, luck=luck) for flow in settings.flows
+        ]
         self._asked_to_stop = asyncio.Event()
         self._is_ready = False
         self._reason = ""
@@ -70,7 +72,8 @@ class MirrorMaker:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""
         settings = self.settings
         flows = tuple(str(flow.flow) for flow in self._enabled)
-        self.events.emit(DaemonStarted(mm2py.__version__, os.getpid(), flows))
+        heartbeats_only = tuple(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
+        self.events.emit(DaemonStarted(mm2py.__version__, os.getpid(), flows, heartbeats_only))
         for note in settings.notes:
             self.events.emit(SettingNoted(str(note)))
         begun, is_drained = self._clock.monotonic(), False
@@ -92,13 +95,15 @@ class MirrorMaker:
             self.events.emit(DaemonStopped(drain_s, is_drained))
 
     async def _start_spark(self) -> None:
-        await self._spark.session()
+        if self._enabled:
+            await self._spark.session()
         self._is_ready = True
 
     async def _until_stop(self, stop: asyncio.Task[bool]) -> None:
         """Wait until asked to stop, or until nothing is left of what this node is there for."""
+        purpose = [flow for flow in self._flows if flow.settings.is_enabled or not self._enabled]
         async with asyncio.TaskGroup() as tasks:
-            left = {tasks.create_task(flow.is_over.wait(), name=f"{flow.flow}/over") for flow in self._flows}
+            left = {tasks.create_task(flow.is_over.wait(), name=f"{flow.flow}/over") for flow in purpose}
             while left and not stop.done():
                 done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
                 left -= done

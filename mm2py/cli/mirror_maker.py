@@ -72,7 +72,9 @@ def execute(options: argparse.Namespace) -> int:
         for note in settings.notes:
             print(f"note: {note}")
         flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
-        print(f"{options.file}: no problems; flows: {flows or 'none'}")
+        others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
+        only = f"; only heartbeats: {others}" if others else ""
+        print(f"{options.file}: no problems; flows: {flows or 'none'}{only}")
         return ExitCode.OK
     return asyncio.run(_run(settings, options.status_file))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.config.explain import Effective, effective
-from mm2py.config.keys import first_words, key_named, nearest
+from mm2py.config.keys import first_words, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.lint import classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
@@ -91,7 +91,12 @@ def load_settings(
         spark=_spark(layers),
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
-        notes=(*found.notes, *_note_clusters(clusters, layers), *_note_aliases(layers, flows)),
+        notes=(
+            *found.notes,
+            *_note_clusters(clusters, layers),
+            *_note_aliases(layers, flows),
+            *_note_heartbeats_only(document, flows, layers, targets),
+        ),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
 
@@ -153,7 +158,7 @@ def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[P
 
 def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
     """Refuse a source alias that can stand in no topic's name: positions are kept in mm2-offsets.<alias>.internal."""
-    if _TOPIC_NAME.fullmatch(flow.source) is None:
+    if _TOPIC_NAME.fullmatch(flow.source) is None and FlowReader(layers, flow).flag("enabled"):
         line = layers.get("clusters")
         yield Problem(
             line.where if line else "",
@@ -166,13 +171,20 @@ def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
 def _judge_flows(
     document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
 ) -> Iterator[Problem]:
-    """Refuse to run for nothing. A node that only emits heartbeats is of use once heartbeats are emitted."""
-    if any(settings.is_enabled for settings in flows):
-        return
-    if key_named("emit.heartbeats.enabled").acts and flows:
+    """Refuse to run for nothing. A node that only emits heartbeats runs, as Java MirrorMaker does."""
+    if flows:
         return
     message = "No source->target replication flows."
     yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
+
+
+def _note_heartbeats_only(
+    document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
+) -> Iterator[Problem]:
+    """Say that a node mirrors nothing: mostly somebody forgot to enable a flow, or misspelt it."""
+    if not any(settings.is_enabled for settings in flows):
+        message = "no flow is enabled: this node mirrors nothing and only emits heartbeats"
+        yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
 
 
 def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:

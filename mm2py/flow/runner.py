@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
+from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
+from mm2py.flow.topic_acls import AclSync
+from mm2py.flow.topic_configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.journal import EventLog
@@ -46,9 +50,10 @@ class FlowRunner:
         around = Surroundings(settings, self._reach, clock, events, luck)
         # The flow's offset translations are made here: the source group fills them, the checkpoint group reads them.
         # What runs beside copying is handed in as `sides`: offset syncs, topic configs, ACLs.
-        self._source = SourceGroup(around, epochs, sides=())
+        sides = (partial(ConfigSync, around), partial(AclSync, around))
+        self._source = SourceGroup(around, epochs, sides=sides) if settings.is_enabled else None
         self._checkpoints: FlowGroup | None = None
-        self._heartbeats: FlowGroup | None = None
+        self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
 
     @property
     def flow(self) -> Flow:
@@ -110,8 +115,9 @@ class FlowRunner:
             last_error=lead.last_error,
             hint=lead.hint,
             groups=groups,
+            heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
         )
-        return self._source.show(view)
+        return self._source.show(view) if self._source is not None else view
 
     def _state(self) -> FlowState:
         state = self._lead.state

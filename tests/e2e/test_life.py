@@ -165,6 +165,8 @@ def _mm2(tmp_path: Path, *arguments: str, **env: str) -> tuple[int, list[str], s
 
 _TWO_CLUSTERS = f"clusters = A, B\nA.bootstrap.servers = {_NO_SERVER}\nB.bootstrap.servers = {_NO_SERVER}\n"
 
+_NO_HEARTBEATS = _TWO_CLUSTERS + "emit.heartbeats.enabled = false\n"
+
 
 @attrs.frozen
 class _Refused:
@@ -187,11 +189,11 @@ class _Refused:
             id="unknown alias",
         ),
         pytest.param(
-            _Refused(_TWO_CLUSTERS, (), 2, "mm2.properties: No source->target replication flows."), id="no flow"
+            _Refused(_NO_HEARTBEATS, (), 2, "mm2.properties: No source->target replication flows."), id="no flow"
         ),
         pytest.param(
             _Refused(
-                _TWO_CLUSTERS + "A->B.enabled = true\n",
+                _NO_HEARTBEATS + "A->B.enabled = true\n",
                 ("--clusters", "A"),
                 2,
                 "mm2.properties: No source->target replication flows.",
@@ -239,7 +241,7 @@ def test_validate(tmp_path: Path) -> None:
 
     assert exit_code == 0
     assert lines == []
-    assert printed.splitlines()[-1] == "mm2.properties: no problems; flows: A->B"
+    assert printed.splitlines()[-1] == "mm2.properties: no problems; flows: A->B; only heartbeats: B->A"
 
 
 def test_no_java(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def installs_the_package(reader: Reader, line: str) -> None:
 
 
 async def validates(reader: Reader, line: str) -> None:
-    assert "mm2.properties: no problems; flows: A->B\n" in await reader.follow(line, env=_dependencies())
+    assert "mm2.properties: no problems; flows: A->B; only heartbeats: B->A\n" in await reader.follow(line, env=_dependencies())
 
 
 async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:

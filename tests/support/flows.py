@@ -81,12 +81,8 @@ class RunningFlow:
 
 
 def flow_settings(source: str, target: str, **keys: object) -> FlowSettings:
-    """
-    Read the settings of A->B between two clusters as the product reads them, epochs of one second.
-
-    A `heartbeats` topic that a Java MirrorMaker 2 left on the clusters is not mirrored along.
-    """
-    ours = {"copy.epoch.ms": "1000", "copy.drain.ms": "2000", "heartbeats.replication.enabled": "false"}
+    """Read the settings of A->B between two clusters as the product reads them: epochs of one second, no heartbeats."""
+    ours = {"copy.epoch.ms": "1000", "copy.drain.ms": "2000"}
     text = mm2_properties(source, target, **{**ours, **keys})
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(text)

@@ -130,6 +130,7 @@ copy.epoch.ms = 2000
 # There is one broker to hold each replica.
 replication.factor = 1
 offset.storage.replication.factor = 1
+heartbeats.topic.replication.factor = 1
 
 # The demo reads the mirror's log: one JSON object a line, one line for each epoch.
 log.format = json

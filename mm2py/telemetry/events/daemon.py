@@ -14,6 +14,7 @@ class DaemonStarted(Event):
     version: str
     pid: int
     flows: tuple[str, ...]
+    heartbeats_only: tuple[str, ...] = ()
 
 
 @attrs.frozen

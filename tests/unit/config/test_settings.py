@@ -69,6 +69,8 @@ def test_the_defaults_are_mirror_makers(load: Load) -> None:
         refresh_topics_enabled=True,
         refresh_topics_interval_s=600.0,
         heartbeats_replication_enabled=True,
+        heartbeats_interval_s=1.0,
+        heartbeats_replication_factor=3,
         auto_offset_reset="earliest",
         offset_storage_topic="mm2-offsets.A.internal",
         offset_storage_partitions=25,
@@ -165,6 +167,8 @@ refresh.topics.enabled = false
 refresh.topics.interval.seconds = 7
 heartbeats.replication.enabled = false
 emit.heartbeats.enabled = false
+emit.heartbeats.interval.seconds = 11
+heartbeats.topic.replication.factor = 2
 admin.timeout.ms = 8
 offset.storage.topic = positions
 offset.storage.replication.factor = 1
@@ -219,6 +223,8 @@ B.producer.client.id = writer
         refresh_topics_enabled=False,
         refresh_topics_interval_s=7.0,
         heartbeats_replication_enabled=False,
+        heartbeats_interval_s=11.0,
+        heartbeats_replication_factor=2,
         auto_offset_reset="latest",
         offset_storage_topic="positions",
         offset_storage_partitions=25,
@@ -279,6 +285,33 @@ def test_flows_run_when_enabled_or_for_heartbeats(
 
     assert running == [str(flow.flow) for flow in settings.flows]
     assert enabled == [str(flow.flow) for flow in settings.flows if flow.is_enabled]
+
+
+@pytest.mark.parametrize(
+    ("text", "targets", "hint"),
+    [
+        (BASE.replace("true", "false"), [], "(add A->B.enabled = true)"),
+        (BASE.replace("A->B", "A->X"), [], "A->X.enabled (mm2.properties:4) speaks of a cluster"),
+        (BASE, ["A"], "enabled are A->B; none of them ends at --clusters A"),
+    ],
+)
+def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
+    load: Load, text: str, targets: list[str], hint: str
+) -> None:
+    """Java runs heartbeats for such a file; here the log says so, with what was probably meant."""
+    settings = load(text, targets=targets)
+
+    *_, note = settings.notes
+    assert [flow.emits_heartbeats for flow in settings.flows] == [True] * len(settings.flows)
+    assert "only emits heartbeats" in note.message
+    assert hint in str(note)
+
+
+def test_a_flow_that_only_emits_heartbeats_may_come_from_any_alias(load: Load) -> None:
+    """Nothing is mirrored from there, so the alias is in no topic's name."""
+    settings = load("clusters = A, B~?\nbootstrap.servers = x:1\nA->B~?.enabled = true")
+
+    assert [str(flow.flow) for flow in settings.flows] == ["A->B~?", "B~?->A"]
 
 
 def test_a_node_runs_only_the_flows_into_its_targets(load: Load) -> None:
@@ -421,7 +454,7 @@ replication.policy.separator = ->
         ),
         (BASE + "A.bootstrap.servers =", "mm2.properties:5: A.bootstrap.servers: must not be empty"),
         (
-            BASE.replace("true", "false"),
+            BASE.replace("true", "false") + "emit.heartbeats.enabled = false",
             "mm2.properties: No source->target replication flows. (add A->B.enabled = true)",
         ),
         (
@@ -429,7 +462,7 @@ replication.policy.separator = ->
             "mm2.properties: No source->target replication flows. (clusters names only A; a flow needs two)",
         ),
         (
-            BASE.replace("A->B", "A->X"),
+            BASE.replace("A->B", "A->X") + "emit.heartbeats.enabled = false",
             (
                 "mm2.properties: No source->target replication flows. "
                 "(A->X.enabled (mm2.properties:4) speaks of a cluster that clusters does not name)"
@@ -499,7 +532,7 @@ def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(load: Load) -
 )
 def test_wrong_targets_are_refused(load: Load, targets: list[str], hint: str) -> None:
     """An unknown alias in --clusters, or one that no enabled flow ends at, is a problem."""
-    (problem,) = _problems(load, BASE, targets=targets)
+    (problem,) = _problems(load, BASE + "emit.heartbeats.enabled = false", targets=targets)
 
     assert hint in problem.hint
 

@@ -55,7 +55,7 @@ def test_what_is_none_is_refused(key: bytes | None, value: bytes | None) -> None
 
 @pytest.mark.parametrize("version", [b"\x00\x01", b"\xff\xff"])
 def test_an_unknown_version_is_refused(version: bytes) -> None:
-    """As Java does (MirrorRecordVersionTest.heartbeatDeserializeRejectsUnsupportedValueVersion), even when cut short."""
+    """As Java does (MirrorRecordVersionTest.heartbeatDeserializeRejectsUnsupportedValueVersion), even cut short."""
     with pytest.raises(MalformedHeartbeatError, match="version"):
         decode_heartbeat(KEY, version + VALUE[2:])
     with pytest.raises(MalformedHeartbeatError, match="version"):

@@ -1,0 +1,140 @@
+"""Heartbeats on real clusters: what is written, what the target refuses, and what they do not depend on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Collection
+from pathlib import Path
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import (
+    ClusterUnreachable,
+    HeartbeatsResumed,
+    HeartbeatsStarted,
+    StepFailed,
+)
+from tests.support.brokers import MakeCluster
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.java_programs import java_program
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_topic
+from tests.support.topics import create_topic, delete_topic, list_topics, topic_configs
+
+
+_NOWHERE = "127.0.0.1:1"
+_EMIT = {"emit.heartbeats.enabled": "true"}
+
+
+async def beats(flow: RunningFlow, more_than: int = 0) -> int:
+    """Wait until the flow has written more heartbeats than that; give how many."""
+
+    def sent() -> int | None:
+        heartbeats = flow.runner.view().heartbeats
+        assert heartbeats is not None
+        return heartbeats.sent if heartbeats.sent > more_than else None
+
+    return await eventually(sent, within_s=60, what=f"more than {more_than} heartbeats are written")
+
+
+def _shortest_pause_ms(found: Collection[Heartbeat]) -> int:
+    times = sorted(beat.timestamp_ms for beat in found)
+    return min(after - before for before, after in itertools.pairwise(times))
+
+
+async def test_heartbeats_have_java_s_bytes_and_time(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """
+    One record each second, keyed by the flow and stamped with the time that it holds, as Java's formatter reads it.
+
+    The topic is compacted and has one partition. None of this needs the source, which is away all the time.
+    """
+    target = make_cluster("beating").bootstrap_servers
+    async with running_flow(flow_settings(_NOWHERE, target, **_EMIT), tmp_path) as flow:
+        await beats(flow, 2)
+        view = flow.runner.view()
+        await flow.drain()
+
+    (records,) = (await read_topic(target, "heartbeats")).values()
+    found = [decode_heartbeat(record.key, record.value) for record in records]
+    assert {(beat.source_alias, beat.target_alias) for beat in found} == {("A", "B")}
+    assert [beat.timestamp_ms for beat in found] == [record.timestamp_ms for record in records]
+    assert _shortest_pause_ms(found) >= 900
+    assert (await topic_configs(target, "heartbeats"))["cleanup.policy"] == "compact"
+    printed = await java_program("MirrorRecords").ask(target, "Heartbeat:heartbeats")
+    assert [line.split("\t")[2] for line in printed] == [str(beat) for beat in found]
+    assert str(found[0]) == str(Heartbeat("A", "B", records[0].timestamp_ms))
+    states = {group.connector: group.state for group in view.groups}
+    assert states == {"MirrorSourceConnector": FlowState.STARTING, "MirrorHeartbeatConnector": FlowState.RUNNING}
+    assert [event.cluster for event in flow.events.of(ClusterUnreachable)] == ["A"]
+
+
+async def test_a_flow_that_is_not_enabled_emits_heartbeats_alone(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """It has no source group, asks the source for nothing, and creates nothing but the heartbeats topic."""
+    target = make_cluster("quiet").bootstrap_servers
+    keys = {**_EMIT, "A->B.enabled": "false", "emit.heartbeats.interval.seconds": "2"}
+    async with running_flow(flow_settings(_NOWHERE, target, **keys), tmp_path) as flow:
+        await beats(flow)
+        view = flow.runner.view()
+        await flow.drain()
+
+    assert view.state is FlowState.RUNNING
+    assert [group.connector for group in view.groups] == ["MirrorHeartbeatConnector"]
+    assert flow.events.of(HeartbeatsStarted)[0].interval_s == 2.0
+    assert {topic for topic in await list_topics(target) if not topic.startswith("__")} == {"heartbeats"}
+    assert flow.runner.view().state is FlowState.DRAINED
+
+
+async def test_too_many_replicas_stop_heartbeats_alone(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The refusal names the setting and is told once; the group keeps trying, and copying goes on beside it."""
+    source, target = primary.bootstrap_servers, make_cluster("small").bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=100, partitions=1)
+    keys = {**_EMIT, "A->B.topics": prefix, "heartbeats.topic.replication.factor": "3"}
+    async with running_flow(flow_settings(source, target, **keys), tmp_path) as flow:
+        await eventually(lambda: flow.runner.view().records == 100, within_s=30, what="100 records are mirrored")
+        view = flow.runner.view()
+        # Somebody else makes the topic: that heals it.
+        await create_topic(target, "heartbeats")
+        await beats(flow, 1)
+        await flow.drain()
+
+    (refusal,) = flow.events.of(StepFailed)
+    assert "heartbeats.topic.replication.factor is 3" in refusal.error
+    assert "cluster B has 1 broker" in refusal.error
+    group = view.groups[-1]
+    assert (group.connector, group.state) == ("MirrorHeartbeatConnector", FlowState.STARTING)
+    assert group.last_error == refusal.error
+    assert view.state is FlowState.RUNNING
+
+
+async def test_heartbeats_outlive_their_topic_and_their_target(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """A deleted topic is created again; after the target was away, heartbeats go on and are not caught up with."""
+    cluster = make_cluster("shaky")
+    target = cluster.bootstrap_servers
+    # So long a topic is waited for that may only have lost its leader.
+    keys = {**_EMIT, "B.producer.request.timeout.ms": "5000"}
+    async with running_flow(flow_settings(_NOWHERE, target, **keys), tmp_path) as flow:
+        await beats(flow, 1)
+        await delete_topic(target, "heartbeats")
+        await eventually(lambda: flow.events.of(HeartbeatsResumed), within_s=60, what="heartbeats go on")
+        assert "heartbeats" in await list_topics(target)
+
+        await asyncio.to_thread(cluster.kill, 0)
+        await eventually(lambda: len(flow.events.of(ClusterUnreachable)) == 2, within_s=60, what="the target is missed")
+        await asyncio.to_thread(cluster.start, 0)
+        await eventually(
+            lambda: len(flow.events.of(HeartbeatsResumed)) == 2, within_s=60, what="heartbeats go on again"
+        )
+        before = await beats(flow)
+        await beats(flow, before + 1)
+        await flow.drain()
+
+    (records,) = (await read_topic(target, "heartbeats")).values()
+    # One whose acknowledgement was lost may have been sent twice, and is the same then.
+    assert _shortest_pause_ms({decode_heartbeat(record.key, record.value) for record in records}) >= 900
+    assert flow.runner.view().groups[-1].restarts == 0
