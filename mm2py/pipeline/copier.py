@@ -49,7 +49,7 @@ class WorkerState:
     """
 
     clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
-    sessions: dict[tuple[str, int], FetchSession] = attrs.field(factory=dict)
+    sessions: dict[tuple[str, int, int], FetchSession] = attrs.field(factory=dict)
     identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
     walks: Walks = attrs.field(factory=dict)
 

@@ -1,9 +1,10 @@
 """
-From the source: one fetcher per broker keeps a long poll open for the partitions that broker leads.
+From the source: two fetchers per broker keep long polls open for the partitions that broker leads.
 
-A fetcher stops asking while the buffer is full, and leaves out the partitions whose own share is full: what the
-target does not take is not read. Leaders that move, brokers that go away and sessions that the broker forgot are
-ordinary events here.
+Each of the two serves half of the partitions, so that the broker works on one answer while the other is taken apart,
+and a distant broker's round trip is used twice. A fetcher stops asking while the buffer is full, and leaves out the
+partitions whose own share is full: what the target does not take is not read. Leaders that move, brokers that go away
+and sessions that the broker forgot are ordinary events here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from typing import Final
+from zlib import crc32
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
@@ -39,6 +41,9 @@ _PAUSED_POLL_S: Final = 0.003
 #: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
 _PARCELS_IN_PLACE: Final = 64
 
+#: Fetchers for each broker.
+_LANES: Final = 2
+
 _REFUSED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
     ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
@@ -60,7 +65,7 @@ class SourceReader:
         *,
         limits: CopyLimits,
         clock: Clock,
-        sessions: dict[tuple[str, int], FetchSession],
+        sessions: dict[tuple[str, int, int], FetchSession],
     ) -> None:
         self.source = source
         self.dispatch = dispatch
@@ -78,7 +83,7 @@ class SourceReader:
         self.wants_metadata = asyncio.Event()
         self.deadline = 0.0
         self.is_stopped = False
-        self._fetchers: dict[int, Fetcher] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -114,10 +119,11 @@ class SourceReader:
             return
         copy.source_node = node
         copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)
-        fetcher = self._fetchers.get(node)
+        place = (node, _lane_of(copy.fetch))
+        fetcher = self._fetchers.get(place)
         if fetcher is None:
-            fetcher = self._fetchers[node] = Fetcher(self, node)
-            fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher of broker {node}")
+            fetcher = self._fetchers[place] = Fetcher(self, *place)
+            fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher {place[1]} of broker {node}")
         fetcher.add(copy)
 
     def _is_recreated(self, plan: PartitionPlan) -> bool:
@@ -136,13 +142,14 @@ class SourceReader:
         )
         self._loop.call_later(pause_ms / 1000, self.assign, copy)
 
-    def spare_memory(self, held_bytes: int) -> None:
+    def spare_memory(self) -> None:
         """
         Free the answers that a few parcels hold on to, once these are far larger than what is buffered.
 
         A parcel lies in the answer it came in. Where one partition does not get on while others do, each answer stays
         for the sake of that partition's small part of it.
         """
+        held_bytes = sum(fetcher.held_bytes for fetcher in self._fetchers.values())
         if held_bytes > 2 * self.limits.buffer_bytes + self.limits.fetch_max_bytes:
             for copy in self._copies:
                 for parcel in (*copy.in_flight, *copy.queue):
@@ -153,20 +160,31 @@ class SourceReader:
         if copy.is_paused and copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes:
             copy.is_paused = False
             if copy.source_node is not None and not copy.has_ended:
-                self._fetchers[copy.source_node].add(copy)
+                self._fetchers[copy.source_node, _lane_of(copy.fetch)].add(copy)
+
+
+def _lane_of(position: FetchPosition) -> int:
+    """Give the fetcher of a partition; the same in each epoch, so that its session knows the partition already."""
+    return (crc32(position.topic) + position.partition) % _LANES
 
 
 class Fetcher:
     """Keeps one fetch in flight to one broker."""
 
-    def __init__(self, reader: SourceReader, node: int) -> None:
+    def __init__(self, reader: SourceReader, node: int, lane: int) -> None:
         self.node = node
+        self.lane = lane
         self.task: asyncio.Task[None] | None = None
         self._reader = reader
         self._copies: dict[FetchPosition, PartitionCopy] = {}
         self._paused: set[PartitionCopy] = set()
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
+
+    @property
+    def held_bytes(self) -> int:
+        """Say how much memory its answers hold, as far as it is counted."""
+        return 0 if self._session is None else self._session.connection.held_bytes
 
     def add(self, copy: PartitionCopy) -> None:
         self._copies[copy.fetch] = copy
@@ -201,11 +219,15 @@ class Fetcher:
                 for copy in copies:
                     reader.retry(copy, str(error))
 
+    @property
+    def _session_key(self) -> tuple[str, int, int]:
+        return self._reader.source.alias, self.node, self.lane
+
     async def _connect(self) -> None:
         """Enter this broker's session of the last epoch, or a new one, with exactly our partitions."""
         reader = self._reader
-        connection = await reader.source.connection(self.node, "fetch")
-        key = (reader.source.alias, self.node)
+        connection = await reader.source.connection(self.node, f"fetch {self.lane}")
+        key = self._session_key
         session = reader.sessions.get(key)
         if session is None or session.connection is not connection:
             session = reader.sessions[key] = FetchSession(connection)
@@ -220,7 +242,7 @@ class Fetcher:
     def _lose_session(self) -> None:
         if self._session is not None:
             self._session.connection.close("the fetch was given up")
-            self._reader.sessions.pop((self._reader.source.alias, self.node), None)
+            self._reader.sessions.pop(self._session_key, None)
             self._session = None
 
     async def _fetch_while_open(self) -> None:
@@ -228,7 +250,7 @@ class Fetcher:
         session = self._session
         while session is not None and not reader.is_stopped:
             await self._wait_for_room()
-            reader.spare_memory(session.connection.held_bytes)
+            reader.spare_memory()
             self._unpause()
             if not self._copies or reader.is_stopped:
                 return
@@ -251,7 +273,7 @@ class Fetcher:
                 reader.retries += 1
                 await reader.clock.sleep(reader.limits.retry_backoff_ms / 1000 if reader.retries > 1 else 0)
                 continue
-            self._take(answer.partitions)
+            await self._take(answer.partitions)
             if answer.throttle_ms > 0:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
@@ -277,12 +299,15 @@ class Fetcher:
             if not copy.is_paused:
                 self._paused.discard(copy)
 
-    def _take(self, answers: list[PartitionAnswer]) -> None:
+    async def _take(self, answers: list[PartitionAnswer]) -> None:
         reader = self._reader
         dispatch = reader.dispatch
         now_ms = reader.clock.wall_ms()
         for answer in answers:
             copy: PartitionCopy = answer.position.owner
+            if copy.has_ended:
+                self.remove(copy)
+                continue
             if answer.error_code != NONE:
                 self._failed(copy, answer)
                 continue
@@ -293,11 +318,16 @@ class Fetcher:
             copy.log_start_offset = answer.log_start_offset
             if not answer.record_set:
                 continue
-            self._ingest(copy, answer, now_ms)
+            is_rebuilt = self._ingest(copy, answer, now_ms)
             dispatch.offer(copy)
+            if is_rebuilt:
+                # Building took a while: what is built leaves now, and other answers get their turn.
+                dispatch.pump()
+                await reader.clock.sleep(0)
         dispatch.pump()
 
-    def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> None:
+    def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
+        """Queue what came for *copy*; say whether batches had to be built for it."""
         reader = self._reader
         before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
         ingest(copy, answer, reader.limits)
@@ -318,6 +348,7 @@ class Fetcher:
             self.remove(copy)
         elif self._session is not None:
             self._session.want(copy.fetch)
+        return len(copy.queue) > before_parcels and copy.queue[-1].is_rebuilt
 
     def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         self.remove(copy)
