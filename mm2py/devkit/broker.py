@@ -59,6 +59,8 @@ class BrokerNode:
     port: int
     controller_port: int
     directory: Path
+    #: Ports of further listeners, by the listener's name.
+    ports: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def log_file(self) -> Path:
@@ -79,7 +81,8 @@ class KafkaCluster:
 
     Brokers are counted from 0 and that number is their broker id. Without *work_dir* everything lies in a temporary
     folder that goes away at the end; with it, a later cluster of the same name and size finds the data again.
-    *properties* win over what is written here.
+    *properties* win over what is written here. Beside PLAINTEXT, by which a cluster is watched, each broker has the
+    *listeners* given as security protocols by name; *scram_users* are there from the beginning.
     """
 
     def __init__(
@@ -90,15 +93,26 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         work_dir: Path | None = None,
         jvm: JvmOptions | None = None,
+        listeners: Mapping[str, str] | None = None,
+        scram_users: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
+        self._listeners = dict(listeners or {})
+        self._scram_users = dict(scram_users or {})
         self._properties = dict(properties or {})
         self._jvm = jvm or JvmOptions()
         self._is_scratch = work_dir is None
         self.work_dir = work_dir or Path(tempfile.mkdtemp(prefix=f"mm2py-{name}-"))
-        ports = free_ports(2 * brokers)
+        each = 2 + len(self._listeners)
+        ports = [free[at : at + each] for free in [free_ports(each * brokers)] for at in range(0, each * brokers, each)]
         self.nodes = tuple(
-            BrokerNode(number, ports[2 * number], ports[2 * number + 1], self.work_dir / f"{name}-{number}")
+            BrokerNode(
+                number,
+                ports[number][0],
+                ports[number][1],
+                self.work_dir / f"{name}-{number}",
+                dict(zip(self._listeners, ports[number][2:], strict=True)),
+            )
             for number in range(brokers)
         )
         self._processes: dict[int, LoggedProcess] = {}
@@ -120,6 +134,10 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """All brokers, as ``bootstrap.servers`` takes them."""
         return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+
+    def servers(self, listener: str) -> str:
+        """All brokers at a *listener* of their own, as ``bootstrap.servers`` takes them."""
+        return ",".join(f"{HOST}:{node.ports[listener]}" for node in self.nodes)
 
     def start_all(self) -> None:
         """Start every broker that does not run and wait until each knows all of them."""
@@ -206,7 +224,13 @@ class KafkaCluster:
         own, which is all that the tool would do, and a Java start less for each.
         """
         cluster_id, first = _kafka_uuid(), self.nodes[0]
-        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(first.properties_file))
+        users = [
+            word
+            for user, password in self._scram_users.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for word in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+        ]
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(first.properties_file), *users)
         for node in self.nodes[1:]:
             shutil.copytree(first.data, node.data)
             meta = {
@@ -219,13 +243,16 @@ class KafkaCluster:
 
     def _server_properties(self, node: BrokerNode) -> dict[str, str]:
         copies = str(min(3, len(self.nodes)))
+        further = "".join(f",{name}://{HOST}:{node.ports[name]}" for name in self._listeners)
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.nodes)
         return {
             "process.roles": "broker,controller",
             "node.id": str(node.broker_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}{further}",
+            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "log.dirs": str(node.data),
             "auto.create.topics.enable": "false",
             "default.replication.factor": copies,

@@ -1,8 +1,9 @@
 """
 Which of a flow's two clusters answers.
 
-A cluster that goes away is reported once, and once when it is back; in between the flow keeps trying. A cluster that
-answers, but refuses a step, is reported once for each refusal.
+A cluster that goes away is reported once, and once when it is back; in between the flow keeps trying. One that does not
+let the flow in is reported once for each reason. A cluster that answers, but refuses a step, is reported once for
+each refusal.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView
-from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable, StepFailed
+from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
 
 
 T = TypeVar("T")
@@ -32,17 +34,27 @@ class _Absence:
 
     since: float
     error: str
-    attempts: int = 1
+    attempts: int
+    #: What keeps the flow out, where somebody is there.
+    kept_out_by: str = ""
 
 
 class Reach:
     """What a flow knows about its clusters being there."""
 
-    def __init__(self, flow: Flow, clock: Clock, events: EventLog, luck: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        clock: Clock,
+        events: EventLog,
+        luck: Callable[[], float],
+        principal_at: Callable[[str], str] = lambda _alias: "the mirror's principal",
+    ) -> None:
         self._flow = flow
         self._clock = clock
         self._events = events
         self._luck = luck
+        self._principal_at = principal_at
         self._absences: dict[str, _Absence] = {}
         self._refusals: dict[str, str] = {}
 
@@ -73,17 +85,29 @@ class Reach:
     def failed(self, step: str, error: Mm2Error) -> None:
         """Note that *step* failed: its cluster is away, or refuses it."""
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
-            absence = self._absences.get(error.cluster)
-            if absence is not None:
-                absence.attempts += 1
-                absence.error = str(error)
-                return
-            self._absences[error.cluster] = _Absence(self._clock.monotonic(), str(error))
-            hint = error.hint or ClusterUnreachableError.hint
-            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), hint))
+            self._away(error)
         elif self._refusals.get(step) != str(error):
             self._refusals[step] = str(error)
-            self._events.emit(StepFailed(self._flow, step, str(error), error.hint))
+            hint = error.hint
+            if isinstance(error, NotAuthorizedError):
+                hint = error.hint_for(self._principal_at(error.cluster))
+            self._events.emit(StepFailed(self._flow, step, str(error), hint))
+
+    def _away(self, error: ClusterUnreachableError | BrokerConnectionError) -> None:
+        absence = self._absences.get(error.cluster)
+        if absence is None:
+            absence = self._absences[error.cluster] = _Absence(self._clock.monotonic(), "", 0)
+        absence.attempts += 1
+        absence.error = str(error)
+        if isinstance(error, BrokerAccessError | ClusterAccessError):
+            if absence.kept_out_by != error.cause:
+                absence.kept_out_by = error.cause
+                self._events.emit(
+                    AuthenticationFailed(self._flow, error.cluster, error.principal, error.cause, error.hint)
+                )
+        elif absence.attempts == 1:
+            hint = error.hint or ClusterUnreachableError.hint
+            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), hint))
 
     async def once(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T | None:
         """Try a step of the control plane; None where it failed, which is noted. A step that must stop is raised."""

@@ -11,11 +11,20 @@ class Security:
     How connections to a cluster are protected.
 
     `protocol` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. The remaining client keys (``ssl.*``, ``sasl.*``)
-    stay as text until the room that opens connections reads them; they are left out of ``repr``.
+    stay as text until the room that opens connections reads them. They hold secrets: they are left out of ``repr``,
+    and a plan that carries them crosses to Spark's workers sealed (`mm2py.pipeline.sealing`).
     """
 
     protocol: str = "PLAINTEXT"
     client_keys: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,7 +22,9 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.door import Door, Opener
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, merged, view_of
 from mm2py.wire.patience import Patience
@@ -30,10 +32,7 @@ from mm2py.wire.requests import ListOffsetsRequest, MetadataRequest
 
 
 _REFRESH_GAP_S = 0.1
-_CONNECTION_SETUP_S = 10.0
 _DEFAULT_PORT = 9092
-
-Opener = Callable[[ClusterEndpoint, str, int], Awaitable[BrokerConnection]]
 
 
 class WireHooks(Protocol):
@@ -96,7 +95,7 @@ class Cluster:
         self.metadata = ClusterMetadata()
         self.clock = clock
         self._hooks: WireHooks = hooks or _NoHooks()
-        self._opener = opener
+        self._door = Door(endpoint, clock, opener)
         self._timeout_s = endpoint.request_timeout_ms / 1000
         self._lines: dict[tuple[int, str], _Line] = {}
         self._backoffs: dict[int, _Backoff] = {}
@@ -248,7 +247,7 @@ class Cluster:
         for server in servers:
             try:
                 host, port = address_of(server)
-                connection = await self._open(host, port)
+                connection = await self._door.open(host, port)
             except BrokerConnectionError as error:
                 self._hooks.broker_unreachable(self.alias, server, error.cause)
                 cause = error
@@ -263,9 +262,7 @@ class Cluster:
             if response.brokers:
                 return response
             cause = BrokerConnectionError(self.alias, server, "it knows of no brokers yet")
-        raise ClusterUnreachableError(
-            self.alias, ",".join(self.endpoint.bootstrap_servers), str(cause or "no bootstrap server is set")
-        ) from cause
+        raise self._unreachable(",".join(self.endpoint.bootstrap_servers), cause or "no bootstrap server is set")
 
     def _drop_moved_brokers(self) -> None:
         # A broker that is merely missing may be fenced for a moment while its connections still work.
@@ -295,7 +292,7 @@ class Cluster:
             backoff = self._backoffs.setdefault(node_id, _Backoff())
             await self.clock.sleep(max(0.0, backoff.not_before - self.clock.monotonic()))
             try:
-                connection = await self._open(line.broker.host, line.broker.port)
+                connection = await self._door.open(line.broker.host, line.broker.port)
             except BrokerConnectionError as error:
                 self._failed(backoff)
                 self._hooks.broker_unreachable(self.alias, str(line.broker), error.cause)
@@ -320,14 +317,6 @@ class Cluster:
                 line.connection.close()
             line = self._lines[node_id, purpose] = _Line(broker)
         return line
-
-    async def _open(self, host: str, port: int) -> BrokerConnection:
-        limit_s = min(self._timeout_s, _CONNECTION_SETUP_S)
-        try:
-            async with asyncio.timeout(limit_s):
-                return await self._opener(self.endpoint, host, port)
-        except TimeoutError as error:
-            raise BrokerConnectionError(self.alias, f"{host}:{port}", f"not connected within {limit_s:g} s") from error
 
     def _failed(self, backoff: _Backoff) -> None:
         backoff.failures += 1
@@ -354,8 +343,15 @@ class Cluster:
                 return await self.send_to(node_id, request, purpose)
             except BrokerConnectionError as error:
                 cause = error
-        known = ",".join(map(str, self.brokers.values()))
-        raise ClusterUnreachableError(self.alias, known, str(cause or "no broker is known yet")) from cause
+        raise self._unreachable(",".join(map(str, self.brokers.values())), cause or "no broker is known yet")
+
+    def _unreachable(self, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:
+        """Make the error that says why none of *servers* would do."""
+        error = ClusterUnreachableError(self.alias, servers, str(cause))
+        if isinstance(cause, BrokerAccessError):
+            error = ClusterAccessError(self.alias, servers, cause.cause, cause.principal, cause.hint)
+        error.__cause__ = cause if isinstance(cause, Mm2Error) else None
+        return error
 
     async def send_to_controller(self, request: Any) -> Any:
         """Send *request* to the broker that stands for the controller; answers may still say NOT_CONTROLLER."""

@@ -1,9 +1,10 @@
 """
 One connection to one broker.
 
-aiokafka opens it: TCP, TLS, ApiVersions, SASL. Then this room takes the transport over with a protocol of its own,
-because the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its
-own size, and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request classes.
+aiokafka opens it: TCP, TLS, ApiVersions. Then this room takes the transport over with a protocol of its own, because
+the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its own
+size, and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request classes. Logging
+in comes last (`mm2py.wire.sasl`), and again before the broker's session ends; requests are held back meanwhile.
 
 Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
 fails with `BrokerConnectionError`: a broker answers in order, so nothing behind a lost answer would ever arrive.
@@ -14,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import collections
 import io
+import math
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiokafka import errors as aiokafka_errors
@@ -24,7 +26,18 @@ from aiokafka.conn import create_conn
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.wire.security import connection_arguments
+from mm2py.wire.access import (
+    WANTS_LOGIN,
+    WANTS_TLS,
+    BrokerAccessError,
+    Refused,
+    lost_before_answer,
+    lost_in_hand_shake,
+    tls_refusal,
+)
+from mm2py.wire.sasl import LoginRefusedError, Session, log_in
+from mm2py.wire.security import SecuritySettingsError, principal_of, tls_context
+from mm2py.wire.tls_probe import speaks_tls
 
 
 _SIZE = struct.Struct(">i")
@@ -103,9 +116,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     Create it with `open`. It never reopens itself: who sees `is_closed` opens another one.
     """
 
-    def __init__(self, endpoint: ClusterEndpoint, broker: str, versions: dict[int, tuple[int, int]]) -> None:
+    def __init__(
+        self, endpoint: ClusterEndpoint, broker: str, versions: dict[int, tuple[int, int]], *, host: str = ""
+    ) -> None:
         self.versions = versions
         self.is_closed = False
+        self._host = host
+        self._is_answered = False
+        self._renew_at = math.inf
+        #: Requests that wait for a renewed login, and the task that renews it; it ends with the connection.
+        self._held: list[tuple[bytes, int, float, FrameHandler]] | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._endpoint = endpoint
         self._broker = broker
         self._client_id = endpoint.client_id.encode()
@@ -123,21 +144,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, endpoint: ClusterEndpoint, host: str, port: int) -> BrokerConnection:
-        """Connect to the broker at *host*:*port*; raise `BrokerConnectionError` where that fails."""
+        """
+        Connect to the broker at *host*:*port* and log in where that is due.
+
+        Raise `BrokerAccessError` where the broker does not let us in, `BrokerConnectionError` where it is not there.
+        """
         broker = f"{host}:{port}"
+        try:
+            context = tls_context(endpoint)
+        except SecuritySettingsError as error:
+            raise _kept_out(endpoint, broker, Refused(str(error), error.hint)) from error
         try:
             opened = await create_conn(
                 host,
                 port,
                 client_id=endpoint.client_id,
                 request_timeout_ms=endpoint.request_timeout_ms,
-                **connection_arguments(endpoint),
+                ssl_context=context,
+                security_protocol="SSL" if context else "PLAINTEXT",
             )
         except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError) as error:
+            refused = await _refusal(endpoint, host, port, error)
+            if refused is not None:
+                raise _kept_out(endpoint, broker, refused) from error
             cause = str(error) or type(error).__name__
             raise BrokerConnectionError(endpoint.alias, broker, cause) from error
-        connection = cls(endpoint, broker, dict(opened._versions))  # noqa: SLF001 - pinned, see pyproject.toml
+        versions = dict(opened._versions)  # noqa: SLF001 - pinned, see pyproject.toml
+        connection = cls(endpoint, broker, versions, host=host)
         connection._take_over(opened)
+        if endpoint.security.uses_sasl:
+            await connection._first_login()
         return connection
 
     def _take_over(self, opened: Any) -> None:
@@ -152,6 +188,32 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport.resume_reading()
         self._transport = transport
 
+    async def _first_login(self) -> None:
+        try:
+            self._take_session(await log_in(self._endpoint, self._host, self.send))
+        except LoginRefusedError as error:
+            self.close("the login was refused")
+            raise _kept_out(self._endpoint, self._broker, error.refused, error.principal) from error
+        except BaseException:
+            self.close("the login was given up")
+            raise
+
+    def _take_session(self, session: Session) -> None:
+        after_s = session.renew_after_s
+        self._renew_at = math.inf if after_s is None else self._loop.time() + after_s
+
+    async def _renew_login(self) -> None:
+        """Log in again on this connection (KIP-368), then send what was held back meanwhile."""
+        try:
+            self._take_session(await log_in(self._endpoint, self._host, self._send_ahead))
+        except (LoginRefusedError, BrokerConnectionError) as error:
+            # Who opens the next connection is told why.
+            self.close(f"the login could not be renewed: {error}")
+            return
+        held, self._held, self._renewal = self._held or [], None, None
+        for message, correlation_id, deadline, handler in held:
+            self._put([message], correlation_id, deadline, handler)
+
     @property
     def held_bytes(self) -> int:
         """The memory of large answers that somebody still refers to."""
@@ -159,12 +221,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def send(self, request: Any) -> Any:
         """Send one of aiokafka's requests and give its decoded response."""
+        return await self._ask(request, self._write)
+
+    async def _send_ahead(self, request: Any) -> Any:
+        """Send like `send`, in front of what is held back."""
+        return await self._ask(request, self._write_ahead)
+
+    async def _ask(self, request: Any, write: Callable[[Sequence[Buffer], int, FrameHandler, float], None]) -> Any:
         prepared = request.prepare(self.versions)
         correlation_id = self._next_correlation_id()
         header = prepared.build_request_header(correlation_id=correlation_id, client_id=self._endpoint.client_id)
         message = header.encode() + prepared.encode()
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self._write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), 0.0)
+        write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), 0.0)
         answer = io.BytesIO(await future)
         prepared.parse_response_header(answer)
         return prepared.RESPONSE_TYPE.decode(answer)
@@ -197,7 +266,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.send_raw(api_key, api_version, pieces, _FutureFrame(future), extra_wait_s=extra_wait_s)
         return await future
 
-    def close(self, cause: str = "closed by us") -> None:
+    def close(self, cause: str = "closed by us", refused: Refused | None = None) -> None:
         """Close at once; unanswered requests fail."""
         if self.is_closed:
             return
@@ -207,14 +276,39 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         error = BrokerConnectionError(self._endpoint.alias, self._broker, cause)
+        if refused is not None:
+            error = _kept_out(self._endpoint, self._broker, refused)
         waiting, self._waiting = self._waiting, collections.deque()
-        for _, _, handler in waiting:
+        held, self._held = self._held or [], None
+        for handler in (*(handler for _, _, handler in waiting), *(handler for *_, handler in held)):
             handler.frame_lost(error)
+        if self._renewal is not None and self._renewal is not asyncio.current_task():
+            self._renewal.cancel()
 
     def _write(self, pieces: Sequence[Buffer], correlation_id: int, handler: FrameHandler, extra_wait_s: float) -> None:
         if self.is_closed or self._transport is None:
             raise BrokerConnectionError(self._endpoint.alias, self._broker, "connection is closed")
+        now = self._loop.time()
+        deadline = now + self._endpoint.request_timeout_ms / 1000 + extra_wait_s
+        if self._held is None and now >= self._renew_at:
+            self._held = []
+            # Neither an epoch nor a flow owns it: it belongs to the connection, and `close` ends it.
+            self._renewal = self._loop.create_task(self._renew_login(), name=f"renew login at {self._broker}")
+        if self._held is not None:
+            self._held.append((b"".join(pieces), correlation_id, deadline, handler))
+        else:
+            self._put(pieces, correlation_id, deadline, handler)
+
+    def _write_ahead(
+        self, pieces: Sequence[Buffer], correlation_id: int, handler: FrameHandler, extra_wait_s: float
+    ) -> None:
+        if self.is_closed:
+            raise BrokerConnectionError(self._endpoint.alias, self._broker, "connection is closed")
         deadline = self._loop.time() + self._endpoint.request_timeout_ms / 1000 + extra_wait_s
+        self._put(pieces, correlation_id, deadline, handler)
+
+    def _put(self, pieces: Sequence[Buffer], correlation_id: int, deadline: float, handler: FrameHandler) -> None:
+        assert self._transport is not None  # noqa: S101 - whoever calls this has looked
         self._waiting.append((correlation_id, deadline, handler))
         if self._deadline_timer is None:
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
@@ -279,11 +373,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(f"an answer arrived for request {correlation_id}, which is not the oldest")
             return
         _, _, handler = self._waiting.popleft()
+        self._is_answered = True
         handler.frame_received(frame)
 
     def eof_received(self) -> bool:
-        self.close("the broker closed the connection")
+        self._lost("the broker closed the connection")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close(str(exc) if exc else "the broker closed the connection")
+        self._lost(str(exc) if exc else "the broker closed the connection")
+
+    def _lost(self, cause: str) -> None:
+        is_first = self._waiting and not self._is_answered
+        self.close(cause, WANTS_LOGIN if is_first and not self._endpoint.security.uses_sasl else None)
+
+
+def _kept_out(
+    endpoint: ClusterEndpoint, broker: str, refused: Refused, principal: str | None = None
+) -> BrokerAccessError:
+    who = principal or principal_of(endpoint)
+    return BrokerAccessError(endpoint.alias, broker, refused.cause, who, refused.hint, refused.may_lock)
+
+
+async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Exception) -> Refused | None:
+    """Say what a failure to connect has to do with TLS; None where it has nothing."""
+    if (refused := tls_refusal(error)) is not None:
+        return refused
+    if not lost_before_answer(error):
+        return None
+    if endpoint.security.uses_tls:
+        return lost_in_hand_shake()
+    return WANTS_TLS if await speaks_tls(host, port) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 
 from mm2py.errors import BrokerAnsweredError
+from mm2py.wire.access import NotAuthorizedError, grant_for
 
 
 class ErrorCode(enum.IntEnum):
@@ -205,6 +206,17 @@ _NEEDS_LOOKUP = frozenset(
     }
 )
 
+#: The principal lacks a permission.
+_REFUSES_PRINCIPAL = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+
 _NAMES = {int(code): code.name for code in ErrorCode}
 
 
@@ -230,4 +242,7 @@ def needs_lookup(code: int) -> bool:
 
 def error_of(code: int, cluster: str, request: str, detail: str | None = None) -> BrokerAnsweredError:
     """Turn an error *code* into our error."""
+    if code in _REFUSES_PRINCIPAL:
+        grant = grant_for(request, detail or "")
+        return NotAuthorizedError(cluster, request, code, name_of(code), detail or "", grant)
     return BrokerAnsweredError(cluster, request, code, name_of(code), detail or "")

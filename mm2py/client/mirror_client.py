@@ -1,0 +1,232 @@
+"""
+`MirrorClient`: what Java's MirrorClient and RemoteClusterUtils tell, from asyncio.
+
+It looks at the topics of one cluster, the target of mirrors, and reads what the mirrors keep there. It writes nothing,
+commits nothing and joins no group. Names are judged in `mm2py.policy.lineage`; here they are only fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Self, overload
+
+from mm2py.client.config import MirrorClientConfig
+from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
+from mm2py.client.records import MirrorRecord, RecordKind, Removed, decoded
+from mm2py.clock import Clock, SystemClock
+from mm2py.model.checkpoint import Checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.policy import lineage
+from mm2py.policy.replication import ReplicationPolicy
+from mm2py.wire.admin import Admin
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.door import Opener
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.topic_log import TopicLog
+
+
+#: Where a group stands at the cluster that was asked, for each remote topic-partition.
+Offsets = dict[TopicPartition, CommittedOffset]
+
+#: Java's client has no such default; its callers name a time.
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class MirrorClient:
+    """
+    A client for one cluster that mirrors write to; enter it with ``async with``.
+
+    Made from settings: a `MirrorClientConfig`, a mapping with the keys of Java's MirrorClientConfig, or the bootstrap
+    servers alone. It may be used by several tasks at once. Errors: `ClusterUnreachableError` where no broker answers,
+    `BrokerAnsweredError` for what brokers refuse (rights above all), `ConfigError` for a mapping that will not do.
+    """
+
+    def __init__(
+        self,
+        config: MirrorClientConfig | Mapping[str, object] | str,
+        *,
+        clock: Clock | None = None,
+        opener: Opener = BrokerConnection.open,
+    ) -> None:
+        if isinstance(config, str):
+            config = MirrorClientConfig(config)
+        elif isinstance(config, Mapping):
+            config = MirrorClientConfig.from_mapping(config)
+        self.config = config
+        self._cluster = Cluster(config.endpoint, clock or SystemClock(), opener=opener)
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._cluster.close()
+
+    @property
+    def replication_policy(self) -> ReplicationPolicy:
+        """How topics are named, as the settings say."""
+        return self.config.policy
+
+    # Names: which mirrors there are.
+
+    async def topics(self) -> frozenset[str]:
+        """List the cluster's topics, Kafka's own left out."""
+        view = await Admin(self._cluster).list_topics()
+        return frozenset(name for name, topic in view.topics.items() if not topic.is_internal)
+
+    async def replication_hops(self, upstream_alias: str) -> int:
+        """
+        Say how many hops the shortest way from cluster *upstream_alias* to this one has; -1 where there is none.
+
+        Known from heartbeats that were mirrored, so a flow counts from its first heartbeat on.
+        """
+        _require(upstream_alias, "upstream_alias")
+        return lineage.replication_hops(self.config.policy, await self.topics(), upstream_alias)
+
+    async def heartbeat_topics(self) -> frozenset[str]:
+        """List the heartbeats topics: ``heartbeats``, ``A.heartbeats``, ``B.A.heartbeats``."""
+        return lineage.heartbeats_topics(self.config.policy, await self.topics())
+
+    async def checkpoint_topics(self) -> frozenset[str]:
+        """List the checkpoints topics, one for each cluster that groups are translated from."""
+        return lineage.checkpoints_topics(self.config.policy, await self.topics())
+
+    async def upstream_clusters(self) -> frozenset[str]:
+        """List the clusters whose records may come here, directly or through others."""
+        return lineage.upstream_clusters(self.config.policy, await self.topics())
+
+    async def remote_topics(self, source: str | None = None) -> frozenset[str]:
+        """List the topics that were mirrored here; with *source* those that came straight from that cluster."""
+        if source is not None:
+            _require(source, "source")
+        return lineage.remote_topics(self.config.policy, await self.topics(), source)
+
+    def is_heartbeat_topic(self, topic: str) -> bool:
+        """Say whether *topic* holds heartbeats, of this cluster or mirrored."""
+        return self.config.policy.is_heartbeats_topic(topic)
+
+    def is_checkpoint_topic(self, topic: str) -> bool:
+        """Say whether *topic* holds checkpoints."""
+        return self.config.policy.is_checkpoints_topic(topic)
+
+    def is_remote_topic(self, topic: str) -> bool:
+        """Say whether *topic* was mirrored here."""
+        return bool(lineage.remote_topics(self.config.policy, [topic]))
+
+    def count_hops(self, topic: str, upstream_alias: str) -> int:
+        """Say how many hops *topic* is away from cluster *upstream_alias*; -1 where it did not come from there."""
+        return lineage.count_hops(self.config.policy, topic, upstream_alias)
+
+    # Offsets: where groups of another cluster stand here.
+
+    @overload
+    async def remote_consumer_offsets(  # type: ignore[overload-overlap]  # a text is one name, not many letters
+        self, group: str, source_alias: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Offsets: ...
+
+    @overload
+    async def remote_consumer_offsets(
+        self, group: re.Pattern[str] | Collection[str], source_alias: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Offsets]: ...
+
+    async def remote_consumer_offsets(
+        self,
+        group: str | re.Pattern[str] | Collection[str],
+        source_alias: str,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Offsets | dict[str, Offsets]:
+        """
+        Give the translated offsets of groups of cluster *source_alias*, from its latest checkpoints here.
+
+        One group by its name gives its offsets by remote topic-partition, none where it has no checkpoint. A compiled
+        pattern, which must match the whole name, or several names give the offsets of each group that has
+        checkpoints, in one reading (KIP-1239).
+
+        Raises `TopicMissingError` where there are no checkpoints of that cluster, `ReadingTookTooLongError`,
+        TypeError or ValueError for an argument that makes no sense. Records that cannot be read are passed over.
+        """
+        matches = _matcher(group)
+        _require(source_alias, "source_alias")
+        latest: dict[bytes | None, Checkpoint] = {}
+        topic = self.config.policy.checkpoints_topic(source_alias)
+        async with self._reading(topic, timeout_s, RecordKind.CHECKPOINT) as chunks:
+            async for chunk in chunks:
+                for record in chunk:
+                    if isinstance(record.content, Removed):
+                        latest.pop(record.key, None)
+                    elif isinstance(record.content, Checkpoint) and matches(record.content.group):
+                        latest[record.key] = record.content
+        found: dict[str, Offsets] = {}
+        for at in latest.values():
+            found.setdefault(at.group, {})[at.remote] = CommittedOffset(at.downstream, at.metadata)
+        return found.get(group, {}) if isinstance(group, str) else found
+
+    # Records: what mirrors keep here.
+
+    async def records(
+        self, topic: str, kind: RecordKind, positions: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[list[MirrorRecord], None]:
+        """
+        Read *topic* up to its present end, chunk after chunk; *positions* say where partitions are begun.
+
+        Every record of the log comes, superseded and malformed ones too.
+        """
+        await self._expect(topic, kind)
+        log = TopicLog(self._cluster, topic)
+        async with aclosing(log.read_from(positions or {})) as chunks:
+            async for chunk in chunks:
+                yield [decoded(kind, topic, record) for record in chunk]
+
+    @asynccontextmanager
+    async def _reading(
+        self, topic: str, within_s: float, kind: RecordKind
+    ) -> AsyncIterator[AsyncGenerator[list[MirrorRecord], None]]:
+        """Read *topic* to its end within a time."""
+        if not within_s > 0:
+            raise ValueError(f"timeout_s must be a time in seconds, not {within_s!r}")
+        try:
+            async with asyncio.timeout(within_s), aclosing(self.records(topic, kind)) as chunks:
+                yield chunks
+        except TimeoutError as error:
+            raise ReadingTookTooLongError(self._cluster.alias, topic, within_s) from error
+
+    async def _expect(self, topic: str, kind: RecordKind) -> None:
+        """Raise what is the matter where *topic* cannot be read."""
+        await self._cluster.refresh_metadata({topic})
+        if self._cluster.partitions_of(topic):
+            return
+        known = self._cluster.metadata.topics.get(topic)
+        if known is None or known.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise TopicMissingError(self._cluster.alias, topic, kind.value)
+        raise error_of(known.error_code, self._cluster.alias, "Metadata", topic)
+
+
+def _matcher(group: str | re.Pattern[str] | Collection[str]) -> Callable[[str], bool]:
+    """Give the test that a group's name must pass. Java refuses null here, so we refuse None by name."""
+    if isinstance(group, re.Pattern):
+        pattern = group
+        return lambda name: pattern.fullmatch(name) is not None
+    if isinstance(group, str):
+        wanted = frozenset({group})
+    elif isinstance(group, Collection) and all(isinstance(name, str) for name in group):
+        wanted = frozenset(group)
+    else:
+        raise TypeError(f"group must be a name, several names or a compiled pattern, not {group!r}")
+    if not wanted:
+        raise ValueError("group must name at least one group")
+    return wanted.__contains__
+
+
+def _require(alias: str, what: str) -> None:
+    if not isinstance(alias, str):
+        raise TypeError(f"{what} must be a cluster's alias, not {alias!r}")
+    if not alias:
+        raise ValueError(f"{what} must not be empty")

@@ -1,0 +1,136 @@
+"""
+Clusters of one broker with a listener for every way to come in, and ACLs that grant what a test says.
+
+The PLAINTEXT listener, by which tests themselves write, read and grant, is the super user's; the mirror never uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import run_tool
+from tests.support.brokers import TEST_PROPERTIES
+from tests.support.certificates import PASSWORD, Authority
+
+
+LISTENERS = {
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "SCRAM": "SASL_SSL",
+    "PLAIN": "SASL_PLAINTEXT",
+    "OAUTH": "SASL_PLAINTEXT",
+}
+USER, USER_PASSWORD = "mm2", "mm2-s3cr3t"
+_MODULES = "org.apache.kafka.common.security"
+
+
+@attrs.frozen
+class SecureCluster:
+    """A running cluster, and what it takes to come in."""
+
+    cluster: KafkaCluster
+    authority: Authority
+    client_authority: Authority
+    directory: Path
+
+    def client_keys(self, listener: str, **more: str) -> dict[str, str]:
+        """Give the client settings for *listener*; those in *more* (underscores for dots) win or come on top."""
+        trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.directory / "authority.pem")}
+        keys: dict[str, str] = {"bootstrap.servers": self.cluster.servers(listener)}
+        keys["security.protocol"] = LISTENERS[listener]
+        if LISTENERS[listener].endswith("SSL"):
+            keys |= trust
+        if listener == "MUTUAL":
+            keys |= {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": str(self.directory / "client.p12"),
+                "ssl.keystore.password": PASSWORD,
+            }
+        elif listener == "SCRAM":
+            keys |= {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": scram_line()}
+        elif listener == "PLAIN":
+            keys |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": plain_line()}
+        elif listener == "OAUTH":
+            keys |= {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": unsecured_line(USER)}
+        return keys | {name.replace("_", "."): value for name, value in more.items()}
+
+    def grant(self, principal: str, *rules: str) -> None:
+        """Let *principal* do what *rules* say, each ``resource name operations``: ``topic A. READ,WRITE``."""
+        self._acls("--add", principal, rules)
+
+    def revoke(self, principal: str, *rules: str) -> None:
+        """Take back what was granted."""
+        self._acls("--remove", principal, rules)
+
+    def _acls(self, verb: str, principal: str, rules: tuple[str, ...]) -> None:
+        for rule in rules:
+            resource, name, operations = rule.split()
+            words = [verb, "--allow-principal", principal]
+            for operation in operations.split(","):
+                words += ["--operation", operation]
+            words += {"cluster": ["--cluster"], "topic": ["--topic", name], "group": ["--group", name]}[resource]
+            if resource != "cluster":
+                words += ["--resource-pattern-type", "prefixed" if name.endswith((".", "-")) else "literal"]
+            words += ["--force"] if verb == "--remove" else []
+            run_tool("kafka.admin.AclCommand", "--bootstrap-server", self.cluster.bootstrap_servers, *words)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Give a SCRAM user another password."""
+        run_tool(
+            "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", self.cluster.bootstrap_servers, "--alter",
+            "--add-config", f"SCRAM-SHA-512=[password={password}]", "--entity-type", "users", "--entity-name", user,
+        )  # fmt: skip
+
+
+def plain_line(user: str = USER, password: str = USER_PASSWORD) -> str:
+    return f'{_MODULES}.plain.PlainLoginModule required username="{user}" password="{password}";'
+
+
+def scram_line(user: str = USER, password: str = USER_PASSWORD) -> str:
+    return f'{_MODULES}.scram.ScramLoginModule required username="{user}" password="{password}";'
+
+
+def unsecured_line(user: str) -> str:
+    module = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
+    return f'{module} required unsecuredLoginStringClaim_sub="{user}";'
+
+
+def secure_cluster(
+    name: str, directory: Path, *, authority: Authority, properties: Mapping[str, str] | None = None
+) -> SecureCluster:
+    """Make a cluster that is not started yet; *authority* signs brokers' certificates and clients' ones."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "authority.pem").write_text(authority.pem)
+    authority.sign("broker", "127.0.0.1", "localhost").pkcs12(directory / "broker.p12")
+    authority.sign("mm2").pkcs12(directory / "client.p12")
+    authority.pkcs12(directory / "trust.p12")
+    settings = {
+        **TEST_PROPERTIES,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(directory / "broker.p12"),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(directory / "trust.p12"),
+        "ssl.truststore.password": PASSWORD,
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.tls.ssl.client.auth": "none",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plain.plain.sasl.jaas.config": plain_line("broker", "x")[:-1]
+        + f' user_{USER}="{USER_PASSWORD}" user_other="other-pw";',
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": scram_line("broker", "x"),
+        "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.oauth.oauthbearer.sasl.jaas.config": unsecured_line("broker"),
+        **(properties or {}),
+    }
+    cluster = KafkaCluster(
+        name, properties=settings, listeners=LISTENERS, scram_users={USER: USER_PASSWORD, "other": "other-pw"}
+    )
+    return SecureCluster(cluster, authority, authority, directory)
