@@ -21,6 +21,7 @@ from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
 from mm2py.flow.positions import Positions
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.supervise import supervise
+from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topics import Mirrored, Topics
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.events import (
@@ -106,7 +107,13 @@ class SourceGroup(FlowGroup):
             await self._connect((source, target))
             positions = Positions(settings, source, target)
             topics = Topics(
-                settings, Admin(source), Admin(target), reach=self._reach, clock=self._clock, events=self._events
+                settings,
+                Admin(source),
+                Admin(target),
+                SyncedMemory(settings, target),
+                reach=self._reach,
+                clock=self._clock,
+                events=self._events,
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             tasks = SourceTasks(settings, self._epochs, clock=self._clock, events=self._events, luck=self._around.luck)

@@ -7,6 +7,7 @@ sent is written down before it is sent: of what a crash leaves behind, everythin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from mm2py.config.settings import FlowSettings
@@ -27,28 +28,30 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 
 class SyncedMemory:
     """
-    The memory of one loop of a flow. Until `load` has succeeded it must not be asked.
+    The memory of one flow. Until `load` has succeeded it must not be asked.
 
-    The loops share the topic but no keys, so each may keep a picture of its own.
+    Each entry has one writer: who creates topics and who keeps their configs take turns, ACLs are another's.
     """
 
     def __init__(self, settings: FlowSettings, target: Cluster) -> None:
         self._replication_factor = settings.offset_storage_replication_factor
         self._log = TopicLog(target, synced_topic(settings.flow.source))
+        self._loading = asyncio.Lock()
         self._is_loaded = False
         self._configs: dict[str, dict[str, tuple[str, ...]]] = {}
         self._acls: set[TopicAcl] = set()
 
     async def load(self) -> None:
         """Read the topic, once; create it where there is none."""
-        if self._is_loaded:
-            return
-        await self._log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
-        for record in await self._log.read_all():
-            entry = decode_synced(record.key, record.value)
-            if entry is not None:
-                self._take(entry)
-        self._is_loaded = True
+        async with self._loading:
+            if self._is_loaded:
+                return
+            await self._log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+            for record in await self._log.read_all():
+                entry = decode_synced(record.key, record.value)
+                if entry is not None:
+                    self._take(entry)
+            self._is_loaded = True
 
     def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
         """Give the values by key that the mirror put on a remote topic."""

@@ -14,7 +14,6 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
 from mm2py.flow.source_group import SourceLife
-from mm2py.flow.synced import SyncedMemory
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import ForgottenAcl, SyncedAcl
 from mm2py.policy.plugins import load_policy, load_topic_filter
@@ -43,7 +42,7 @@ class AclSync:
         self._events = around.events
         self._source = life.source
         self._target = life.target
-        self._memory = SyncedMemory(settings, life.target)
+        self._memory = life.topics.memory
         self._complaints = Complaints(around.flow, _STEP, around.events)
         self._idle: set[str] = set()
         self._policy = load_policy(

@@ -16,7 +16,6 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
 from mm2py.flow.source_group import SourceLife
-from mm2py.flow.synced import SyncedMemory
 from mm2py.model.synced import ForgottenConfig, Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.policy.plugins import load_config_property_filter
@@ -48,7 +47,7 @@ class ConfigSync:
         self._life = life
         self._source = Admin(life.source)
         self._target = Admin(life.target)
-        self._memory = SyncedMemory(around.settings, life.target)
+        self._memory = life.topics.memory
         self._complaints = Complaints(around.flow, _STEP, around.events)
         sync = around.settings.topic_sync
         self._chosen = load_config_property_filter(

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from mm2py.config.settings import FlowSettings
 from mm2py.core.config_sync import copied_configs
 from mm2py.core.topology import CreateTopic
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.complaints import Complaints
+from mm2py.flow.synced import SyncedMemory
+from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import NewTopic, TopicsView
 from mm2py.policy.plugins import load_config_property_filter
 from mm2py.telemetry.journal import EventLog
@@ -26,12 +28,16 @@ from mm2py.wire.error_codes import ErrorCode
 class TopicCreation:
     """How one flow creates remote topics."""
 
-    def __init__(self, settings: FlowSettings, source: Admin, target: Admin, events: EventLog) -> None:
+    def __init__(
+        self, settings: FlowSettings, source: Admin, target: Admin, memory: SyncedMemory, events: EventLog
+    ) -> None:
         self._replication_factor = settings.replication_factor
         self._source = source
         self._target = target
+        self._memory = memory
         self._complaints = Complaints(settings.flow, "create remote topics with their source's configs", events)
         sync = settings.topic_sync
+        self._remembers = sync.configs_enabled
         self._chosen = load_config_property_filter(
             sync.config_filter_class,
             config_properties_exclude=sync.configs_exclude,
@@ -58,6 +64,7 @@ class TopicCreation:
             NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
             for it in wanted
         ]
+        unremembered = await self._remember(new)
         results = await self._target.create_topics(new)
         untaken = [
             topic
@@ -65,8 +72,25 @@ class TopicCreation:
             if topic.configs and (error := results[topic.name]) is not None and error.code == ErrorCode.INVALID_CONFIG
         ]
         refused = await self._create_bare(untaken, results)
-        self._complaints.note(list(results), unread | refused)
+        self._complaints.note(list(results), unremembered | unread | refused)
         return results
+
+    async def _remember(self, new: Sequence[NewTopic]) -> dict[str, Mm2Error]:
+        """
+        Write down what is about to be set, as the mirror's.
+
+        Else a source that changes its configs before the first comparison would make those here look set by hand.
+        Creating topics does not wait for it: where it fails, that comparison takes what agrees with the source.
+        """
+        entries = [SyncedConfig(topic.name, key, (value,)) for topic in new for key, value in topic.configs.items()]
+        if not entries or not self._remembers:
+            return {}
+        try:
+            await self._memory.load()
+            await self._memory.write(entries)
+        except Mm2Error as error:
+            return {topic.name: error for topic in new if topic.configs}
+        return {}
 
     async def _create_bare(
         self, topics: Sequence[NewTopic], results: dict[str, BrokerAnsweredError | None]

@@ -15,6 +15,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.reach import Reach
+from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topic_creation import TopicCreation
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import TopicsView
@@ -62,7 +63,15 @@ class Topics:
     """The topics of one flow."""
 
     def __init__(
-        self, settings: FlowSettings, source: Admin, target: Admin, *, reach: Reach, clock: Clock, events: EventLog
+        self,
+        settings: FlowSettings,
+        source: Admin,
+        target: Admin,
+        memory: SyncedMemory,
+        *,
+        reach: Reach,
+        clock: Clock,
+        events: EventLog,
     ) -> None:
         self._settings = settings
         self._source = source
@@ -70,7 +79,8 @@ class Topics:
         self._reach = reach
         self._clock = clock
         self._events = events
-        self._creation = TopicCreation(settings, source, target, events)
+        self.memory = memory
+        self._creation = TopicCreation(settings, source, target, memory, events)
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
         self._latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()

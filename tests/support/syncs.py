@@ -1,0 +1,76 @@
+"""Configs and ACLs of topics as a test sets and reads them, key by key and entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+
+from mm2py.clock import SystemClock
+from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.topic import ConfigSource
+from mm2py.wire.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
+from mm2py.wire.admin import Admin
+from mm2py.wire.cluster import Cluster
+
+
+#: What a broker needs to keep ACLs, with everybody of these tests above them.
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def allow(topic: str, principal: str, operation: Operation, **changes: object) -> TopicAcl:
+    """Make an entry that allows something on one topic from everywhere; *changes* say what is else."""
+    return TopicAcl(
+        **{
+            "topic": topic,
+            "pattern": PatternType.LITERAL,
+            "principal": f"User:{principal}",
+            "host": "*",
+            "operation": operation,
+            "permission": Permission.ALLOW,
+            **changes,
+        }  # type: ignore[arg-type]
+    )
+
+
+@asynccontextmanager
+async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
+    """Connect to a cluster for a moment."""
+    async with Cluster(ClusterEndpoint("test", tuple(bootstrap.split(","))), SystemClock()) as cluster:
+        yield cluster
+
+
+async def set_configs(bootstrap: str, topic: str, **configs: str | None) -> None:
+    """Set configs of a topic and delete those that are None; underscores stand for dots. The others stay."""
+    changes = {key.replace("_", "."): value for key, value in configs.items()}
+    async with connected(bootstrap) as cluster:
+        assert await Admin(cluster).alter_topic_configs({topic: changes}) == {}
+
+
+async def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
+    """Give the configs that are set on a topic itself."""
+    async with connected(bootstrap) as cluster:
+        described = (await Admin(cluster).topic_configs([topic]))[topic]
+        assert isinstance(described, Mapping), described
+        return {key: entry.value for key, entry in described.items() if entry.source is ConfigSource.TOPIC}
+
+
+async def topic_acls(bootstrap: str, *, under: str) -> set[TopicAcl]:
+    """Give the entries of the topics whose names begin so."""
+    async with connected(bootstrap) as cluster:
+        return {acl for acl in await describe_topic_acls(cluster) if acl.topic.startswith(under)}
+
+
+async def grant(bootstrap: str, acls: Collection[TopicAcl]) -> None:
+    """Create entries."""
+    async with connected(bootstrap) as cluster:
+        assert await create_topic_acls(cluster, list(acls)) == {}
+
+
+async def revoke(bootstrap: str, acls: Collection[TopicAcl]) -> None:
+    """Delete entries."""
+    async with connected(bootstrap) as cluster:
+        assert await delete_topic_acls(cluster, list(acls)) == {}
