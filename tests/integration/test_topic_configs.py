@@ -13,13 +13,13 @@ from mm2py.telemetry.events import (
     TopicSyncFailed,
     TopicSyncRecovered,
 )
-from tests.support.brokers import MakeCluster
+from tests.support.brokers import AUTHORIZED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.mirrored import await_arrived
 from tests.support.producing import produce
 from tests.support.records import plain_records, spread
-from tests.support.syncs import AUTHORIZED, allow, grant, own_configs, revoke, set_configs
+from tests.support.syncs import allow, grant, own_configs, revoke, set_configs
 from tests.support.topics import create_topic, list_topics
 
 

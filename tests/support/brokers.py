@@ -12,6 +12,11 @@ from mm2py.devkit.broker import BrokerNode, KafkaCluster, start_clusters
 
 #: Compaction within a second or two instead of half a minute.
 TEST_PROPERTIES = {"log.cleaner.backoff.ms": "500", "log.initial.task.delay.ms": "500"}
+#: What a broker needs to keep ACLs, with everybody of these tests above them.
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 _BATCH_PREFIX = struct.Struct(">qi")
 _HEADER_BYTES = 61
@@ -27,6 +32,19 @@ class MakeCluster(Protocol):
 def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Run a primary and a backup, one broker each, started side by side."""
     clusters = {name: KafkaCluster(name, properties=TEST_PROPERTIES) for name in ("primary", "backup")}
+    start_clusters(list(clusters.values()))
+    try:
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.stop()
+
+
+@contextmanager
+def authorized_clusters() -> Iterator[dict[str, KafkaCluster]]:
+    """Run a source and a target that keep ACLs, one broker each, started side by side; the tests are above all ACLs."""
+    properties = {**TEST_PROPERTIES, **AUTHORIZED}
+    clusters = {name: KafkaCluster(name, properties=properties) for name in ("source", "target")}
     start_clusters(list(clusters.values()))
     try:
         yield clusters

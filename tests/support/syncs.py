@@ -14,13 +14,6 @@ from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
 
 
-#: What a broker needs to keep ACLs, with everybody of these tests above them.
-AUTHORIZED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
-
-
 def allow(topic: str, principal: str, operation: Operation, **changes: object) -> TopicAcl:
     """Make an entry that allows something on one topic from everywhere; *changes* say what is else."""
     return TopicAcl(
