@@ -84,6 +84,7 @@ def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str,
         Place.WORKER_TOP: (name, f"{flow.target}.{name}"),
         Place.CONSUMER: spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER)),
         Place.PRODUCER: _of_producer(name, flow),
+        Place.ADMIN: _of_admin(name, flow),
     }[place]
 
 
@@ -91,6 +92,11 @@ def _of_producer(name: str, flow: Flow) -> tuple[str, ...]:
     # Java reads the last two for offset syncs only. Where nothing else is there, they do what is expected.
     beyond_java = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}")
     return (*spelled(name, ways_of_client(flow, Client.DATA_PRODUCER)), *beyond_java)
+
+
+def _of_admin(name: str, flow: Flow) -> tuple[str, ...]:
+    both = (Client.SOURCE_ADMIN, Client.TARGET_ADMIN)
+    return tuple(dict.fromkeys(way for client in both for way in spelled(name, ways_of_client(flow, client))))
 
 
 def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:

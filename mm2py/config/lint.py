@@ -20,6 +20,7 @@ from mm2py.config.row import FORMS, Key, Kind, Level, Place
 
 
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
+_NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
@@ -108,7 +109,9 @@ def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
 
 
 def _cannot_hold_comment(row: Key) -> bool:
-    return row.kind not in _FREE_TEXT or (row.acts and row.stem is None)
+    if row.acts:
+        return row.kind not in _FREE_TEXT or (row.stem is None and row.kind is not Kind.PASSWORD)
+    return row.kind in _NUMBERS_AND_FLAGS
 
 
 def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Iterator[Problem]:
@@ -118,7 +121,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         return
     if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
         yield Problem(value.where, value.key, f"an old name of {row.name}", f"write {row.name}")
-    if not row.acts:
+    if not row.acts and value.text.strip() not in row.fits:
         yield Problem(value.where, value.key, row.remark or "accepted, without effect in this version", _typo(line))
     if entry is None:
         return

@@ -47,6 +47,8 @@ class Place(enum.Enum):
     CONSUMER = "source cluster, flow"
     #: The client that writes the target cluster; written behind ``producer.``.
     PRODUCER = "target cluster, flow"
+    #: The client that looks at a cluster and changes it; written behind ``admin.``.
+    ADMIN = "cluster, flow"
 
 
 _CLIENT_FORMS = ("consumer.", "producer.", "admin.")
@@ -72,7 +74,10 @@ FORMS: dict[Place, dict[Level, tuple[str, ...]]] = {
         Level.CLUSTER: ("producer.",),
         Level.FLOW: ("producer.override.", "target.producer.", "producer."),
     },
+    Place.ADMIN: {Level.CLUSTER: ("admin.",), Level.FLOW: ("source.admin.", "target.admin.", "admin.")},
 }
+#: What stands before the names of a client's settings, behind an alias or a flow.
+_ROLES = {Place.CONSUMER: "consumer.", Place.PRODUCER: "producer.", Place.ADMIN: "admin."}
 
 
 class Kind(enum.Enum):
@@ -121,11 +126,13 @@ class Key:
     aliases: tuple[str, ...] = ()
     #: What to say to whom sets it, where "without effect" is not the whole story.
     remark: str = ""
+    #: Values that say what is done anyway: who sets one of them need not be told that the key has no effect.
+    fits: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
         """The name as it is written behind an alias or a flow, ``consumer.fetch.min.bytes``."""
-        return {Place.CONSUMER: "consumer.", Place.PRODUCER: "producer."}.get(self.place, "") + self.name
+        return _ROLES.get(self.place, "") + self.name
 
     @property
     def stem(self) -> str | None:

@@ -66,8 +66,15 @@ def notes(tmp_path: Path) -> Notes:
         ),
         ("A.log.format = json", "A.log.format: has no effect for a cluster (write log.format)"),
         ("errors.log.enable = true", "errors.log.enable: accepted, without effect in this version"),
-        ("A.sasl.jaas.config = secret", "A.sasl.jaas.config: accepted, without effect in this version"),
-        ("B.producer.linger.ms = 5", "B.producer.linger.ms: accepted, without effect in this version"),
+        ("A.ssl.provider = secret", "A.ssl.provider: accepted, without effect in this version"),
+        (
+            "B.producer.linger.ms = 5",
+            (
+                "B.producer.linger.ms: batches travel unopened and are sent at once; the source's fetch.min.bytes and "
+                "fetch.max.wait.ms gather more of them"
+            ),
+        ),
+        ("B.producer.acks = 1", "B.producer.acks: copying always waits for all in-sync replicas"),
         (
             "A.consumer.fetch.min.byte = 5",
             (
