@@ -9,6 +9,9 @@ upstream offset to read, and *downstream* is the offset that the last copied rec
 from __future__ import annotations
 
 import enum
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 import attrs
 
@@ -111,6 +114,55 @@ class Run:
     length: int
 
 
+class Runs(Sequence[Run]):
+    """
+    Runs one behind the other, in arrays: a compacted or a transactional topic makes one for every few records.
+
+    They follow the order of upstream offsets. A run that continues the last one becomes part of it.
+    """
+
+    __slots__ = ("downstreams", "lengths", "upstreams")
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self.upstreams, self.downstreams, self.lengths = array("q"), array("q"), array("q")
+        for run in runs:
+            self.add(run.upstream, run.downstream, run.length)
+
+    def add(self, upstream: int, downstream: int, length: int) -> None:
+        """Append a run."""
+        lengths = self.lengths
+        if lengths:
+            last = lengths[-1]
+            if self.upstreams[-1] + last == upstream and self.downstreams[-1] + last == downstream:
+                lengths[-1] = last + length
+                return
+        self.upstreams.append(upstream)
+        self.downstreams.append(downstream)
+        lengths.append(length)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, at: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Run, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Run | tuple[Run, ...]:
+        if isinstance(at, slice):
+            return tuple(map(Run, self.upstreams[at], self.downstreams[at], self.lengths[at]))
+        return Run(self.upstreams[at], self.downstreams[at], self.lengths[at])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Runs({list(self[:8])}{' …' if len(self) > 8 else ''})"  # noqa: PLR2004
+
+
 class Ended(enum.Enum):
     """How a partition ended its epoch. The numbers reach metrics and never change."""
 
@@ -161,7 +213,10 @@ class PartitionOutcome:
     is_unsure: bool
     ended: Ended = Ended.OK
     failure: PartitionFailure | None = None
-    runs: tuple[Run, ...] = ()
+    #: What is known of where records went, those found by a resume included.
+    runs: Sequence[Run] = ()
+    #: The upstream offset from which `runs` tell all, where that is not the position that the epoch began at.
+    known_from: int | None = None
     records: int = 0
     bytes: int = 0
     batches_unopened: int = 0

@@ -19,7 +19,7 @@ from mm2py.model.epoch import (
     PartitionOutcome,
     PartitionPlan,
     ProducerMark,
-    Run,
+    Runs,
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import next_sequence
@@ -139,7 +139,7 @@ class PartitionCopy:
     ended: Ended = Ended.OK
     failure: PartitionFailure | None = None
     trouble: PartitionFailure | None = None
-    runs: list[Run] = attrs.field(factory=list)
+    runs: Runs = attrs.field(factory=Runs)
     records: int = 0
     bytes: int = 0
     batches_unopened: int = 0
@@ -231,10 +231,10 @@ class PartitionCopy:
         """Take the acknowledgement of the oldest parcel in flight."""
         runs = self.runs
         if parcel.runs is None:
-            self._add_run(runs, parcel.first_upstream, base_offset, parcel.record_count)
+            runs.add(parcel.first_upstream, base_offset, parcel.record_count)
         else:
             for upstream, index, length in parcel.runs:
-                self._add_run(runs, upstream, base_offset + index, length)
+                runs.add(upstream, base_offset + index, length)
         if self.downstream is not None and base_offset > self.downstream + 1:
             self.foreign_records += base_offset - self.downstream - 1
         self.downstream = base_offset + parcel.record_count - 1
@@ -248,15 +248,6 @@ class PartitionCopy:
         else:
             self.batches_unopened += 1
         self.last_timestamp_ms = parcel.max_timestamp
-
-    @staticmethod
-    def _add_run(runs: list[Run], upstream: int, downstream: int, length: int) -> None:
-        if runs:
-            last = runs[-1]
-            if last.upstream + last.length == upstream and last.downstream + last.length == downstream:
-                runs[-1] = Run(last.upstream, last.downstream, last.length + length)
-                return
-        runs.append(Run(upstream, downstream, length))
 
     def outcome(self) -> PartitionOutcome:
         """Say what the epoch did to this partition; what is still in flight makes it unsure."""
@@ -274,7 +265,7 @@ class PartitionCopy:
             is_unsure=self.is_unsure or self.may_have_arrived,
             ended=ended,
             failure=failure,
-            runs=tuple(self.runs),
+            runs=self.runs,
             records=self.records,
             bytes=self.bytes,
             batches_unopened=self.batches_unopened,
