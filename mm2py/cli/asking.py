@@ -1,0 +1,154 @@
+"""
+Commands that ask a cluster and end: which cluster they speak of, and what becomes of their errors.
+
+A cluster is one of an mm2.properties by its alias, or one given by its bootstrap servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from mm2py.cli.exit_code import ExitCode
+from mm2py.client.config import MirrorClientConfig
+from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.properties import parse_bytes
+from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
+from mm2py.errors import Mm2Error
+from mm2py.model.flow import Flow
+from mm2py.policy.plugins import load_policy
+from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy
+
+
+@attrs.define(eq=False)
+class ArgumentsError(Mm2Error):
+    """The arguments of a command do not make sense together."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that reach a cluster without a properties file of MirrorMaker's."""
+    parser.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT,…", help="the cluster's brokers, instead of a properties file"
+    )
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE",
+        help="client settings for --bootstrap-servers: security.*, ssl.*, sasl.*, replication.policy.*",
+    )  # fmt: skip
+
+
+@attrs.frozen
+class Mirror:
+    """What an mm2.properties says about its clusters, for commands that run no flow."""
+
+    settings: MirrorSettings
+
+    @classmethod
+    def read(cls, path: str) -> Mirror:
+        """Read the file. Raise `ConfigError` with all its problems."""
+        return cls(load_settings(path))
+
+    def known(self, alias: str, option: str) -> str:
+        """Give *alias* back where the file knows it."""
+        known = ", ".join(self.settings.clusters)
+        if alias not in self.settings.clusters:
+            raise ArgumentsError(f"{option} {alias}: unknown cluster; {self.settings.path.name} names {known}")
+        return alias
+
+    def client_config(self, alias: str, *, source: str | None = None) -> MirrorClientConfig:
+        """Say how to ask cluster *alias*, naming topics as the flow from *source* does, or any flow there."""
+        endpoint = self.settings.clusters[alias]
+        return MirrorClientConfig(
+            endpoint.bootstrap_servers,
+            policy=self._policy(alias, source),
+            security=endpoint.security,
+            name=alias,
+            request_timeout_ms=endpoint.request_timeout_ms,
+        )
+
+    def flow(self, flow: Flow) -> FlowSettings | None:
+        """Give the settings of *flow*, None where the file runs no such flow."""
+        return next((settings for settings in self.settings.flows if settings.flow == flow), None)
+
+    def positions_topics(self, target: str) -> frozenset[str]:
+        """Name the topics of positions of all flows into *target*."""
+        return frozenset(flow.offset_storage_topic for flow in self.settings.flows if flow.flow.target == target)
+
+    def only_target(self) -> str:
+        """Give the cluster that need not be named, because all flows end there."""
+        targets = {settings.flow.target for settings in self.settings.flows if settings.is_enabled}
+        if len(targets) != 1:
+            raise ArgumentsError(
+                f"say which cluster, with --cluster; the file names {', '.join(self.settings.clusters)}"
+            )
+        return targets.pop()
+
+    def _policy(self, alias: str, source: str | None) -> ReplicationPolicy:
+        def promise(settings: FlowSettings) -> tuple[bool, bool, bool]:
+            flow = settings.flow
+            return (
+                flow == Flow(source or "", alias),
+                flow.target == alias and settings.is_enabled,
+                settings.is_enabled,
+            )
+
+        concerned = [
+            settings for settings in self.settings.flows if alias in (settings.flow.source, settings.flow.target)
+        ]
+        if not concerned:
+            return DefaultReplicationPolicy()
+        return policy_of(max(concerned, key=promise))
+
+
+def policy_of(settings: FlowSettings) -> ReplicationPolicy:
+    """Make the replication policy of a flow."""
+    return load_policy(
+        settings.policy_class,
+        source_alias=settings.flow.source,
+        separator=settings.policy_separator,
+        internal_separator_enabled=settings.policy_internal_separator_enabled,
+    )
+
+
+def config_from_servers(servers: str, command_config: Path | None) -> MirrorClientConfig:
+    """Say how to ask the cluster at *servers*. Raise `ConfigError` with every problem."""
+    values: dict[str, object] = {}
+    if command_config is not None:
+        try:
+            document = parse_bytes(command_config.read_bytes(), name=command_config.name)
+        except OSError as error:
+            problem = Problem(str(command_config), "", f"cannot be read: {error.strerror or error}")
+            raise ConfigError((problem,)) from error
+        values = {key: entry.value for key, entry in document.latest().items()}
+    return MirrorClientConfig.from_mapping({**values, "bootstrap.servers": servers})
+
+
+def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
+    """Ask, and give the exit code; an error is a line on stderr, with what may be done about it."""
+    try:
+        asyncio.run(question())
+    except ConfigError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        return ExitCode.FAILED
+    except Mm2Error as error:
+        print(f"mm2py: {error}" + (f"; {error.hint}" if error.hint else ""), file=sys.stderr)
+        return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
+    except KeyboardInterrupt:
+        return ExitCode.OK
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    return ExitCode.OK

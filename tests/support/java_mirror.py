@@ -1,0 +1,128 @@
+"""A mirror that the real Java MirrorMaker 2 made: what it keeps on the target, written by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from mm2py.devkit.java import JvmOptions
+from mm2py.devkit.java_mm2 import JavaMirrorMaker2
+from mm2py.model.flow import TopicPartition
+from tests.support.eventually import eventually
+from tests.support.groups import commit_plainly
+from tests.support.java_programs import java_program
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.producing import produce_numbers
+from tests.support.topics import create_topic, list_topics
+
+
+RECORDS = 600
+PARTITIONS = 2
+
+
+@attrs.frozen
+class JavaMirror:
+    """Two clusters and a flow with aliases of its own, two groups, and the properties file it was made from."""
+
+    source: str
+    target: str
+    source_alias: str
+    target_alias: str
+    topic: str
+    file: Path
+
+    @property
+    def remote_topic(self) -> str:
+        return f"{self.source_alias}.{self.topic}"
+
+    @property
+    def checkpoints_topic(self) -> str:
+        return f"{self.source_alias}.checkpoints.internal"
+
+    @property
+    def offset_syncs_topic(self) -> str:
+        return f"mm2-offset-syncs.{self.source_alias}.internal"
+
+    @property
+    def positions_topic(self) -> str:
+        return f"mm2-offsets.{self.source_alias}.internal"
+
+    @property
+    def at_end(self) -> str:
+        """A group that has read everything."""
+        return f"{self.topic}-at-end"
+
+    @property
+    def halfway(self) -> str:
+        """A group that is in the middle of one partition."""
+        return f"{self.topic}-halfway"
+
+
+@contextmanager
+def java_mirror(source: str, target: str, work_dir: Path) -> Iterator[JavaMirror]:
+    """
+    Mirror a topic and two groups with Java MirrorMaker 2 and stop it, so that nothing moves any more.
+
+    Offset syncs lie at the target, one for each record; heartbeats go both ways.
+    """
+    mark = secrets.token_hex(3)
+    mirror = JavaMirror(source, target, f"east{mark}", f"west{mark}", f"orders-{mark}", work_dir / "mm2.properties")
+    mirror.file.write_text(
+        mm2_properties(
+            source,
+            target,
+            aliases=(mirror.source_alias, mirror.target_alias),
+            topics=mirror.topic,
+            groups=f"{mirror.topic}-.*",
+            **JAVA_KEYS,
+            **{
+                "emit.heartbeats.enabled": "true",
+                "heartbeats.replication.enabled": "true",
+                "offset-syncs.topic.location": "target",
+                "offset.lag.max": "0",
+                "emit.checkpoints.interval.seconds": "1",
+                f"{mirror.target_alias}.offset.flush.interval.ms": "1000",
+            },
+        )
+    )
+    asyncio.run(_prepare(mirror))
+    java = JavaMirrorMaker2(mirror.file, log_file=work_dir / "java.log", jvm=JvmOptions(heap_mb=256))
+    try:
+        java.start()
+        asyncio.run(_await_all(mirror))
+        java.stop()
+        yield mirror
+    finally:
+        java.kill()
+
+
+async def _prepare(mirror: JavaMirror) -> None:
+    await create_topic(mirror.source, mirror.topic, partitions=PARTITIONS)
+    await produce_numbers(mirror.source, mirror.topic, count=RECORDS, partitions=PARTITIONS)
+    each = RECORDS // PARTITIONS
+    ends = {TopicPartition(mirror.topic, number): each for number in range(PARTITIONS)}
+    await commit_plainly(mirror.source, mirror.at_end, ends)
+    await commit_plainly(mirror.source, mirror.halfway, {TopicPartition(mirror.topic, 0): each // 2})
+
+
+async def _await_all(mirror: JavaMirror) -> None:
+    """Wait until both groups have checkpoints and a heartbeat has been mirrored, as Java's own client sees them."""
+    await await_arrived(mirror.target, mirror.remote_topic, RECORDS, within_s=120)
+    program = java_program("RemoteClusters")
+
+    async def all_there() -> bool:
+        wanted = {mirror.checkpoints_topic, f"{mirror.source_alias}.heartbeats"}
+        missing = wanted - await list_topics(mirror.target)
+        assert not missing, f"no {missing}"
+        question = f"matching:{mirror.source_alias}:{mirror.topic}-.*"
+        checkpoints = await program.ask(mirror.target, "--", question)
+        assert len(checkpoints) == PARTITIONS + 1, checkpoints
+        return True
+
+    await eventually(all_there, within_s=120, what="Java has written checkpoints of both groups", every_s=1)
