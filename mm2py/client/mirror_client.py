@@ -25,8 +25,8 @@ from mm2py.policy import lineage
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.door import Opener
 from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.door import Opener
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topic_log import TopicLog
 
