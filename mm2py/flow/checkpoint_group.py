@@ -23,6 +23,8 @@ from mm2py.wire.groups import Groups
 
 #: The shortest interval between two rounds, where the settings say 0.
 _SHORTEST_S = 0.5
+#: A round that came before translations were ready is repeated after this.
+_UNREADY_S = 1.0
 #: What a drain leaves for a last round.
 _LAST_ROUND_S = 2.5
 
@@ -146,7 +148,7 @@ class CheckpointGroup(FlowGroup):
         interval_s = max(_SHORTEST_S, self._settings.checkpoints.emit_interval_s)
         while True:
             await self._emit(checkpoints)
-            await self._clock.sleep(interval_s)
+            await self._clock.sleep(interval_s if self._round.is_ready else min(interval_s, _UNREADY_S))
 
     async def _emit(self, checkpoints: Checkpoints) -> None:
         followed = self._followed

@@ -16,6 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
+from mm2py.core.translation import Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.reach import Reach
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
@@ -37,23 +38,15 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 _PARTITION = 0
 _UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-_NOTHING_COPIED = "nothing of this partition has been copied yet"
-_NO_WAY_BACK = "it was mirrored from the target, and where its records came from is not known here"
-
-
-@attrs.frozen
-class Translated:
-    """Where a group goes on at the target. Not exact: behind that place, so that records may be read twice."""
-
-    downstream: int
-    is_exact: bool
+_BACK = "it came from the target"
+_NO_RANGE = "the target could not say what its log holds"
 
 
 class Translator(Protocol):
     """Knows where the records of a topic-partition went."""
 
-    def __call__(self, source: TopicPartition, upstream: int, /) -> Translated | None:
-        """Translate the next offset to read; None where nothing is known."""
+    def __call__(self, source: TopicPartition, offset: int, /) -> Translation:
+        """Translate the next offset to read, or say why not."""
         ...
 
 
@@ -65,10 +58,13 @@ class _Place:
     source: TopicPartition
     remote: TopicPartition
     committed: CommittedOffset
-    translated: Translated | None
-    why: str = ""
+    translation: Translation
     #: Did its records come from the target?
-    is_back: bool = False
+    is_back: bool
+
+    @property
+    def translated(self) -> Translated | None:
+        return self.translation if isinstance(self.translation, Translated) else None
 
 
 @attrs.frozen
@@ -77,6 +73,8 @@ class Round:
 
     wanted: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     views: Mapping[str, tuple[GroupOffsetView, ...]]
+    #: False while what was copied before is still being read.
+    is_ready: bool = True
 
 
 class Checkpoints:
@@ -104,8 +102,8 @@ class Checkpoints:
         """
         Make them for two open clusters.
 
-        *forward* translates offsets of what this flow mirrors. *backward* does so for what the flow in the other
-        direction mirrored: it takes the topic-partition as the target calls it, and an offset of its copy.
+        *forward* translates offsets of what this flow mirrors, *backward* of what the flow in the other direction
+        brought to the source. Both take the topic-partition as the source calls it.
         """
         self._settings = settings
         self._source = Groups(source)
@@ -194,7 +192,7 @@ class Checkpoints:
             place.group,
             place.remote,
             place.committed.offset,
-            min(translated.downstream, held.end),
+            min(translated.offset, held.end),
             place.committed.metadata,
         )
         emission = judge_checkpoint(
@@ -241,11 +239,11 @@ class Checkpoints:
             return None
         if back is not None:
             remote = TopicPartition(back, source.partition)
-            translated, why = self._backward(remote, committed.offset), _NO_WAY_BACK
+            translation = self._backward(source, committed.offset)
         else:
             remote = TopicPartition(policy.format_remote_topic(self._settings.flow.source, topic), source.partition)
-            translated, why = self._forward(source, committed.offset), _NOTHING_COPIED
-        return _Place(group, source, remote, committed, translated, "" if translated else why, back is not None)
+            translation = self._forward(source, committed.offset)
+        return _Place(group, source, remote, committed, translation, back is not None)
 
     def _topic_at_target(self, topic: str) -> str | None:
         """Give the name at the target of a topic that came from there, None for any other."""
@@ -300,10 +298,14 @@ class Checkpoints:
             if checkpoint is not None and offset is not None and (not place.is_back or key in self._moved_back):
                 wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
             views.setdefault(place.group, []).append(_viewed(place, offset, held))
-        return Round(wanted, {group: tuple(found) for group, found in views.items()})
+        is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
+        return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready)
 
 
 def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:
+    why = "" if held else _NO_RANGE
+    if isinstance(place.translation, Untranslated):
+        why = f"{_BACK}: {place.translation.value}" if place.is_back else place.translation.value
     return GroupOffsetView(
         source=place.source,
         remote=place.remote,
@@ -311,5 +313,5 @@ def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOf
         downstream=offset,
         distance=held.end - offset if held is not None and offset is not None else None,
         is_exact=place.translated is not None and place.translated.is_exact,
-        why=place.why or ("" if held else "the target could not say what its log holds"),
+        why=why,
     )

@@ -1,0 +1,369 @@
+"""The checkpoint group on real brokers: checkpoints, and group offsets at the target; what was copied is made up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.translation import Precision
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.telemetry.events import (
+    CheckpointsRead,
+    ClusterRecovered,
+    GroupLeftAlone,
+    GroupOffsetsSynced,
+    GroupSyncResumed,
+    TaskRestarted,
+)
+from tests.support.brokers import MakeCluster
+from tests.support.checkpointing import RunningCheckpoints, Shift, checkpoints_in, running_checkpoints
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings
+from tests.support.groups import (
+    commit_as_admin,
+    commit_plainly,
+    committed,
+    describe,
+    java_member,
+    member,
+    read_some,
+)
+from tests.support.producing import produce_numbers, producer
+from tests.support.topics import create_topic, topic_configs
+
+
+class Stage:
+    """One topic on both clusters with the same hundred records, and settings for a group that reads it."""
+
+    def __init__(self, primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+        self.source, self.target = primary.bootstrap_servers, backup.bootstrap_servers
+        self.topic, self.remote, self.group = prefix, f"A.{prefix}", f"{prefix}-group"
+        self.here, self.there = TopicPartition(self.topic, 0), TopicPartition(self.remote, 0)
+        self.checkpoints = "A.checkpoints.internal"
+
+    def settings(self, **keys: Any) -> FlowSettings:
+        ours = {
+            "A->B.topics": f"{self.topic}.*",
+            "A->B.groups": f"{self.topic}.*",
+            "emit.checkpoints.interval.seconds": 0,
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": 1,
+        }
+        return flow_settings(self.source, self.target, **{**ours, **keys})
+
+    async def set_up(self, *, records: int = 100) -> None:
+        for bootstrap, topic in ((self.source, self.topic), (self.target, self.remote)):
+            await create_topic(bootstrap, topic)
+            if records:
+                await produce_numbers(bootstrap, topic, count=records, partitions=1)
+
+    async def written(self) -> list[tuple[int, int]]:
+        found = await checkpoints_in(self.target, self.checkpoints, self.group)
+        return [(checkpoint.upstream, checkpoint.downstream) for checkpoint in found]
+
+    async def commit(self, offset: int) -> None:
+        await commit_as_admin(self.source, self.group, {self.here: CommittedOffset(offset)})
+
+    async def synced(self, offset: int) -> None:
+        async def is_synced() -> bool:
+            return await committed(self.target, self.group) == {self.there: offset}
+
+        await eventually(is_synced, within_s=60, what=f"{self.group} is at {offset} at the target")
+
+    async def emitted(self, *expected: tuple[int, int]) -> None:
+        async def is_written() -> bool:
+            return await self.written() == list(expected)
+
+        await eventually(is_written, within_s=60, what=f"the checkpoints are {expected}")
+
+
+async def left_alone(running: RunningCheckpoints, state: str) -> None:
+    """Wait until a group was left alone for that reason."""
+    await eventually(
+        lambda: any(event.state == state for event in running.events.of(GroupLeftAlone)),
+        within_s=60,
+        what=f"a group is left alone, {state}",
+    )
+
+
+async def test_checkpoints_follow_a_group(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """First, on, not again, back: MirrorMaker's emission rules; the topic is compacted and has one partition."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(40)
+    async with running_checkpoints(stage.settings(), Shift({prefix: -10})) as running:
+        await stage.emitted((40, 30))
+        await stage.commit(60)
+        await stage.emitted((40, 30), (60, 50))
+        await stage.commit(20)
+        await stage.emitted((40, 30), (60, 50), (20, 10))
+        await eventually(lambda: running.shown(stage.group).offsets, within_s=30, what="the group is shown")
+        shown = running.shown(stage.group).offsets[0]
+        await running.drain()
+
+    configs = await topic_configs(stage.target, stage.checkpoints)
+    assert configs["cleanup.policy"] == "compact"
+    assert (shown.remote, shown.upstream, shown.downstream, shown.distance) == (stage.there, 20, 10, 90)
+    assert await stage.written() == [(40, 30), (60, 50), (20, 10)]
+    assert not running.events.of(TaskRestarted)
+
+
+async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """A second life reads what the first wrote, passes over rubbish, and does not go back on a worse translation."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(50)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as first:
+        await stage.emitted((50, 50))
+        await first.drain()
+    async with producer(stage.target) as connected:
+        await connected.send_and_wait(stage.checkpoints, b"rubbish", key=prefix.encode())
+        key, _ = encode_checkpoint(Checkpoint(stage.group, stage.there, 0, 0))
+        await connected.send_and_wait(stage.checkpoints, b"\x00\x07from the future", key=key + b"x")
+    estimate = Shift({prefix: -30}, Precision.COARSE)
+    async with running_checkpoints(stage.settings(), estimate) as second:
+        await stage.commit(60)
+        await eventually(
+            lambda: [it.upstream for it in second.shown(stage.group).offsets] == [60],
+            within_s=30,
+            what="the second life has seen 60",
+        )
+        held = second.shown(stage.group).offsets[0].downstream
+        await stage.commit(90)
+
+        async def is_on() -> bool:
+            records = await eventually(lambda: second.shown(stage.group).offsets, within_s=30, what="shown")
+            return records[0].downstream == 60
+
+        await eventually(is_on, within_s=30, what="the group is further on")
+        await second.drain()
+
+    assert held == 50
+    assert second.events.of(CheckpointsRead)[0].malformed >= 2
+
+
+async def test_nothing_points_behind_the_target_s_end(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """A translation past the target's end is cut to it, in the checkpoint and in the group's offset."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(90)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 1_000})):
+        await stage.emitted((90, 100))
+        await stage.synced(100)
+
+
+async def test_a_topic_that_is_not_mirrored_has_no_checkpoint(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Without a translation there is none, and the picture says why (testNoCheckpointForTopicWithoutOffsetSyncs)."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up(records=0)
+    other = f"{prefix}-other"
+    await create_topic(stage.source, other)
+    await commit_as_admin(stage.source, stage.group, {TopicPartition(other, 0): CommittedOffset(0)})
+    await stage.commit(0)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
+        await stage.emitted((0, 0))
+        shown = {view.source.topic: view for view in running.shown(stage.group).offsets}
+
+    assert shown[other].downstream is None
+    assert "not mirrored" in shown[other].why
+    assert shown[prefix].downstream == 0
+
+
+async def test_groups_of_every_kind_are_synced(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A classic group, one of the consumer protocol and one that only commits get their offsets at the target."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    classic, modern, plain = (f"{prefix}-{kind}" for kind in ("classic", "modern", "plain"))
+    await read_some(stage.source, classic, prefix, 30)
+    await commit_plainly(stage.source, plain, {stage.here: 70})
+    async with java_member(stage.source, modern, prefix, tmp_path):
+
+        async def has_read() -> bool:
+            return await committed(stage.source, modern) == {stage.here: 100}
+
+        await eventually(has_read, within_s=60, what="the KIP-848 group has committed")
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})):
+
+        async def are_synced() -> bool:
+            found = {name: (await committed(stage.target, name)).get(stage.there) for name in (classic, modern, plain)}
+            return found == {classic: 30, modern: 100, plain: 70}
+
+        await eventually(are_synced, within_s=60, what="all three are synced")
+
+
+async def test_an_active_group_is_never_overwritten(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Members at the target, of either protocol: not a single commit of ours, however far behind; then they leave."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    modern = f"{prefix}-modern"
+    await stage.commit(90)
+    await commit_as_admin(stage.source, modern, {stage.here: CommittedOffset(90)})
+    async with member(stage.target, stage.group, stage.remote) as consumer:
+        assert len(await consumer.getmany(timeout_ms=5_000, max_records=10)) == 1
+        await consumer.commit()
+        async with (
+            java_member(stage.target, modern, stage.remote, tmp_path),
+            running_checkpoints(stage.settings(), Shift({prefix: 0})) as running,
+        ):
+            await eventually(
+                lambda: {event.group for event in running.events.of(GroupLeftAlone)} == {stage.group, modern},
+                within_s=60,
+                what="both are left alone",
+            )
+            while_active = await committed(stage.target, stage.group)
+            synced = running.events.of(GroupOffsetsSynced)
+            state = running.shown(stage.group)
+            await consumer.stop()
+            await stage.synced(90)
+            resumed = running.events.of(GroupSyncResumed)
+
+    assert while_active == {stage.there: 10}
+    assert synced == ()
+    assert (state.at_target, state.synced_ms) == ("active", None)
+    assert [event.group for event in resumed] == [stage.group]
+    assert (await committed(stage.target, modern))[stage.there] == 100
+
+
+async def test_a_group_that_is_ahead_at_the_target_stays(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """After a failover the group has read on at the target and stopped: it is not sent back."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(50)
+    await read_some(stage.target, stage.group, stage.remote, 80)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
+        await eventually(
+            lambda: running.shown(stage.group).at_target == "idle",
+            within_s=60,
+            what="the group was looked at",
+        )
+        await running.drain()
+
+    assert await committed(stage.target, stage.group) == {stage.there: 80}
+
+
+async def test_a_consumer_that_assigns_partitions_to_itself_is_not_moved(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """It is in no group that Kafka could show; while its offsets move, they are left alone."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(90)
+    await commit_plainly(stage.target, stage.group, {stage.there: 1})
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
+        seen = []
+        for offset in range(2, 200):
+            await commit_plainly(stage.target, stage.group, {stage.there: offset})
+            seen.append((await committed(stage.target, stage.group))[stage.there])
+            await asyncio.sleep(0.05)
+            if running.events.of(GroupLeftAlone):
+                break
+        await left_alone(running, "in_use")
+
+    assert seen == list(range(2, 2 + len(seen)))
+
+
+async def test_a_group_whose_coordinator_is_away_is_left_alone(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str
+) -> None:
+    """
+    The target's coordinator of one group dies, the cluster lives: nothing is written for that group, others go on.
+
+    Afterwards its offsets are what they were, although they are far behind: nobody could say who was in it.
+    """
+    target = make_cluster("limping", brokers=2, properties={"offsets.topic.replication.factor": "1"})
+    stage = Stage(primary, target, prefix)
+    await create_topic(stage.source, stage.topic)
+    await produce_numbers(stage.source, stage.topic, count=100, partitions=1)
+    names = [f"{prefix}-{number}" for number in range(8)]
+    for name in names:
+        await commit_as_admin(stage.source, name, {stage.here: CommittedOffset(40)})
+    await create_topic(stage.target, stage.remote, replicas={0: [0]})
+    await create_topic(stage.target, stage.checkpoints, replicas={0: [0]}, configs={"cleanup.policy": "compact"})
+    await produce_numbers(stage.target, stage.remote, count=100, partitions=1)
+    settings = stage.settings(**{"B.producer.request.timeout.ms": 3_000})
+    async with running_checkpoints(settings, Shift({prefix: 0})) as running:
+
+        async def all_at(offset: int) -> bool:
+            return all([await committed(stage.target, name) == {stage.there: offset} for name in names])
+
+        await eventually(lambda: all_at(40), within_s=60, what="all groups are synced")
+        await asyncio.to_thread(target.kill, 1)
+        await left_alone(running, "unknown")
+        for name in names:
+            await commit_as_admin(stage.source, name, {stage.here: CommittedOffset(60)})
+        unknown = {event.group for event in running.events.of(GroupLeftAlone)}
+        known = sorted(set(names) - unknown)
+
+        async def others_go_on() -> bool:
+            return all([await committed(stage.target, name) == {stage.there: 60} for name in known])
+
+        await eventually(others_go_on, within_s=60, what="the other broker's groups go on")
+        await asyncio.to_thread(target.start, 1)
+        await eventually(lambda: all_at(60), within_s=90, what="all groups are synced again")
+
+    assert known
+    assert unknown
+    assert not running.events.of(ClusterRecovered)
+    assert not running.events.of(TaskRestarted)
+
+
+async def test_what_a_group_read_of_the_target_s_own_records_is_carried_back(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """
+    Failback, seen from the flow that leads home: `B.orders` read on A is `orders` on B (testDownstreamTopicRenaming).
+
+    Carried into the group's offsets is only what the group read itself: an offset that merely stands there is not.
+    """
+    stage = Stage(primary, backup, prefix)
+    here, home = TopicPartition(f"B.{prefix}", 0), TopicPartition(prefix, 0)
+    for bootstrap, topic in ((stage.source, here.topic), (stage.target, home.topic)):
+        await create_topic(bootstrap, topic)
+        await produce_numbers(bootstrap, topic, count=100, partitions=1)
+    still = f"{prefix}-still"
+    for name in (stage.group, still):
+        await commit_as_admin(stage.source, name, {here: CommittedOffset(20)})
+        await commit_as_admin(stage.target, name, {home: CommittedOffset(15)})
+    # On the way home each record lies five offsets earlier.
+    settings = stage.settings()
+    async with running_checkpoints(settings, Shift({}), Shift({here.topic: -5})) as running:
+        async with member(stage.source, stage.group, here.topic) as consumer:
+            read = await consumer.getmany(timeout_ms=10_000, max_records=40)
+            await eventually(
+                lambda: running.shown(still).offsets,
+                within_s=30,
+                what="a round is over",
+            )
+            await asyncio.sleep(1)
+            await consumer.commit()
+            await asyncio.sleep(1)
+
+        async def is_home() -> bool:
+            return await committed(stage.target, stage.group) == {home: 55}
+
+        await eventually(is_home, within_s=60, what="the group is home")
+        still_at = await committed(stage.target, still)
+        await commit_as_admin(stage.target, stage.group, {home: CommittedOffset(3)})
+        await asyncio.sleep(3)
+        after_reset = await committed(stage.target, stage.group)
+
+    assert sum(map(len, read.values())) == 40
+    assert still_at == {home: 15}
+    assert after_reset == {home: 3}
+    assert [(it.remote, it.downstream) for it in await checkpoints_in(stage.target, stage.checkpoints, still)] == [
+        (home, 15)
+    ]
+    assert (await describe(stage.target, still)).is_idle

@@ -1,0 +1,88 @@
+"""A flow's checkpoint group by itself: what was copied is what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import attrs
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.translation import Precision, Translated, Translation, Untranslated
+from mm2py.flow.checkpoint_group import CheckpointGroup
+from mm2py.flow.group import Surroundings
+from mm2py.flow.reach import Reach
+from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import GroupOffsetsView
+from mm2py.telemetry.journal import EventLog
+from tests.support.reading import read_topic
+from tests.support.topics import list_topics
+
+
+_DRAIN_S = 3.0
+
+
+@attrs.define
+class Shift:
+    """Translates by adding what the test says, topic by topic; a topic that is left out is not mirrored."""
+
+    by_topic: Mapping[str, int]
+    precision: Precision = Precision.EXACT
+
+    def __call__(self, place: TopicPartition, offset: int) -> Translation:
+        if place.topic not in self.by_topic:
+            return Untranslated.NOT_MIRRORED
+        return Translated(max(0, offset + self.by_topic[place.topic]), self.precision)
+
+
+NOTHING = Shift({})
+
+
+@attrs.define
+class RunningCheckpoints:
+    """A checkpoint group that runs, and what it said."""
+
+    group: CheckpointGroup
+    events: EventLog
+    task: asyncio.Task[None]
+
+    async def drain(self) -> None:
+        """Drain it and wait for its end."""
+        self.group.drain(within_s=_DRAIN_S)
+        await self.task
+
+    def shown(self, group: str) -> GroupOffsetsView:
+        """Give the picture of a consumer group, an empty one before the first."""
+        views = (view for view in self.group.consumer_groups() if view.group == group)
+        return next(views, GroupOffsetsView(group))
+
+
+@asynccontextmanager
+async def running_checkpoints(
+    settings: FlowSettings, forward: Shift, backward: Shift = NOTHING
+) -> AsyncIterator[RunningCheckpoints]:
+    """Run the group until the end of the block, where it is cancelled unless it was drained before."""
+    clock = SystemClock()
+    events = EventLog(clock)
+    reach = Reach(settings.flow, clock, events, lambda: 0.5)
+    around = Surroundings(settings, reach, clock, events, lambda: 0.5)
+    group = CheckpointGroup(around, forward=forward, backward=backward)
+    async with asyncio.TaskGroup() as tasks:
+        running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
+        yield running
+        running.task.cancel()
+
+
+async def checkpoints_in(bootstrap: str, topic: str, group: str) -> list[Checkpoint]:
+    """Give every checkpoint of a group in the order in which they were written; none while there is no topic."""
+    if topic not in await list_topics(bootstrap):
+        return []
+    (records,) = (await read_topic(bootstrap, topic)).values()
+    found = []
+    for record in records:
+        with suppress(MalformedCheckpointError):
+            found.append(decode_checkpoint(record.key, record.value))
+    return [checkpoint for checkpoint in found if checkpoint.group == group]
