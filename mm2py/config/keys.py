@@ -9,11 +9,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from mm2py.config import rows_cluster, rows_flow
+from mm2py.config import rows_cluster, rows_flow, rows_security
 from mm2py.config.row import FORMS, Key, Level, Section
 
 
-SECTIONS: tuple[Section, ...] = (*rows_cluster.FIRST_SECTIONS, *rows_flow.SECTIONS, *rows_cluster.LAST_SECTIONS)
+SECTIONS: tuple[Section, ...] = (
+    *rows_cluster.FIRST_SECTIONS,
+    rows_security.SECURITY,
+    *rows_flow.SECTIONS,
+    *rows_cluster.LAST_SECTIONS,
+)
 KEYS: tuple[Key, ...] = tuple(key for section in SECTIONS for key in section.keys)
 
 _BY_FULL_NAME = {key.full_name: key for key in KEYS}

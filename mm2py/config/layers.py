@@ -8,6 +8,7 @@ counts. Every value remembers where it came from.
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Iterable, Mapping
 
@@ -36,6 +37,12 @@ class Value:
     text: str = attrs.field(repr=False)
     where: str = ""
     key: str = ""
+    #: What the file says where the text came from a value provider: ``${file:…}``. The text is a secret then.
+    stands_in: str = ""
+
+    def reason(self, error: ValueError) -> str:
+        """Say why the text will not do, without showing it where it came from a provider."""
+        return f"what {self.stands_in} stands for does not fit" if self.stands_in else str(error)
 
     @property
     def origin(self) -> str:
@@ -52,6 +59,12 @@ class Layers:
             for entry in document.latest().values()
         }
         self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})
+
+    def replaced(self, values: Mapping[str, Value]) -> Layers:
+        """Give the same lines with some of them replaced."""
+        fresh = copy.copy(self)
+        fresh._lines = self._lines | values
+        return fresh
 
     def lines(self) -> Iterable[Value]:
         """Give every line that counts."""

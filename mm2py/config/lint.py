@@ -104,7 +104,7 @@ def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
     try:
         row.parse(value.text)
     except ValueError as error:
-        return Problem(value.where, value.key, str(error))
+        return Problem(value.where, value.key, value.reason(error))
     return None
 
 

@@ -8,7 +8,7 @@ is run while there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import attrs
@@ -17,6 +17,7 @@ from mm2py.config.keys import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
 from mm2py.config.row import Key
+from mm2py.config.security import client_key_in, read_security
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
@@ -25,8 +26,8 @@ from mm2py.model.patterns import split_list
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
 _LAST_PORT = 65_535
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_CLIENT_STEMS = ("ssl.", "sasl.")
+#: A producer of Java's does with less memory than a copy task, which takes whole answers of brokers.
+_LEAST_BUFFER_BYTES = 1024 * 1024
 
 
 @attrs.frozen
@@ -133,6 +134,15 @@ class FlowReader:
 
     def number(self, name: str) -> int:
         return cast("int", self._read(name))
+
+    def number_if_set(self, name: str) -> int | None:
+        """Give the number that a line says; None where there is no line, or none that can be read."""
+        key = key_named(name)
+        line = self.layers.first(spellings(key, self.flow))
+        try:
+            return None if line is None else cast("int", key.parse(line.text))
+        except ValueError:
+            return None
 
     def text(self, name: str) -> str:
         return cast("str", self._read(name))
@@ -255,13 +265,26 @@ def _limits(of: FlowReader) -> CopyLimits:
         fetch_max_wait_ms=of.number("consumer.fetch.max.wait.ms"),
         produce_request_max_bytes=of.number("producer.max.request.size"),
         produce_max_in_flight=of.number("producer.max.in.flight.requests.per.connection"),
-        buffer_bytes=of.number("copy.buffer.bytes"),
+        buffer_bytes=_buffer_bytes(of),
         partition_buffer_bytes=of.number("copy.partition.buffer.bytes"),
         coalesce_below_bytes=of.number("copy.coalesce.below.bytes"),
-        coalesce_batch_bytes=of.number("copy.coalesce.batch.bytes"),
+        coalesce_batch_bytes=_coalesced_bytes(of),
         retry_backoff_ms=of.number("producer.retry.backoff.ms"),
         retry_backoff_max_ms=of.number("producer.retry.backoff.max.ms"),
     )
+
+
+def _buffer_bytes(of: FlowReader) -> int:
+    memory = of.number_if_set("producer.buffer.memory")
+    if memory is None or of.number_if_set("copy.buffer.bytes") is not None:
+        return of.number("copy.buffer.bytes")
+    return max(_LEAST_BUFFER_BYTES, memory)
+
+
+def _coalesced_bytes(of: FlowReader) -> int:
+    size = of.number_if_set("producer.batch.size")
+    is_ours = size is None or of.number_if_set("copy.coalesce.batch.bytes") is not None
+    return of.number("copy.coalesce.batch.bytes") if is_ours or size is None else size
 
 
 def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | Problem:
@@ -302,28 +325,10 @@ def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Cluster
 
 
 def _security(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Security | Problem:
-    line = layers.first(_cluster_spellings("security.protocol", alias, flow, side)) or Value("PLAINTEXT")
-    protocol = line.text.strip().upper()
-    if protocol not in _PROTOCOLS:
-        return Problem(
-            line.where, line.key, f"unknown security protocol {line.text!r}", f"write one of {', '.join(_PROTOCOLS)}"
-        )
-    if protocol != "PLAINTEXT":
-        return Problem(line.where, line.key, f"this version connects in PLAINTEXT only, not in {protocol}")
-    return Security(protocol, tuple(sorted(_client_keys(layers, alias, flow, side))))
-
-
-def _client_keys(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Iterable[tuple[str, str]]:
-    names = {name for line in layers.lines() if (name := _client_key_in(line.key)) is not None}
-    for name in names:
-        line = layers.first(_cluster_spellings(name, alias, flow, side))
-        if line is not None:
-            yield name, line.text
-
-
-def _client_key_in(written: str) -> str | None:
-    match = re.search(r"(?:^|\.)((?:ssl|sasl)\..+)\Z", written)
-    return match.group(1) if match else None
+    names = {name for line in layers.lines() if (name := client_key_in(line.key)) is not None}
+    found = {name: layers.first(_cluster_spellings(name, alias, flow, side)) for name in names}
+    protocol = layers.first(_cluster_spellings("security.protocol", alias, flow, side)) or Value("PLAINTEXT")
+    return read_security(protocol, {name: line for name, line in found.items() if line is not None})
 
 
 def _cluster_spellings(name: str, alias: str, flow: Flow | None, side: Side) -> tuple[str, ...]:

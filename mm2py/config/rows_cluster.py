@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of, replication_factor, topic_text
+from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of
+from mm2py.config.rows_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from mm2py.config.rows_worker import WORKER
 
 
 _NOT_YET = False
@@ -42,11 +44,6 @@ _CLUSTER = Section(
     (
         Key("bootstrap.servers", Kind.LIST, None, Place.CLUSTER,
             "Required. Brokers to ask first, `host:port` separated by commas.", check=not_empty),
-        Key("security.protocol", Kind.STRING, "PLAINTEXT", Place.CLUSTER,
-            "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in either case. This version connects in PLAINTEXT only."),
-        Key("ssl.client.auth", Kind.STRING, "none", Place.TOP, "TLS of the REST server.", _NOT_YET),
-        Key("ssl.*", Kind.PASSWORD, None, Place.CLUSTER, "TLS settings.", _NOT_YET, is_secret=True),
-        Key("sasl.*", Kind.PASSWORD, None, Place.CLUSTER, "SASL settings.", _NOT_YET, is_secret=True),
     ),
 )  # fmt: skip
 
@@ -75,9 +72,16 @@ _CONSUMER = Section(
         Key("reconnect.backoff.ms", Kind.LONG, "50", Place.CONSUMER,
             "First pause before connecting again.", check=at_least(0)),
         Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.CONSUMER, "Longest such pause.", check=at_least(0)),
+        Key("receive.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
+            "Size of the socket's receive buffer; -1 leaves it to the operating system.", _NOT_YET, at_least(-1)),
+        Key("send.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
+            "Size of the socket's send buffer; -1 leaves it to the operating system.", _NOT_YET, at_least(-1)),
+        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.CONSUMER,
+            "How long connecting to a broker may take.", _NOT_YET, at_least(1)),
         Key("client.id", Kind.STRING, None, Place.CONSUMER,
             "Name shown to source brokers, for quotas and logs; the flow's name if unset."),
-        Key("*", Kind.STRING, None, Place.CONSUMER, "Other settings of Java's consumer.", _NOT_YET),
+        *CONSUMER_KEYS,
+        Key("*", Kind.STRING, None, Place.CONSUMER, "Any other setting of Java's consumer.", _NOT_YET),
     ),
 )  # fmt: skip
 
@@ -101,80 +105,43 @@ _PRODUCER = Section(
         Key("reconnect.backoff.ms", Kind.LONG, "50", Place.PRODUCER,
             "First pause before connecting again.", check=at_least(0)),
         Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
+        Key("receive.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
+            "Size of the socket's receive buffer; -1 leaves it to the operating system.", _NOT_YET, at_least(-1)),
+        Key("send.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
+            "Size of the socket's send buffer; -1 leaves it to the operating system.", _NOT_YET, at_least(-1)),
+        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.PRODUCER,
+            "How long connecting to a broker may take.", _NOT_YET, at_least(1)),
         Key("client.id", Kind.STRING, None, Place.PRODUCER,
             "Name shown to target brokers, for quotas and logs; the flow's name if unset."),
-        Key("*", Kind.STRING, None, Place.PRODUCER, "Other settings of Java's producer.", _NOT_YET),
+        Key("batch.size", Kind.INT, None, Place.PRODUCER,
+            "How large batches may grow that are put together, where `copy.coalesce.batch.bytes` does not say so. All "
+            "others stay as the source's producers made them.", check=at_least(1)),
+        Key("buffer.memory", Kind.LONG, None, Place.PRODUCER,
+            "Bytes that one copy task may hold, where `copy.buffer.bytes` does not say so; at least 1 MiB.",
+            check=at_least(0)),
+        *PRODUCER_KEYS,
+        Key("*", Kind.STRING, None, Place.PRODUCER, "Any other setting of Java's producer.", _NOT_YET),
     ),
 )  # fmt: skip
+
+_ADMIN = Section(
+    "Administration",
+    "Written as `A.admin.KEY`, `A->B.source.admin.KEY`, `A->B.target.admin.KEY` or `A->B.admin.KEY`. mm2py looks at a "
+    "cluster, and changes it, over the connections that it copies with: what a cluster needs to be reached is taken "
+    "from there.",
+    ADMIN_KEYS,
+)
 
 _OTHER_CLIENTS = Section(
     "Other clients of Java's",
     "",
     (
-        Key("admin.*", Kind.STRING, None, Place.WORKER, "Java's admin client of a cluster.", _NOT_YET),
-        Key("admin.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's admin clients of a flow.", _NOT_YET),
         Key("source.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the source.", _NOT_YET),
         Key("target.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the target.", _NOT_YET),
         Key("consumer.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
-    ),
-)  # fmt: skip
-
-_WORKER = Section(
-    "Runtime of all flows into a cluster",
-    "Written for the target cluster (`B.offset.flush.interval.ms`). Where the table names the top level as well, "
-    "that beats the cluster's line, as in Java.",
-    (
-        Key("offset.flush.interval.ms", Kind.LONG, "60000", Place.WORKER,
-            "How often positions are written.", check=at_least(1)),
-        Key("task.shutdown.graceful.timeout.ms", Kind.LONG, "5000", Place.WORKER_TOP,
-            "How long a stop waits for copy tasks to drain.", check=at_least(1)),
-        Key("offset.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
-            "Topic on the target cluster that holds positions; `mm2-offsets.A.internal` if unset.", check=topic_text),
-        Key("offset.storage.partitions", Kind.INT, "25", Place.WORKER_TOP, "Its partitions when it is created.",
-            check=at_least(1)),
-        Key("offset.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor when it is created; -1 takes the brokers' default.", check=replication_factor),
-        Key("offset.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
-        Key("offset.flush.timeout.ms", Kind.LONG, "5000", Place.WORKER, "Java's flush time-out.", _NOT_YET),
-        Key("group.id", Kind.STRING, None, Place.WORKER, "Connect group; `A-mm2` if unset.", _NOT_YET),
-        Key("client.id", Kind.STRING, None, Place.WORKER, "Name of Connect's clients.", _NOT_YET),
-        Key("session.timeout.ms", Kind.INT, "10000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("heartbeat.interval.ms", Kind.INT, "3000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("rebalance.timeout.ms", Kind.INT, "60000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("scheduled.rebalance.max.delay.ms", Kind.INT, "300000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("worker.sync.timeout.ms", Kind.INT, "3000", Place.WORKER_TOP, "Connect group.", _NOT_YET),
-        Key("worker.unsync.backoff.ms", Kind.INT, "300000", Place.WORKER_TOP, "Connect group.", _NOT_YET),
-        Key("connect.protocol", Kind.STRING, "sessioned", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("exactly.once.source.support", Kind.STRING, "disabled", Place.WORKER,
-            "Java's exactly-once mode.", _NOT_YET, one_of("disabled", "preparing", "enabled")),
-        Key("topic.tracking.enable", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
-        Key("topic.tracking.allow.reset", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
-        Key("internal.topics.automatic.creation.enable", Kind.BOOLEAN, "true", Place.WORKER,
-            "Whether Java creates Connect's topics.", _NOT_YET),
-        Key("inter.worker.*", Kind.STRING, None, Place.WORKER, "Signing between Java's nodes.", _NOT_YET),
-        Key("status.storage.topic", Kind.STRING, None, Place.WORKER_TOP, "Connect status topic.", _NOT_YET),
-        Key("status.storage.partitions", Kind.INT, "5", Place.WORKER_TOP, "Its partitions.", _NOT_YET),
-        Key("status.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor.", _NOT_YET, replication_factor),
-        Key("status.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
-        Key("config.storage.topic", Kind.STRING, None, Place.WORKER_TOP, "Connect config topic.", _NOT_YET),
-        Key("config.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor.", _NOT_YET, replication_factor),
-        Key("config.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
-        Key("plugin.path", Kind.STRING, None, Place.WORKER, "Where Java finds plugins.", _NOT_YET),
-        Key("plugin.discovery", Kind.STRING, None, Place.WORKER, "How Java finds plugins.", _NOT_YET),
-        Key("request.timeout.ms", Kind.INT, "40000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark="it is Connect's own; the copy takes consumer.request.timeout.ms and producer.request.timeout.ms"),
-        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark="it is Connect's own; the copy takes consumer.metadata.max.age.ms and producer.metadata.max.age.ms"),
-        Key("key.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("value.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("header.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("key.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
-        Key("value.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
-        Key("header.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
+        Key("admin.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
     ),
 )  # fmt: skip
 
 FIRST_SECTIONS = (_PROCESS, _CLUSTER)
-LAST_SECTIONS = (_CONSUMER, _PRODUCER, _WORKER, _OTHER_CLIENTS)
+LAST_SECTIONS = (_CONSUMER, _PRODUCER, _ADMIN, WORKER, _OTHER_CLIENTS)

@@ -45,6 +45,7 @@ _FLOW = Section(
         Key("target.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
         Key("name", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
         Key("connector.class", Kind.CLASS, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("connector.plugin.version", Kind.STRING, None, Place.FLOW, "Version of Java's connectors.", _NOT_YET),
         Key("metric.reporters", Kind.LIST, "org.apache.kafka.common.metrics.JmxReporter", Place.FLOW,
             "Java metric reporters.", _NOT_YET),
         Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both.", _NOT_YET),

@@ -28,6 +28,7 @@ from mm2py.config.resolve import (
     flow_settings,
     running_flows,
 )
+from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 
@@ -50,6 +51,8 @@ class MirrorSettings:
     spark: Mapping[str, str] = attrs.field(repr=False)
     log_format: str
     log_level: str
+    #: Holds the key by which secrets reach Spark's executors; empty where there is none.
+    secrets_key_file: str = ""
     notes: tuple[Problem, ...] = ()
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
@@ -77,6 +80,7 @@ def load_settings(
             flows.append(settings)
         else:
             problems.extend(settings)
+    problems.extend(_judge_secrets(flows, layers))
     if not problems:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
@@ -91,6 +95,7 @@ def load_settings(
         spark=_spark(layers),
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
+        secrets_key_file=of.text("secrets.key.file").strip(),
         notes=(
             *found.notes,
             *_note_clusters(clusters, layers),
@@ -136,6 +141,23 @@ def _spark(layers: Layers) -> dict[str, str]:
     master = FlowReader(layers, None).text("spark.master")
     passed = {line.key: line.text.strip() for line in layers.lines() if line.key.startswith("spark.")}
     return passed | {"spark.master": master.strip()}
+
+
+def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Problem]:
+    """Refuse to send secrets in clear over a network: an epoch's plan goes to Spark's executors."""
+    spark = _spark(layers)
+    ends = [end for flow in flows if flow.is_enabled for end in (flow.source, flow.target)]
+    has_key = bool(FlowReader(layers, None).text("secrets.key.file").strip())
+    if is_on_this_machine(spark["spark.master"]) or has_key or encrypts_traffic(spark) or not carries_secrets(ends):
+        return
+    line = layers.get("spark.master")
+    yield Problem(
+        line.where if line else "",
+        "secrets.key.file",
+        "passwords and keys would go to Spark's executors in clear",
+        "name a file with the same key here and on each of Spark's machines, or switch on spark.authenticate, "
+        "spark.network.crypto.enabled and spark.io.encryption.enabled",
+    )
 
 
 def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ import pytest
 
 from mm2py.config.keys import KEYS
 from mm2py.config.render import explain, render_reference
+from mm2py.config.row import Place
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.model.flow import Flow
 
@@ -50,11 +51,14 @@ def test_the_sample_shows_every_key_with_effect(uncommented: Path) -> None:
     """Whatever mm2py acts on can be found in the sample."""
     settings = load_settings(uncommented)
     shown = {row.key for row in settings.effective if row.origin != "default"}
-    wanted = {key.full_name for key in KEYS if key.acts and key.stem is None}
-
     # Rows of clusters are explained once for each side of a flow.
-    wanted = wanted - {"bootstrap.servers", "security.protocol"} | {"source.bootstrap.servers"}
-    left_at_default = {"emit.heartbeats.enabled", "enabled"}
+    wanted = {
+        f"source.{key.name}" if key.place is Place.CLUSTER else key.full_name
+        for key in KEYS
+        if key.acts and key.stem is None
+    }
+    # The last one has its effect by being empty.
+    left_at_default = {"emit.heartbeats.enabled", "enabled", "source.ssl.endpoint.identification.algorithm"}
 
     assert wanted - shown - left_at_default == set()
 
@@ -114,4 +118,9 @@ def test_secrets_are_masked(settings: MirrorSettings) -> None:
     masked = {row.key for row in settings.effective if row.value == "***"}
 
     assert "hush" not in repr(settings) + repr(settings.effective)
-    assert {"A.ssl.keystore.password", "sasl.jaas.config", "spark.ssl.keyPassword", "transforms.x.secret"} <= masked
+    assert {
+        "source.ssl.keystore.password",
+        "source.sasl.jaas.config",
+        "spark.ssl.keyPassword",
+        "transforms.x.secret",
+    } <= masked

@@ -476,10 +476,6 @@ replication.policy.separator = ->
             ),
         ),
         (
-            BASE + "A.security.protocol = ssl",
-            "mm2.properties:5: A.security.protocol: this version connects in PLAINTEXT only, not in SSL",
-        ),
-        (
             BASE + "security.protocol = TLS",
             (
                 "mm2.properties:5: security.protocol: unknown security protocol 'TLS' "

@@ -1,0 +1,142 @@
+"""
+From a cluster's security lines to `Security`: what single lines cannot tell about themselves is judged here.
+
+Paths and passwords are not looked at: files are read, and may be mended, while a flow runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from mm2py.config.layers import Value
+from mm2py.config.problem import Problem
+from mm2py.config.rows_security import PROTOCOLS
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.model.jaas import JaasError, parse_jaas
+
+
+_CLIENT_KEY = re.compile(r"(?:\A|\.)((?:ssl|sasl)\..+)\Z")
+#: Java's module for a mechanism that was left out, which then is GSSAPI.
+_MECHANISM_OF = {
+    "PlainLoginModule": "PLAIN",
+    "ScramLoginModule": "SCRAM-SHA-512",
+    "OAuthBearerLoginModule": "OAUTHBEARER",
+    "IAMLoginModule": "AWS_MSK_IAM",
+}
+
+
+def client_key_in(written: str) -> str | None:
+    """Give the ``ssl.*`` or ``sasl.*`` key that a line sets, whomever it sets it for."""
+    match = _CLIENT_KEY.search(written)
+    return match.group(1) if match else None
+
+
+def read_security(protocol: Value, lines: Mapping[str, Value]) -> Security | Problem:
+    """Read a cluster's security from its strongest lines, by the names of their keys; give the first problem."""
+    name = protocol.text.strip().upper()
+    if name not in PROTOCOLS:
+        hint = f"write one of {', '.join(PROTOCOLS)}"
+        return Problem(protocol.where, protocol.key, f"unknown security protocol {protocol.text!r}", hint)
+    if name == "PLAINTEXT":
+        return Security()
+    security = Security(name, tuple(sorted((key, line.text) for key, line in lines.items())))
+    problems = [
+        *(_judge_stores(lines) if security.uses_tls else ()),
+        *(_judge_login(protocol, lines) if security.uses_sasl else ()),
+    ]
+    return problems[0] if problems else security
+
+
+def _judge_stores(lines: Mapping[str, Value]) -> Iterator[Problem]:
+    texts = {
+        "truststore": ("ssl.truststore.certificates",),
+        "keystore": ("ssl.keystore.certificate.chain", "ssl.keystore.key"),
+    }
+    for store, in_text in texts.items():
+        given = [lines[key] for key in in_text if _is_set(lines, key)]
+        location = f"ssl.{store}.location"
+        if given and _is_set(lines, location):
+            yield _problem(given[0], f"both this and {location} are set", "remove one of them")
+        elif given and len(given) < len(in_text):
+            missing = next(key for key in in_text if not _is_set(lines, key))
+            yield _problem(given[0], f"{missing} is missing", "a key store needs the key and its certificates")
+
+
+def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Problem]:
+    mechanism_line, jaas = lines.get("sasl.mechanism"), lines.get("sasl.jaas.config")
+    mechanism = mechanism_line.text.strip().upper() if mechanism_line else "GSSAPI"
+    options: Mapping[str, str] = {}
+    if jaas is not None:
+        try:
+            line = parse_jaas(jaas.text)
+        except JaasError as error:
+            yield _problem(jaas, str(error), "")
+            return
+        options = line.options
+        if mechanism_line is None and (meant := _MECHANISM_OF.get(line.short_module)):
+            yield _problem(jaas, "sasl.mechanism is missing, so it is GSSAPI", f"add sasl.mechanism = {meant}")
+            return
+    if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
+        yield from _judge_password(protocol, jaas, options)
+    elif mechanism == "OAUTHBEARER":
+        yield from _judge_token(mechanism_line or protocol, jaas, lines, options)
+
+
+def _judge_password(protocol: Value, jaas: Value | None, options: Mapping[str, str]) -> Iterator[Problem]:
+    missing = [name for name in ("username", "password") if name not in options]
+    if jaas is None:
+        hint = 'add sasl.jaas.config = MODULE required username="…" password="…";'
+        yield _problem(protocol, "sasl.jaas.config is missing", hint)
+    elif missing:
+        yield _problem(jaas, f"{' and '.join(missing)} missing", 'write username="…" password="…"; behind required')
+
+
+def _judge_token(
+    nearest: Value, jaas: Value | None, lines: Mapping[str, Value], options: Mapping[str, str]
+) -> Iterator[Problem]:
+    handler = lines.get("sasl.login.callback.handler.class")
+    if handler is not None and not handler.text.startswith("org.apache.kafka."):
+        return
+    url = lines.get("sasl.oauthbearer.token.endpoint.url")
+    if url is None:
+        if not any(name.startswith("unsecuredLogin") for name in options):
+            hint = "add sasl.oauthbearer.token.endpoint.url = https://…, or sasl.login.callback.handler.class"
+            yield _problem(jaas or nearest, "there is nowhere to get a token from", hint)
+        return
+    stem = "sasl.oauthbearer.client.credentials.client."
+    wanted = {"clientId": f"{stem}id", "clientSecret": f"{stem}secret"}
+    missing = [key for option, key in wanted.items() if option not in options and not _is_set(lines, key)]
+    if missing and not url.text.startswith("file:"):
+        hint = f'set {missing[0]}, or write clientId="…" clientSecret="…" in sasl.jaas.config'
+        yield _problem(jaas or url, "the client's id or secret is missing", hint)
+
+
+def _is_set(lines: Mapping[str, Value], key: str) -> bool:
+    return key in lines and bool(lines[key].text.strip())
+
+
+def _problem(line: Value, message: str, hint: str) -> Problem:
+    return Problem(line.where, line.key, message, hint)
+
+
+def carries_secrets(endpoints: Sequence[ClusterEndpoint]) -> bool:
+    """Say whether plans with these endpoints hold secrets."""
+    return any(endpoint.security.client_keys for endpoint in endpoints)
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Say whether Spark at *master* runs its tasks on this machine only."""
+    return re.fullmatch(r"local(\[.*\])?|local-cluster\[.*\]", master.strip(), re.ASCII) is not None
+
+
+def encrypts_traffic(spark: Mapping[str, str]) -> bool:
+    """Say whether Spark is told to encrypt what it sends over the network, and what it spills to disks."""
+
+    def is_on(key: str) -> bool:
+        return spark.get(key, "").strip().lower() == "true"
+
+    has_cipher = is_on("spark.network.crypto.enabled") or (
+        is_on("spark.ssl.enabled") and is_on("spark.ssl.rpc.enabled")
+    )
+    return is_on("spark.authenticate") and has_cipher and is_on("spark.io.encryption.enabled")

@@ -1,0 +1,153 @@
+"""What is said about security lines before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from mm2py.model.endpoint import Security
+
+
+BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+PLAIN = 'M.PlainLoginModule required username="u" password="hush";'
+SCRAM = 'M.ScramLoginModule required username="u" password="hush";'
+
+Load = Callable[[str], MirrorSettings]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def write_and_load(text: str) -> MirrorSettings:
+        path = tmp_path / "mm2.properties"
+        path.write_text(BASE + text)
+        return load_settings(path)
+
+    return write_and_load
+
+
+def _refused(load: Load, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_each_side_has_its_own(load: Load) -> None:
+    """Source and target differ, a line for all is beaten by a cluster's, and a client's beats that."""
+    of_cluster, of_client = PLAIN.replace('"u"', "cluster"), PLAIN.replace('"u"', "client")
+    settings = load(
+        "security.protocol = sasl_ssl\nsasl.mechanism = PLAIN\n"
+        f"sasl.jaas.config = {PLAIN}\nA.sasl.jaas.config = {of_cluster}\n"
+        f"A.consumer.sasl.jaas.config = {of_client}\n"
+        "B.security.protocol = SSL\nB.ssl.truststore.location = /b.jks\n"
+    )
+    (flow,) = (flow for flow in settings.flows if flow.is_enabled)
+    source, target = dict(flow.source.security.client_keys), dict(flow.target.security.client_keys)
+
+    assert (flow.source.security.protocol, flow.target.security.protocol) == ("SASL_SSL", "SSL")
+    assert source["sasl.jaas.config"] == of_client
+    assert "ssl.truststore.location" not in source
+    assert target["ssl.truststore.location"] == "/b.jks"
+    assert dict(settings.clusters["A"].security.client_keys)["sasl.jaas.config"] == of_cluster
+
+
+def test_plaintext_carries_nothing(load: Load) -> None:
+    """Stray keys of a cluster that is entered in plaintext stay where they are."""
+    settings = load(f"ssl.truststore.password = hush\nsasl.jaas.config = {PLAIN}\n")
+
+    assert {flow.source.security for flow in settings.flows} == {Security()}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("A.security.protocol = TLS", "mm2.properties:5: A.security.protocol: unknown security protocol 'TLS'"),
+        (
+            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN",
+            "mm2.properties:5: A.security.protocol: sasl.jaas.config is missing (add sasl.jaas.config = MODULE",
+        ),
+        (
+            f"A.security.protocol = SASL_SSL\nA.sasl.jaas.config = {SCRAM}",
+            "mm2.properties:6: A.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI (add sasl.mechanism",
+        ),
+        (
+            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = M required username=u",
+            "mm2.properties:7: A.sasl.jaas.config: a semicolon is missing at the end; expected is MODULE required",
+        ),
+        (
+            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = M required username=hush;",
+            "mm2.properties:7: A.sasl.jaas.config: password missing",
+        ),
+        (
+            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = NTLM",
+            "mm2.properties:6: A.sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256",
+        ),
+        (
+            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\nA.sasl.jaas.config = M required;",
+            "mm2.properties:7: A.sasl.jaas.config: there is nowhere to get a token from (add sasl.oauthbearer.token",
+        ),
+        (
+            (
+                "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\n"
+                "A.sasl.oauthbearer.token.endpoint.url = https://x/\nA.sasl.jaas.config = M required clientId=x;"
+            ),
+            "mm2.properties:8: A.sasl.jaas.config: the client's id or secret is missing (set sasl.oauthbearer.client",
+        ),
+        (
+            "A.sasl.oauthbearer.token.endpoint.url = ftp://x/",
+            "mm2.properties:5: A.sasl.oauthbearer.token.endpoint.url: expected a URL that begins with https://",
+        ),
+        (
+            "A.sasl.login.callback.handler.class = com.shop.TokenHandler",
+            "mm2.properties:5: A.sasl.login.callback.handler.class: a Java class cannot be run here",
+        ),
+        ("A.ssl.truststore.type = BKS", "mm2.properties:5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
+        ("A.ssl.enabled.protocols = SSLv3", "mm2.properties:5: A.ssl.enabled.protocols: unknown are SSLv3"),
+        (
+            "A.ssl.endpoint.identification.algorithm = ldap",
+            "mm2.properties:5: A.ssl.endpoint.identification.algorithm: expected https, or nothing",
+        ),
+        (
+            "A.security.protocol = SSL\nA.ssl.truststore.location = /x\nA.ssl.truststore.certificates = hush",
+            "mm2.properties:7: A.ssl.truststore.certificates: both this and ssl.truststore.location are set",
+        ),
+        (
+            "A.security.protocol = SSL\nA.ssl.keystore.key = hush",
+            "mm2.properties:6: A.ssl.keystore.key: ssl.keystore.certificate.chain is missing",
+        ),
+    ],
+)
+def test_what_cannot_work_is_said_with_its_line(load: Load, text: str, problem: str) -> None:
+    """Each mistake is named once, with the line to mend, and without a secret."""
+    problems = _refused(load, text)
+
+    assert [line.startswith(problem) for line in problems] == [True], problems
+    assert "hush" not in "".join(problems)
+
+
+_SECURED = f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
+_ENCRYPTED = (
+    "spark.authenticate = true\nspark.network.crypto.enabled = true\nspark.io.encryption.enabled = true\n"
+    "spark.master = spark://m:7077\n"
+)
+
+
+def test_secrets_do_not_travel_in_clear(load: Load) -> None:
+    """On a Spark cluster a file with secrets is refused, unless a key is shared or Spark encrypts what it sends."""
+    (problem,) = _refused(load, f"{_SECURED}spark.master = spark://m:7077\n")
+
+    assert problem.startswith("mm2.properties:8: secrets.key.file: passwords and keys would go to Spark's executors")
+    assert load(f"{_SECURED}spark.master = spark://m:7077\nsecrets.key.file = /k").secrets_key_file == "/k"
+    for text in (_SECURED, f"{_SECURED}spark.master = local[2]", _SECURED + _ENCRYPTED, "spark.master = yarn"):
+        assert load(text).secrets_key_file == ""
+
+
+@pytest.mark.parametrize("left_out", range(3))
+def test_half_of_spark_s_encryption_is_none(load: Load, left_out: int) -> None:
+    """All three of Spark's switches are needed: who may talk, what goes over the network, what goes to disks."""
+    lines = _ENCRYPTED.splitlines()
+    del lines[left_out]
+
+    assert "secrets.key.file" in _refused(load, _SECURED + "\n".join(lines))[0]
