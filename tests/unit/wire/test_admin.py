@@ -44,8 +44,8 @@ async def test_list_topics(brokers: FakeBrokers, admin: Admin) -> None:
     topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
 
     assert view.topics == {
-        "bar": TopicDescription(topic_id, {0: 1}),
-        "foo": TopicDescription(topic_id, {0: 0, 1: None, 2: 2}),
+        "bar": TopicDescription(topic_id, {0: 1}, replication_factor=2),
+        "foo": TopicDescription(topic_id, {0: 0, 1: None, 2: 2}, replication_factor=2),
     }
 
 
