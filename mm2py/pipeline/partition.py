@@ -140,6 +140,7 @@ class PartitionCopy:
     failure: PartitionFailure | None = None
     trouble: PartitionFailure | None = None
     runs: Runs = attrs.field(factory=Runs)
+    known_from: int | None = None
     records: int = 0
     bytes: int = 0
     batches_unopened: int = 0
@@ -266,6 +267,7 @@ class PartitionCopy:
             ended=ended,
             failure=failure,
             runs=self.runs,
+            known_from=self.known_from,
             records=self.records,
             bytes=self.bytes,
             batches_unopened=self.batches_unopened,

@@ -17,7 +17,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core import resume
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan, Runs
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter, end_corrupt
@@ -48,10 +48,15 @@ _HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be
 
 @attrs.frozen
 class Walked:
-    """How far a walk came whose epoch was over: the next upstream offset, and the records behind it."""
+    """
+    How far a walk came whose epoch was over: the next upstream offset, and the records behind it.
+
+    `runs` say where those records are at the target, as far as their number proves it.
+    """
 
     position: int
     records: int
+    runs: Runs = attrs.field(factory=Runs, eq=False)
 
 
 @attrs.frozen
@@ -173,25 +178,30 @@ class Resumer:
     async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
         """Walk over *records* data records and compare the last one with the target's."""
         walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
-        left = records - walked.records
+        left, runs, next_downstream = records - walked.records, walked.runs, downstream - records + walked.records + 1
         async for batch, after in self._walk(copy, walked.position):
             contents = None
             count = batch.record_count
-            if batch.magic < MAGIC_V2 or batch.base_offset < walked.position:
+            if batch.magic < MAGIC_V2 or batch.base_offset < walked.position or batch.has_holes:
                 contents = [c for c in decode(bytes(batch.view)) if c.offset >= walked.position]
                 count = len(contents)
             if count < left:
+                _note(runs, batch, contents, next_downstream)
                 left -= count
-                self._walks[self._key(copy)] = Walked(after, records - left)
+                next_downstream += count
+                self._walks[self._key(copy)] = Walked(after, records - left, runs)
                 continue
-            contents = contents or decode(bytes(batch.view))
-            return await self._conclude(copy, contents[left - 1], records, downstream)
+            contents = (contents or decode(bytes(batch.view)))[:left]
+            return await self._conclude(copy, contents, runs, records, downstream)
         return self._unproven(
             copy,
             f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}",
         )
 
-    async def _conclude(self, copy: PartitionCopy, last: RecordContent, records: int, downstream: int) -> bool:
+    async def _conclude(
+        self, copy: PartitionCopy, contents: Sequence[RecordContent], runs: Runs, records: int, downstream: int
+    ) -> bool:
+        last = contents[-1]
         tail = await self._target_tail(copy, downstream, 1)
         if not tail.records:
             return self._unproven(copy, tail.why_empty)
@@ -202,6 +212,9 @@ class Resumer:
                 f"{copy.remote} should hold the same record",
             )
         copy.go_on_behind(last.offset, downstream, records)
+        copy.runs = runs
+        for at, content in enumerate(contents, downstream - len(contents) + 1):
+            runs.add(content.offset, at, 1)
         return True
 
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
@@ -221,6 +234,7 @@ class Resumer:
                 records += content.offset >= walked.position
                 if content.offset >= copy.position - 1 and _same(window, tail):
                     copy.go_on_behind(content.offset, downstream, records)
+                    _note_match(copy, window, tail)
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
@@ -330,6 +344,24 @@ def _offset_behind(batch: RecordBatchView) -> int:
     if not batch.matches_crc():
         raise UnreadableBatchError(batch.base_offset, "its checksum does not match its content")
     return batch.last_offset + 1
+
+
+def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] | None, downstream: int) -> None:
+    """Note that the records of a *batch* went to *downstream* and behind it; *contents* are those that count."""
+    if contents is None:
+        runs.add(batch.base_offset, downstream, batch.record_count)
+        return
+    for at, content in enumerate(contents, downstream):
+        runs.add(content.offset, at, 1)
+
+
+def _note_match(copy: PartitionCopy, window: Sequence[RecordContent], tail: _Tail) -> None:
+    """Note where the compared records are. Java may have written those before twice: nobody knows where they are."""
+    runs = Runs()
+    pairs = list(zip(reversed(window), reversed(tail.records), strict=False))
+    for upstream, downstream in reversed(pairs):
+        runs.add(upstream.offset, downstream.offset, 1)
+    copy.runs, copy.known_from = runs, pairs[-1][0].offset
 
 
 def _same(window: Sequence[RecordContent], tail: _Tail) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import Ended, PartitionPlan
+from mm2py.model.epoch import Ended, PartitionPlan, Run, Runs
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.resume import Resumer, Walked, Walks
@@ -111,6 +111,11 @@ def rig() -> Rig:
     return rig_of()
 
 
+def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
+    """Give upstream and downstream offset of every record whose place is known."""
+    return [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
+
+
 def assert_resumed(rig: Rig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
     assert rig.resolved == [copy]
     assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
@@ -151,6 +156,8 @@ async def test_holes_and_markers_are_not_counted(rig: Rig) -> None:
     (last,) = [base for base, _, raw in rig.upstream.batches if b"k5" in raw]
 
     assert_resumed(rig, copy, position=last + 1, downstream=5, records=6)
+    assert list(copy.runs) == [Run(0, 0, 3), Run(8, 3, 2), Run(last, 5, 1)]
+    assert copy.known_from is None
 
 
 async def test_old_formats_are_counted(rig: Rig) -> None:
@@ -302,6 +309,7 @@ async def test_equal_last_records_are_told_apart_by_those_before(rig: Rig) -> No
     copy = await rig.resume(3, None)
 
     assert_resumed(rig, copy, position=9, downstream=8, records=6)
+    assert (list(copy.runs), copy.known_from) == ([Run(0, 0, 9)], 0)
 
 
 async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: Rig) -> None:
@@ -398,10 +406,11 @@ async def test_walk_goes_on_where_the_last_epoch_left_it(rig: Rig) -> None:
     rig.upstream.batches[3] = (9, 11, flipped(rig.upstream.batches[3][2]))
     rig.write_target(range(30))
     copy = copy_of(0, 5, 4)
-    rig.walks["B", copy.plan] = Walked(24, 19)
+    rig.walks["B", copy.plan] = Walked(24, 19, Runs([Run(5, 5, 19)]))
     await rig.resumer().resolve([copy], rig.resolved.append)
 
     assert_resumed(rig, copy, position=30, downstream=29, records=25)
+    assert list(copy.runs) == [Run(5, 5, 25)]
     assert not rig.walks
 
 
@@ -481,3 +490,7 @@ async def test_any_prefix_that_arrived_is_found(log: list[tuple[int, int, bool]]
     )
     assert copy.downstream == arrived - 1
     assert copy.resumed_records == arrived - known
+    pairs = known_pairs(copy)
+    assert pairs == [(offsets[n], n) for n in range(arrived - len(pairs), arrived)]
+    assert len(pairs) == arrived - known if downstream is not None else len(pairs) >= min(arrived - known, 32)
+    assert copy.known_from is None or copy.known_from == pairs[0][0]
