@@ -1,0 +1,78 @@
+"""Settings of how configs and ACLs of remote topics are kept in step, and of their replication factor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.resolve import FlowSettings, TopicSyncSettings
+from mm2py.config.settings import ConfigError, load_settings
+
+
+BASE = """\
+clusters = A, B
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+A->B.enabled = true
+"""
+
+
+def load(folder: Path, lines: str) -> FlowSettings:
+    path = folder / "mm2.properties"
+    path.write_text(BASE + lines)
+    return load_settings(path).flows[0]
+
+
+def test_every_key_reaches_its_setting(tmp_path: Path) -> None:
+    """Each key is set to a value of its own and found where it belongs, the old name of a list too."""
+    flow = load(
+        tmp_path,
+        r"""
+config.properties.blacklist = retention\\..*, segment.ms
+config.property.filter.class = shop.ConfigFilter
+A->B.use.defaults.from = source
+sync.topic.configs.enabled = false
+sync.topic.configs.interval.seconds = 1
+A->B.sync.topic.configs.by.hand = overwrite
+sync.topic.acls.enabled = false
+A->B.sync.topic.acls.interval.seconds = 2
+sync.topic.acls.delete.enabled = true
+sync.topic.acls.prefixed.enabled = true
+""",
+    )
+
+    assert flow.topic_sync == TopicSyncSettings(
+        configs_exclude=(r"retention\..*", "segment.ms"),
+        config_filter_class="shop.ConfigFilter",
+        use_defaults_from="source",
+        configs_enabled=False,
+        configs_interval_s=1.0,
+        configs_overwrite=True,
+        acls_enabled=False,
+        acls_interval_s=2.0,
+        acls_delete=True,
+        acls_prefixed=True,
+    )
+
+
+def test_the_defaults_are_safe(tmp_path: Path) -> None:
+    """Without a line about it, both are on as in MirrorMaker 2, and nothing made by hand is touched."""
+    assert load(tmp_path, "").topic_sync == TopicSyncSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "factor"), [("3", 3), ("-1", -1), ("source", None), (" source ", None), ("+2", 2), ("", 2)]
+)
+def test_replication_factor(tmp_path: Path, text: str, factor: int | None) -> None:
+    """A number, -1 for the brokers' default, or the word for the source topic's own."""
+    lines = f"replication.factor = {text}\n" if text else ""
+
+    assert load(tmp_path, lines).replication_factor == factor
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "target", "2.5", ""])
+def test_a_replication_factor_that_no_topic_can_have(tmp_path: Path, text: str) -> None:
+    """What no topic can be created with is refused at the start."""
+    with pytest.raises(ConfigError, match=r"mm2.properties:5: replication.factor: must be"):
+        load(tmp_path, f"replication.factor = {text}\n")
