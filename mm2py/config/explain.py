@@ -52,7 +52,7 @@ def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> I
 def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:
     line = layers.first(ways) or (None if key.default is None else Value(key.default))
     if line is not None:
-        yield Effective(owner, key.full_name, masked(key, key.name, line.text), line.origin, key.acts)
+        yield Effective(owner, key.full_name, shown(key, key.name, line), line.origin, key.acts)
 
 
 def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
@@ -63,10 +63,12 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
         if line.row is None or line.row.stem is None or line.owner not in concerned:
             continue
         name = line.name if line.level is not Level.CLUSTER else value.key
-        yield Effective(owner, name, masked(line.row, value.key, value.text), value.origin, line.row.acts)
+        yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts)
 
 
-def masked(key: Key, name: str, text: str) -> str:
-    """Give *text*, or a mask where it is a secret or might be one."""
+def shown(key: Key, name: str, value: Value) -> str:
+    """Give the text of *value*, a mask where it is a secret or might be one, or the reference that it came from."""
     might_be_secret = key.stem is not None and _SECRET_NAME.search(name) is not None
-    return MASK if key.is_secret or might_be_secret else text
+    if value.stands_in:
+        return value.stands_in
+    return MASK if key.is_secret or might_be_secret else value.text

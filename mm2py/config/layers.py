@@ -63,7 +63,7 @@ class Layers:
     def replaced(self, values: Mapping[str, Value]) -> Layers:
         """Give the same lines with some of them replaced."""
         fresh = copy.copy(self)
-        fresh._lines = self._lines | values
+        fresh._lines = {**self._lines, **values}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def lines(self) -> Iterable[Value]:

@@ -319,7 +319,7 @@ def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Cluster
     try:
         addresses = parse_servers(servers.text)
     except ValueError as error:
-        return Problem(servers.where, servers.key, str(error), f"write {wanted} = host1:9092, host2:9092")
+        return Problem(servers.where, servers.key, servers.reason(error), f"write {wanted} = host1:9092, host2:9092")
     security = _security(layers, alias, flow, side)
     return security if isinstance(security, Problem) else ClusterEndpoint(alias, addresses, security=security)
 

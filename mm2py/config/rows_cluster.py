@@ -32,8 +32,10 @@ _PROCESS = Section(
         Key("access.control.allow.origin", Kind.STRING, "", Place.TOP, "Cross-origin header.", _NOT_YET),
         Key("access.control.allow.methods", Kind.STRING, "", Place.TOP, "Cross-origin header.", _NOT_YET),
         Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers.", _NOT_YET),
-        Key("config.providers", Kind.LIST, "", Place.TOP, "Names of value providers for `${…}`.", _NOT_YET),
-        Key("config.providers.*", Kind.STRING, None, Place.TOP, "Their classes and parameters.", _NOT_YET),
+        Key("config.providers", Kind.LIST, "", Place.TOP,
+            "Names of value providers for `${name:path:key}` and `${name:key}`."),
+        Key("config.providers.*", Kind.STRING, None, Place.TOP,
+            "Their classes, `config.providers.NAME.class`, and parameters, `config.providers.NAME.param.KEY`."),
     ),
 )  # fmt: skip
 

@@ -19,6 +19,8 @@ from mm2py.config.layers import Layers, Side
 from mm2py.config.lint import classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, parse_bytes
+from mm2py.config.providers import Machine, ThisMachine
+from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
     FlowSettings,
@@ -54,25 +56,34 @@ class MirrorSettings:
     #: Holds the key by which secrets reach Spark's executors; empty where there is none.
     secrets_key_file: str = ""
     notes: tuple[Problem, ...] = ()
+    #: Enabled flows of the file that other nodes run.
+    elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
 
 
 def load_settings(
-    path: str | Path, *, targets: Sequence[str] = (), overrides: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    targets: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    machine: Machine | None = None,
 ) -> MirrorSettings:
     """
     Read the file at *path* for a node that serves the clusters *targets* (all, if there are none).
 
-    *overrides* stand for lines written after the last one. Raise ConfigError with all problems.
+    *overrides* stand for lines written after the last one; value providers read *machine*, by default the one this
+    process runs on. Raise ConfigError with all problems.
     """
     path = Path(path)
     document = _read(path)
-    layers = Layers(document, overrides or {})
+    resolved = resolve_references(Layers(document, overrides or {}), machine or ThisMachine())
+    layers = resolved.layers
     aliases = cluster_aliases(layers)
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
-    problems = [*found.problems, *_judge_clusters(document, layers), *_judge_targets(targets, aliases)]
+    problems = [*resolved.problems, *found.problems, *_judge_clusters(document, layers)]
+    problems.extend(_judge_targets(targets, aliases))
     flows: list[FlowSettings] = []
     for flow in running_flows(layers, targets):
         settings = _flow(layers, flow)
@@ -98,12 +109,21 @@ def load_settings(
         secrets_key_file=of.text("secrets.key.file").strip(),
         notes=(
             *found.notes,
+            *resolved.notes,
             *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
             *_note_heartbeats_only(document, flows, layers, targets),
         ),
+        elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
+
+
+def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:
+    """Read what other nodes do; a flow that only they can read is left out."""
+    here = {settings.flow for settings in flows}
+    others = (_flow(layers, flow) for flow in running_flows(layers) if flow not in here)
+    return tuple(other for other in others if isinstance(other, FlowSettings) and other.is_enabled)
 
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:

@@ -1,0 +1,172 @@
+"""
+Value providers: where ``${file:…}``, ``${dir:…}`` and ``${env:…}`` get their values from (KIP-297, KIP-421, KIP-887).
+
+They behave as Kafka's FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider do, parameters included.
+What they read of the machine they read through a `Machine`, so that everything here can be tested without one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import posixpath
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol, cast
+
+import attrs
+
+from mm2py.config.properties import parse_bytes
+from mm2py.model.patterns import NamePatterns, PatternError, split_list
+
+
+_JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
+
+
+class ProviderError(ValueError):
+    """A provider cannot be made, or cannot give values; the text says why and never holds a value."""
+
+
+class Machine(Protocol):
+    """What providers read."""
+
+    def read(self, path: str) -> bytes:
+        """Read a file; raise OSError where that fails."""
+        ...
+
+    def files_in(self, directory: str) -> Iterable[str]:
+        """Give the names of the regular files in a folder; raise OSError where that fails."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Give the environment's variables."""
+        ...
+
+
+class Provider(Protocol):
+    """A source of values. A class of one's own is called with its parameters: ``Vault({"url": …})``."""
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        """Give those of *keys* that there are under *path* (empty where the reference names none)."""
+        ...
+
+
+class ThisMachine:
+    """The machine this process runs on."""
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def files_in(self, directory: str) -> Iterable[str]:
+        return [entry.name for entry in Path(directory).iterdir() if entry.is_file()]
+
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
+
+@attrs.frozen
+class _AllowedPaths:
+    """Folders and files that a provider may read; without any, all."""
+
+    paths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> _AllowedPaths:
+        paths = tuple(filter(None, split_list(parameters.get("allowed.paths", ""))))
+        if relative := [path for path in paths if not path.startswith("/")]:
+            raise ProviderError(f"allowed.paths names {relative[0]!r}, which is not absolute")
+        return cls(tuple(posixpath.normpath(path) for path in paths))
+
+    def check(self, path: str) -> str:
+        """Give *path* without detours. Raise ProviderError where it leads out of what is allowed."""
+        if not self.paths:
+            return path
+        plain = posixpath.normpath(path)
+        if not any(plain == allowed or plain.startswith(allowed.rstrip("/") + "/") for allowed in self.paths):
+            raise ProviderError(f"{path} is outside of allowed.paths")
+        return plain
+
+
+@attrs.frozen
+class FileProvider:
+    """``${file:/path/of.properties:key}``: a key of a properties file."""
+
+    machine: Machine
+    allowed: _AllowedPaths
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        if not path:
+            return {}
+        try:
+            document = parse_bytes(self.machine.read(self.allowed.check(path)), name=path)
+        except OSError as error:
+            raise ProviderError(f"{path} cannot be read: {error.strerror or error}") from error
+        if document.malformed:
+            raise ProviderError(f"{path}:{document.malformed[0].line} cannot be read: a malformed \\uXXXX escape")
+        return {key: entry.value for key, entry in document.latest().items() if key in keys}
+
+
+@attrs.frozen
+class DirectoryProvider:
+    """``${dir:/folder:file}``: the whole content of a file in a folder, as secrets of Kubernetes are mounted."""
+
+    machine: Machine
+    allowed: _AllowedPaths
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        if not path:
+            return {}
+        folder = self.allowed.check(path)
+        try:
+            names = [name for name in self.machine.files_in(folder) if name in keys]
+            return {name: self.machine.read(posixpath.join(folder, name)).decode("utf-8") for name in names}
+        except OSError as error:
+            raise ProviderError(f"{path} cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise ProviderError(f"a file in {path} is not UTF-8") from error
+
+
+@attrs.frozen
+class EnvironmentProvider:
+    """``${env:NAME}``: an environment variable."""
+
+    machine: Machine
+    allowed: NamePatterns
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        if path:
+            raise ProviderError("environment variables have no path; write ${env:NAME}")
+        found = self.machine.environment()
+        return {key: found[key] for key in keys if key in found and self.allowed.matches(key)}
+
+
+def make_provider(class_name: str, parameters: Mapping[str, str], machine: Machine) -> Provider:
+    """
+    Make the provider that *class_name* means: ``file``, ``dir``, ``env``, Kafka's class names, or a Python class.
+
+    Raise ProviderError where there is none, or where it does not take its parameters.
+    """
+    short = class_name.removeprefix(_JAVA_PACKAGE)
+    if short in {"file", "FileConfigProvider"}:
+        return FileProvider(machine, _AllowedPaths.of(parameters))
+    if short in {"dir", "directory", "DirectoryConfigProvider"}:
+        return DirectoryProvider(machine, _AllowedPaths.of(parameters))
+    if short in {"env", "EnvVarConfigProvider"}:
+        try:
+            return EnvironmentProvider(machine, NamePatterns.compile([parameters.get("allowlist.pattern", ".*")]))
+        except PatternError as error:
+            raise ProviderError(f"allowlist.pattern: {error}") from error
+    return _make_own(class_name, parameters)
+
+
+def _make_own(class_name: str, parameters: Mapping[str, str]) -> Provider:
+    module_name, _, attribute = class_name.replace(":", ".").rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+        made = found(dict(parameters))
+    except Exception as error:
+        # The text of a foreign error may hold a parameter, and parameters may be secrets.
+        raise ProviderError(f"{class_name} cannot be made: {type(error).__name__}") from error
+    if not callable(getattr(made, "get", None)):
+        raise ProviderError(f"{class_name} has no get()")
+    return cast("Provider", made)

@@ -1,0 +1,106 @@
+"""
+References in values: ``${provider:path:key}`` and ``${provider:key}``, replaced by what the provider gives.
+
+The grammar is Kafka's ConfigTransformer's: several references may stand in a value, and what a provider gives is not
+looked at again. A reference to a provider that ``config.providers`` does not name stays as it is. A value that came
+from a provider is a secret from then on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from mm2py.config.layers import Layers, Value
+from mm2py.config.problem import Problem
+from mm2py.config.providers import Machine, Provider, ProviderError, make_provider
+from mm2py.model.patterns import split_list
+
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_KEY = "config.providers"
+#: Names that mean a provider of ours even where the file does not say its class.
+_BUILT_IN = ("file", "dir", "directory", "env")
+
+
+@attrs.frozen
+class Resolved:
+    """The lines with all references replaced, and what went wrong or looks odd."""
+
+    layers: Layers
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+
+
+def resolve_references(layers: Layers, machine: Machine) -> Resolved:
+    """Replace all references in *layers* by what the providers that it names give."""
+    providers, problems = _make_providers(layers, machine)
+    notes: list[Problem] = []
+    replaced: dict[str, Value] = {}
+    for line in layers.lines():
+        if line.key == _KEY or line.key.startswith(f"{_KEY}.") or "${" not in line.text:
+            continue
+        try:
+            text = _replace(line.text, providers)
+        except ProviderError as error:
+            problems.append(Problem(line.where, line.key, str(error)))
+            continue
+        if text != line.text:
+            replaced[line.key] = attrs.evolve(line, text=text, stands_in=line.text)
+        notes.extend(_note_strangers(line, providers))
+    return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes))
+
+
+def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provider], list[Problem]]:
+    named = layers.get(_KEY)
+    providers: dict[str, Provider] = {}
+    problems: list[Problem] = []
+    for name in filter(None, split_list(named.text) if named else ()):
+        line = layers.get(f"{_KEY}.{name}.class")
+        if line is None and name not in _BUILT_IN:
+            problem = Problem(named.where if named else "", _KEY, f"provider {name} has no class")
+            problems.append(attrs.evolve(problem, hint=f"add {_KEY}.{name}.class"))
+            continue
+        try:
+            providers[name] = make_provider(line.text.strip() if line else name, _parameters(layers, name), machine)
+        except ProviderError as error:
+            where, key = (line.where, line.key) if line else (named.where if named else "", _KEY)
+            problems.append(Problem(where, key, str(error)))
+    return providers, problems
+
+
+def _parameters(layers: Layers, name: str) -> dict[str, str]:
+    stem = f"{_KEY}.{name}.param."
+    return {line.key[len(stem) :]: line.text for line in layers.lines() if line.key.startswith(stem)}
+
+
+def _replace(text: str, providers: Mapping[str, Provider]) -> str:
+    """Replace the references in *text*. Raise ProviderError where a provider has no such value."""
+
+    def value_of(found: re.Match[str]) -> str:
+        provider = providers.get(found.group(1))
+        if provider is None:
+            return found.group()
+        path, key = found.group(3) or "", found.group(4)
+        try:
+            values = provider.get(path, frozenset((key,)))
+        except ProviderError as error:
+            raise ProviderError(f"{found.group()}: {error}") from error
+        except Exception as error:
+            # A provider of somebody's own; its words may hold what it should not tell.
+            raise ProviderError(f"{found.group()}: {type(error).__name__}") from error
+        if key not in values:
+            raise ProviderError(f"{found.group()}: there is no such value")
+        return values[key]
+
+    return _REFERENCE.sub(value_of, text)
+
+
+def _note_strangers(line: Value, providers: Mapping[str, Provider]) -> Iterator[Problem]:
+    for found in _REFERENCE.finditer(line.text):
+        name = found.group(1)
+        if name not in providers:
+            message = f"{found.group()} stays as it is: {_KEY} does not name {name or 'a provider without a name'}"
+            yield Problem(line.where, line.key, message, f"add {_KEY} = {name}" if name in _BUILT_IN else "")
