@@ -16,6 +16,7 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
 from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch import EpochRunner
 from mm2py.pipeline.session import SparkHost
@@ -45,11 +46,21 @@ class MirrorMaker:
         # Flows that only emit heartbeats copy nothing, and need no Spark.
         self._enabled = [flow for flow in settings.flows if flow.is_enabled]
         copy_tasks = sum(flow.tasks_max for flow in self._enabled)
-        self._spark = SparkHost(settings.spark, copy_tasks=copy_tasks, clock=clock, events=events)
+        self._spark = SparkHost(
+            settings.spark,
+            copy_tasks=copy_tasks,
+            clock=clock,
+            events=events,
+            secrets_key_file=settings.secrets_key_file,
+        )
         self._epochs = EpochRunner(self._spark, clock, events)
         self._flows = [
             FlowRunner(flow, self._epochs, clock=clock, events=events, luck=luck) for flow in settings.flows
         ]
+        by_flow = {runner.flow: runner for runner in self._flows if runner.settings.is_enabled}
+        for runner in self._flows:
+            back = by_flow.get(Flow(runner.flow.target, runner.flow.source))
+            runner.reverse = back.translations if back is not None else None
         self._asked_to_stop = asyncio.Event()
         self._is_ready = False
         self._reason = ""

@@ -13,6 +13,8 @@ from functools import partial
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.core.translation import Translation, Untranslated
+from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
@@ -20,13 +22,17 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
-from mm2py.model.flow import Flow
+from mm2py.flow.translation import Translations
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.journal import EventLog
 
 
 #: What groups may take for their end that have no epochs to wait for.
 _QUICK_DRAIN_S = 3.0
+#: How many runs of offsets are kept in memory, of 32 bytes each.
+_FLOW_RUNS = 2_000_000
+_PARTITION_RUNS = 200_000
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
 
 
@@ -48,12 +54,24 @@ class FlowRunner:
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         around = Surroundings(settings, self._reach, clock, events, luck)
-        # The flow's offset translations are made here: the source group fills them, the checkpoint group reads them.
+        #: The source group fills them, the checkpoint group reads them.
+        self.translations = Translations(flow_runs=_FLOW_RUNS, partition_runs=_PARTITION_RUNS)
+        #: Those of the flow in the other direction, where this node runs it.
+        self.reverse: Translations | None = None
         # What runs beside copying is handed in as `sides`: offset syncs, topic configs, ACLs.
         sides = (partial(ConfigSync, around), partial(AclSync, around))
         self._source = SourceGroup(around, epochs, sides=sides) if settings.is_enabled else None
-        self._checkpoints: FlowGroup | None = None
+        self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
+
+    def _make_checkpoints(self, around: Surroundings) -> CheckpointGroup | None:
+        if not self.settings.checkpoints.is_emitted:
+            return None
+        return CheckpointGroup(around, forward=self.translations.downstream, backward=self._translate_back)
+
+    def _translate_back(self, remote: TopicPartition, offset: int) -> Translation:
+        """Translate an offset of what the flow in the other direction brought to the source."""
+        return self.reverse.upstream(remote, offset) if self.reverse is not None else Untranslated.NOT_MIRRORED
 
     @property
     def flow(self) -> Flow:
@@ -115,6 +133,7 @@ class FlowRunner:
             last_error=lead.last_error,
             hint=lead.hint,
             groups=groups,
+            consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
         )
         return self._source.show(view) if self._source is not None else view
