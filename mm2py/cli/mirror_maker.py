@@ -19,6 +19,7 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
+from mm2py.flow.loops import judged
 from mm2py.flow.supervise import leaves
 from mm2py.model.state import to_json
 from mm2py.telemetry.journal import EventLog
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def execute(options: argparse.Namespace) -> int:
     """Do what the parsed *options* ask for, and give the exit code."""
     try:
-        settings = load_settings(options.file, targets=options.clusters)
+        settings = judged(load_settings(options.file, targets=options.clusters))
     except ConfigError as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)

@@ -118,6 +118,11 @@ class NamePatterns:
                 compile_java(member)
         return cls(tuple(members), compile_java("|".join(members)))
 
+    @property
+    def regex(self) -> re.Pattern[str] | None:
+        """All members as one expression of Python's, None where there are none."""
+        return self._regex
+
     def matches(self, name: str) -> bool:
         """Say whether one member matches the whole of *name*."""
         return self._regex is not None and self._regex.fullmatch(name) is not None

@@ -202,6 +202,15 @@ class _Refused:
         ),
         pytest.param(
             _Refused(
+                _TWO_CLUSTERS + "A->B.enabled = true\nB->A.enabled = true\nreplication.policy.class = identity\n",
+                ("--clusters", "B"),
+                2,
+                "mm2.properties: replication.policy.class: A->B, B->A would feed each other without end",
+            ),
+            id="loop",
+        ),
+        pytest.param(
+            _Refused(
                 _TWO_CLUSTERS + "A->B.enabled = true\ntasks.max = many\n",
                 ("--validate",),
                 2,

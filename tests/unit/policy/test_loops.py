@@ -1,0 +1,196 @@
+"""Which flows feed each other without end."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from mm2py.model.flow import Flow
+from mm2py.policy.filters import DefaultTopicFilter
+from mm2py.policy.loops import Loop, Mirror, describe, find_loop
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+
+EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
+
+
+@attrs.frozen
+class BlindPolicy(DefaultReplicationPolicy):
+    """Gives new names, and cannot read them."""
+
+    def topic_source(self, topic: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def upstream_topic(self, topic: str) -> str | None:  # noqa: ARG002
+        return None
+
+
+@attrs.frozen
+class KeepingPolicy(IdentityReplicationPolicy):
+    """Somebody's own policy that keeps names."""
+
+
+class ShortNames:
+    """Somebody's own filter."""
+
+    def takes_topic(self, topic: str) -> bool:
+        return len(topic) == 3
+
+
+def mirror(flow: str, topics: str = ".*", *, policy: str = "identity", exclude: tuple[str, ...] = EXCLUDED) -> Mirror:
+    """Make a flow that takes *topics*, parted by blanks."""
+    source, target = flow.split("->")
+    policies = {
+        "identity": IdentityReplicationPolicy(source),
+        "default": DefaultReplicationPolicy(),
+        "underscores": DefaultReplicationPolicy("_"),
+        "blind": BlindPolicy(),
+        "keeping": KeepingPolicy(source),
+    }
+    return Mirror(Flow(source, target), policies[policy], DefaultTopicFilter.of(topics.split(), exclude))
+
+
+def said(loop: Loop | None) -> tuple[str, str | None] | None:
+    """Give a loop's flows and topic, beginning with the first flow in order."""
+    if loop is None:
+        return None
+    begin = loop.flows.index(min(loop.flows))
+    return " ".join(map(str, (*loop.flows[begin:], *loop.flows[:begin]))), loop.topic
+
+
+IDENTITY = {
+    "two flows that take all": (["A->B", "B->A"], "A->B B->A"),
+    "one way": (["A->B", "A->C", "B->C"], None),
+    "a ring of three": (["A->B", "B->C", "C->A"], "A->B B->C C->A"),
+    "a ring inside a larger shape": (["X->A", "A->B", "B->C", "C->B", "C->X"], "B->C C->B"),
+}
+
+
+@pytest.mark.parametrize(("flows", "expected"), IDENTITY.values(), ids=IDENTITY)
+def test_rings_of_flows_that_keep_names(flows: list[str], expected: str | None) -> None:
+    """Any circle of them sends each record round for ever; without a circle there is nothing to fear."""
+    found = said(find_loop([mirror(flow) for flow in flows]))
+
+    assert found == (expected and (expected, "orders"))
+
+
+FILTERS = {
+    "prefixes of their own": (r"emea\..*", r"apac\..*", None),
+    "a topic in both lists": ("orders clicks", "clicks views", "clicks"),
+    "a name in one, an expression in the other": ("orders", "ord.*", "orders"),
+    "expressions that have names in common": ("invoices.*", ".*-eu", "invoices-eu"),
+    "a list without members": (".*", "", None),
+    "only what is never mirrored": ("__.*", "__.*", None),
+    "only what is internal": (r"mm2-.*\.internal", r"mm2-.*\.internal", None),
+    "only heartbeats": ("heartbeats", "heartbeats", None),
+}
+
+
+@pytest.mark.parametrize(("there", "back", "topic"), FILTERS.values(), ids=FILTERS)
+def test_flows_with_no_topic_in_common_are_fine(there: str, back: str, topic: str | None) -> None:
+    """Two ways with names kept work where no name is taken both ways; where one is, it is named."""
+    found = find_loop([mirror("A->B", there), mirror("B->A", back)])
+
+    assert (found and found.topic) == topic
+
+
+def test_exclusion_counts() -> None:
+    """What one of the flows leaves out does not go round."""
+    assert find_loop([mirror("A->B", ".*-eu"), mirror("B->A", "ord.*", exclude=("orders.*", ".*-eu"))]) is None
+
+
+MIXED = {
+    "names kept one way, shown the other": ([("A->B", "identity"), ("B->A", "default")], None, False),
+    "all shown": ([("A->B", "default"), ("B->C", "default"), ("C->A", "default")], None, False),
+    "shown in two ways": ([("A->B", "default"), ("B->A", "underscores")], "A->B B->A", True),
+    "a ring with one that shows": ([("A->B", "identity"), ("B->C", "default"), ("C->A", "identity")], None, False),
+    "a ring in two ways": (
+        [("A->B", "identity"), ("B->C", "underscores"), ("C->A", "default")],
+        "A->B B->C C->A",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("flows", "expected", "grows"), MIXED.values(), ids=MIXED)
+def test_mixes_of_policies(flows: list[tuple[str, str]], expected: str | None, *, grows: bool) -> None:
+    """A name that one flow gives and another cannot read gets longer with each round; else a circle is seen in time."""
+    found = find_loop([mirror(flow, policy=policy) for flow, policy in flows])
+
+    assert (found is not None and found.grows) is grows
+    assert said(found) == (expected and (expected, "orders"))
+
+
+def test_aliases_with_separators_hide_circles() -> None:
+    """Where both aliases hold the separator, names tell nothing."""
+    flows = [mirror("eu.west->us.east", policy="default"), mirror("us.east->eu.west", policy="default")]
+
+    found = find_loop(flows)
+
+    assert found is not None
+    assert found.grows
+
+
+def test_a_topic_cannot_grow_for_ever_through_filters_that_stop_it() -> None:
+    """Lists of names take only so many rounds."""
+    flows = [mirror("A->B", "orders", policy="default"), mirror("B->A", "A.orders", policy="underscores")]
+
+    assert find_loop(flows) is None
+
+
+@pytest.mark.parametrize("policy", ["blind", "keeping"])
+def test_a_policy_of_one_s_own_is_not_sure(policy: str) -> None:
+    """What it says about a few names need not hold for all, so nothing is refused because of it."""
+    found = find_loop([mirror("A->B", policy=policy), mirror("B->A", policy=policy)])
+
+    assert found is not None
+    assert not found.is_sure
+
+
+def test_a_sure_loop_is_found_beside_others() -> None:
+    """A policy of one's own does not hide two flows that feed each other."""
+    flows = [
+        mirror("A->B", policy="keeping"), mirror("B->A", policy="keeping"), mirror("B->C"), mirror("C->B", "clicks"),
+    ]  # fmt: skip
+
+    found = find_loop(flows)
+
+    assert found is not None
+    assert found.is_sure
+    assert said(found) == ("B->C C->B", "clicks")
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        mirror("B->A", "(?!orders|x).*"),
+        attrs.evolve(mirror("B->A"), topic_filter=ShortNames()),
+    ],
+    ids=["an expression that cannot be walked", "a filter of one's own"],
+)
+def test_what_cannot_be_ruled_out_is_said(back: Mirror) -> None:
+    """Where no name is found, but none can be ruled out, there may be a loop."""
+    found = find_loop([mirror("A->B", "x.{300}"), back])
+
+    assert found is not None
+    assert (found.topic, found.is_sure) == (None, False)
+
+
+def test_a_full_mesh_is_judged_at_once() -> None:
+    """Default names show every way, however many there are."""
+    aliases = [f"c{number}" for number in range(12)]
+    flows = [mirror(f"{a}->{b}", policy="default") for a in aliases for b in aliases if a != b]
+
+    assert find_loop(flows) is None
+
+
+def test_a_loop_is_said_in_words() -> None:
+    """The message names flows, a topic and why."""
+    flows = [mirror("A->B"), mirror("B->A")]
+    loop = find_loop(flows)
+
+    assert loop is not None
+    assert describe({it.flow: it for it in flows}, loop) == (
+        "A->B, B->A would feed each other without end: each record of topic orders goes round and round, "
+        "because A->B and B->A keep names"
+    )
