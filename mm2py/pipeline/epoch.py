@@ -1,9 +1,9 @@
 """
 One epoch as one Spark job of one Spark task, awaited from asyncio.
 
-The plan travels inside the job's function and the outcome is its only row: measured against `parallelize([plan])`,
-which writes a file and reads it back in the JVM, that halves the boundary. Each copy task has a thread of its own,
-because Spark ties job group and description to the calling thread.
+The plan travels inside the job's function, sealed where it carries secrets, and the outcome is its only row: measured
+against `parallelize([plan])`, which writes a file and reads it back in the JVM, that halves the boundary. Each copy
+task has a thread of its own, because Spark ties job group and description to the calling thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +23,7 @@ from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.pipeline import worker
+from mm2py.pipeline.sealing import seal
 from mm2py.pipeline.session import SparkHost, SparkSession
 from mm2py.telemetry.events import WaitingForSlot
 from mm2py.telemetry.journal import EventLog
@@ -91,7 +91,8 @@ class EpochRunner:
         session = await self._host.session()
         stop_file = self._host.scratch / f"epoch-{next(self._numbers)}.stop"
         planned = attrs.evolve(plan, stop_file=str(stop_file))
-        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned)
+        payload = seal(planned, self._host.secrets_key_file)
+        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned, payload)
         running = self._running[key] = _Running(planned, stop_file, job)
         job.add_done_callback(functools.partial(self._ended, key, running))
         try:
@@ -166,8 +167,8 @@ def _group(plan: EpochPlan) -> str:
     return f"{plan.flow}/source/{plan.task}/{plan.epoch}"
 
 
-def _run_job(session: SparkSession, plan: EpochPlan) -> EpochOutcome:
-    function = functools.partial(worker.run_epochs, pickle.dumps(plan, protocol=5))
+def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOutcome:
+    function = functools.partial(worker.run_epochs, payload)
     try:
         session.context.setJobGroup(_group(plan), plan.name)
         outcome: EpochOutcome = session.one_row.mapPartitions(function).collect()[0]

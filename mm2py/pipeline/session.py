@@ -32,6 +32,7 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.pipeline import worker
+from mm2py.pipeline.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
 from mm2py.telemetry.journal import EventLog
@@ -97,7 +98,15 @@ class SparkHost:
     `scratch` is a private directory that workers on this machine can see.
     """
 
-    def __init__(self, user_settings: Mapping[str, str], *, copy_tasks: int, clock: Clock, events: EventLog) -> None:
+    def __init__(
+        self,
+        user_settings: Mapping[str, str],
+        *,
+        copy_tasks: int,
+        clock: Clock,
+        events: EventLog,
+        secrets_key_file: str = "",
+    ) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="mm2py-"))
         self.settings: SparkSettings = spark_settings(
             user_settings,
@@ -107,6 +116,10 @@ class SparkHost:
             log_file=str(Path(__file__).with_name("log4j2.properties")),
             scratch=str(self.scratch),
         )
+        #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
+        self.secrets_key_file: str | None = secrets_key_file or None
+        if self.secrets_key_file is None and self.settings.is_on_this_machine:
+            self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
         self.copy_tasks = copy_tasks
         self._clock = clock
         self._events = events
@@ -145,6 +158,8 @@ class SparkHost:
 
     async def _start(self) -> SparkSession:
         _require_java()
+        if self.secrets_key_file is not None:
+            check_key_file(self.secrets_key_file)
         begun = self._clock.monotonic()
         loop = asyncio.get_running_loop()
 
@@ -186,7 +201,9 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
     listener = threading.Thread(target=_listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
     listener.start()
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})
+        # Whatever is given here becomes an argument of the JVM, for everybody to see; the context gets all of it.
+        shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
+        gateway = launch_gateway(shown, popen_kwargs={"stderr": write_end})
     except PySparkException as error:
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     finally:

@@ -17,6 +17,8 @@ import attrs
 _DRIVER_MEMORY = "512m"
 _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
+#: Spark's own idea of a secret (spark.redaction.regex), and a little more.
+_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential|private", re.IGNORECASE)
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?", re.ASCII)
 
 _OURS = {
@@ -61,6 +63,16 @@ class SparkSettings:
     @property
     def is_embedded(self) -> bool:
         return self.slots is not None
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Say whether every task runs on this machine, as this user."""
+        return self.is_embedded or self.master.startswith("local-cluster[")
+
+    @property
+    def shown_conf(self) -> tuple[tuple[str, str], ...]:
+        """What may stand among a process's arguments: all but what Spark itself would keep from its page."""
+        return tuple((key, value) for key, value in self.conf if _SECRET_NAME.search(key) is None)
 
 
 def spark_settings(

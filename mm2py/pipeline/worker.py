@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import pickle
 from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
@@ -19,8 +18,9 @@ from pyspark import TaskContext
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
-from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.epoch import EpochOutcome
 from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.pipeline.sealing import unseal
 
 
 @attrs.define(eq=False)
@@ -53,9 +53,9 @@ _workers: list[_Worker] = []
 
 
 def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
-    """Run the pickled plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
+    """Run the sealed plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
     _exhaust(rows)
-    plan: EpochPlan = pickle.loads(payload)  # noqa: S301 (the daemon wrote it)
+    plan = unseal(payload)
     spark_task = TaskContext.get()
     if spark_task is not None and spark_task.attemptNumber() > 0:
         raise EpochRepeatedError(plan.name)

@@ -98,3 +98,21 @@ def test_the_python_of_the_workers() -> None:
     """Workers run this Python, or the one that the user names."""
     assert settings_of({}).python == "/usr/bin/python3"
     assert settings_of({"spark.pyspark.python": "/opt/python"}).python == "/opt/python"
+
+
+def test_secrets_of_spark_s_own_are_not_among_arguments() -> None:
+    """What Spark keeps from its page is not put where every user of the machine can read it, and reaches Spark."""
+    secret = {"spark.authenticate.secret": "x", "spark.ssl.keyPassword": "x", "spark.hadoop.fs.s3a.access.key": "x"}
+    settings = settings_of({**secret, "spark.foo": "bar"})
+
+    assert secret.keys() <= dict(settings.conf).keys()
+    assert not secret.keys() & dict(settings.shown_conf).keys()
+    assert dict(settings.shown_conf).keys() | secret.keys() == dict(settings.conf).keys()
+
+
+@pytest.mark.parametrize(
+    ("master", "is_here"), [("local[*]", True), ("local", True), ("local-cluster[1,1,1]", True), ("yarn", False)]
+)
+def test_what_runs_on_this_machine(master: str, is_here: bool) -> None:
+    """A key in a private folder of this machine is enough for Spark within this process or pretending a cluster."""
+    assert settings_of({"spark.master": master}).is_on_this_machine is is_here
