@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 
 import mm2py
-from mm2py.cli import mirror_maker, topics
+from mm2py.cli import mirror_maker, offsets, topics
 from mm2py.cli.exit_code import ExitCode
 
 
@@ -18,9 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mirror_maker.add_arguments(mirror)
     commands.add_parser("demo", help="mirror a stream between two real clusters on this machine", add_help=False)
     commands.add_parser("topics", help="print what mirrors keep on a cluster", add_help=False)
+    commands.add_parser("offsets", help="translate offsets between a cluster and its mirror", add_help=False)
     options, rest = parser.parse_known_args(arguments)
     if options.command == "topics":
         return topics.main(rest)
+    if options.command == "offsets":
+        return offsets.main(rest)
     if options.command == "demo":
         # The demo brings brokers with it; nobody else needs to load them.
         return int(importlib.import_module("mm2py.cli.demo").main(rest))

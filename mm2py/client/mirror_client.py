@@ -16,8 +16,10 @@ from typing import Self, overload
 
 from mm2py.client.config import MirrorClientConfig
 from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
-from mm2py.client.records import MirrorRecord, RecordKind, Removed, decoded
+from mm2py.client.records import MirrorRecord, RecordKind, Removed, decoded, topic_of
+from mm2py.client.translation import KnownPartitions, OffsetTranslation, remote_partitions
 from mm2py.clock import Clock, SystemClock
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -28,6 +30,8 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.door import Opener
 from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.groups import Groups
+from mm2py.wire.requests import LATEST
 from mm2py.wire.topic_log import TopicLog
 
 
@@ -36,6 +40,8 @@ Offsets = dict[TopicPartition, CommittedOffset]
 
 #: Java's client has no such default; its callers name a time.
 DEFAULT_TIMEOUT_S = 30.0
+
+_SYNC, _POSITION = RecordKind.OFFSET_SYNC, RecordKind.POSITION
 
 
 class MirrorClient:
@@ -157,17 +163,79 @@ class MirrorClient:
         _require(source_alias, "source_alias")
         latest: dict[bytes | None, Checkpoint] = {}
         topic = self.config.policy.checkpoints_topic(source_alias)
-        async with self._reading(topic, timeout_s, RecordKind.CHECKPOINT) as chunks:
-            async for chunk in chunks:
-                for record in chunk:
-                    if isinstance(record.content, Removed):
-                        latest.pop(record.key, None)
-                    elif isinstance(record.content, Checkpoint) and matches(record.content.group):
-                        latest[record.key] = record.content
+
+        def take(record: MirrorRecord) -> None:
+            if isinstance(record.content, Removed):
+                latest.pop(record.key, None)
+            elif isinstance(record.content, Checkpoint) and matches(record.content.group):
+                latest[record.key] = record.content
+
+        async with self._in_time(topic, timeout_s):
+            await self._feed(topic, RecordKind.CHECKPOINT, take)
         found: dict[str, Offsets] = {}
         for at in latest.values():
             found.setdefault(at.group, {})[at.remote] = CommittedOffset(at.downstream, at.metadata)
         return found.get(group, {}) if isinstance(group, str) else found
+
+    async def committed_offsets(self, group: str) -> Offsets:
+        """Give what *group* has committed on this very cluster; nothing where there is no such group."""
+        _require(group, "group")
+        answer = (await Groups(self._cluster).committed([group]))[group]
+        if isinstance(answer, BrokerAnsweredError):
+            raise answer
+        return dict(answer)
+
+    async def offset_translation(
+        self,
+        source_alias: str,
+        *,
+        source: MirrorClient | None = None,
+        target_alias: str = "",
+        positions_topic: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> OffsetTranslation:
+        """
+        Read what is known of where the records of cluster *source_alias* lie here, to translate any offset.
+
+        Offset syncs lie on the source cluster unless ``offset-syncs.topic.location`` says ``target``: give a client
+        for it as *source*, and as *target_alias* this cluster's alias, which is in their topic's name.
+        *positions_topic* is the ``offset.storage.topic`` where that has a name of its own.
+
+        Raises `TopicMissingError` where nothing is known, `ReadingTookTooLongError`, TypeError and ValueError.
+        """
+        _require(source_alias, "source_alias")
+        if source is not None:
+            _require(target_alias, "target_alias")
+        policy, gathered = self.config.policy, KnownPartitions(source_alias)
+        syncs = topic_of(_SYNC, source_alias, policy)
+        positions = positions_topic or topic_of(_POSITION, source_alias, policy)
+        async with self._in_time(f"{positions}, {syncs}", timeout_s):
+            here = await self.topics()
+            if positions in here:
+                await self._feed(positions, _POSITION, gathered.take_position)
+            if syncs in here:
+                gathered.begin_syncs()
+                await self._feed(syncs, _SYNC, gathered.take_sync)
+            if source is not None and (there := topic_of(_SYNC, target_alias, policy)) in await source.topics():
+                gathered.begin_syncs()
+                await source._feed(there, _SYNC, gathered.take_sync)  # noqa: SLF001 - another one of us
+            elif not {positions, syncs} & here:
+                raise TopicMissingError(self._cluster.alias, syncs, _SYNC.value)
+            ends = await self._ends(remote_partitions(gathered.partitions(), source_alias, policy).values())
+        return OffsetTranslation(gathered, policy, ends)
+
+    async def _feed(self, topic: str, kind: RecordKind, take: Callable[[MirrorRecord], None]) -> None:
+        async with aclosing(self.records(topic, kind)) as chunks:
+            async for chunk in chunks:
+                for record in chunk:
+                    take(record)
+
+    async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Give the ends of those *partitions* that are there."""
+        await self._cluster.refresh_metadata({tp.topic for tp in partitions})
+        there = [tp for tp in partitions if tp.partition in self._cluster.partitions_of(tp.topic)]
+        answers = await self._cluster.list_offsets(there, LATEST)
+        return {tp: answer for tp, answer in answers.items() if isinstance(answer, int)}
 
     # Records: what mirrors keep here.
 
@@ -186,15 +254,13 @@ class MirrorClient:
                 yield [decoded(kind, topic, record) for record in chunk]
 
     @asynccontextmanager
-    async def _reading(
-        self, topic: str, within_s: float, kind: RecordKind
-    ) -> AsyncIterator[AsyncGenerator[list[MirrorRecord], None]]:
-        """Read *topic* to its end within a time."""
+    async def _in_time(self, topic: str, within_s: float) -> AsyncIterator[None]:
+        """Do what is in the block within a time; *topic* says in the error what was read."""
         if not within_s > 0:
             raise ValueError(f"timeout_s must be a time in seconds, not {within_s!r}")
         try:
-            async with asyncio.timeout(within_s), aclosing(self.records(topic, kind)) as chunks:
-                yield chunks
+            async with asyncio.timeout(within_s):
+                yield
         except TimeoutError as error:
             raise ReadingTookTooLongError(self._cluster.alias, topic, within_s) from error
 

@@ -15,17 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.client.config import MirrorClientConfig
-from mm2py.client.mirror_client import MirrorClient
-from mm2py.client.records import MirrorRecord, RecordKind
+from mm2py.client import MirrorClient, MirrorClientConfig, MirrorRecord, Precision, RecordKind, Translated
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from tests.support.eventually import eventually
+from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mirror import PARTITIONS, RECORDS, JavaMirror, java_mirror
 from tests.support.java_programs import java_program
-from tests.support.producing import producer
+from tests.support.mirrored import await_arrived
+from tests.support.producing import produce_transactions, producer
+from tests.support.records import plain_records, spread
 from tests.support.topics import create_topic
 
 
@@ -41,10 +42,10 @@ def mirror(
         yield made
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``mm2py topics`` as a user does."""
+def command(*arguments: str, name: str = "topics") -> subprocess.CompletedProcess[str]:
+    """Run ``mm2py topics``, or another of its commands, as a user does."""
     return subprocess.run(
-        [sys.executable, "-m", "mm2py", "topics", *arguments],
+        [sys.executable, "-m", "mm2py", name, *arguments],
         check=False, capture_output=True, text=True, timeout=_LIMIT_S,
     )  # fmt: skip
 
@@ -271,3 +272,64 @@ async def test_names_that_stay(primary: KafkaCluster, prefix: str) -> None:
 
     assert topic in ours
     assert {line.split("\t")[1] for line in java} == ours
+
+
+# Translating.
+
+
+async def test_groups_are_translated_by_the_offset_syncs_of_java(mirror: JavaMirror) -> None:
+    """A group at the end goes on at the remote end, one in the middle never ahead of it."""
+    flow = f"{mirror.source_alias}->{mirror.target_alias}"
+    arguments = ("translate", str(mirror.file), flow, mirror.at_end, mirror.halfway, "--json")
+    done = await asyncio.to_thread(command, *arguments, name="offsets")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+
+    each = RECORDS // PARTITIONS
+    assert done.returncode == 0, done.stderr
+    assert [(row["offset"], row["there_offset"]) for row in rows[:PARTITIONS]] == [(each, each)] * PARTITIONS
+    assert rows[-1]["there"] == {"topic": mirror.remote_topic, "partition": 0}
+    assert 0 < rows[-1]["there_offset"] <= rows[-1]["offset"] == each // 2
+
+
+async def test_the_way_back_by_the_offset_syncs_of_java(mirror: JavaMirror) -> None:
+    """The end of a remote partition goes back to the end of the source's, and what is unknown says so."""
+    flow = f"{mirror.source_alias}->{mirror.target_alias}"
+    each = RECORDS // PARTITIONS
+    places = (f"{mirror.remote_topic}:1:{each}", "elsewhere:0:5")
+    done = await asyncio.to_thread(command, "translate", str(mirror.file), flow, *places, "--back", name="offsets")
+    title, known, unknown = done.stdout.splitlines()
+
+    assert title.split() == ["PARTITION", "OFFSET", "THERE", "OFFSET"]
+    assert known.split()[:4] == [f"{mirror.remote_topic}-1", str(each), f"{mirror.topic}-1", str(each)]
+    assert unknown.split()[:4] == ["elsewhere-0", "5", "-", "-"]
+    assert done.returncode == 2
+    assert "1 of 2 offsets could not be translated" in done.stderr
+
+
+async def test_a_group_that_committed_nothing(mirror: JavaMirror) -> None:
+    """A group without offsets is named, with the cluster that was asked."""
+    flow = f"{mirror.source_alias}->{mirror.target_alias}"
+    done = await asyncio.to_thread(command, "translate", str(mirror.file), flow, "nobody", name="offsets")
+
+    assert done.returncode == 2
+    assert f"group nobody has committed no offsets on cluster {mirror.source_alias}" in done.stderr
+
+
+async def test_where_our_own_copy_ended_is_exact(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """After mm2py has copied a transactional topic, its ends translate to the record, there and back."""
+    source, target, topic = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-orders"
+    await create_topic(source, topic)
+    rounds = [(commits, spread(plain_records(50), 1)) for commits in (True, False, True)]
+    await produce_transactions(source, topic, rounds, transactional_id=prefix)
+    keys = {"A.consumer.isolation.level": "read_committed", "offset.storage.topic": f"{prefix}-positions"}
+    async with running_flow(flow_settings(source, target, topics=topic, **keys), tmp_path) as flow:
+        await await_arrived(target, f"A.{topic}", 100)
+        await flow.drain()
+    async with MirrorClient(target) as client:
+        translation = await client.offset_translation("A", positions_topic=f"{prefix}-positions")
+    at, remote, upstream_end = TopicPartition(topic, 0), TopicPartition(f"A.{topic}", 0), 153
+
+    assert translation.downstream(at, upstream_end) == Translated(100, Precision.EXACT)
+    assert translation.upstream(remote, 100) == Translated(upstream_end, Precision.EXACT)

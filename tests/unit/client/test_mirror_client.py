@@ -14,10 +14,12 @@ from mm2py.client.config import MirrorClientConfig
 from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
 from mm2py.client.mirror_client import MirrorClient
 from mm2py.client.records import Malformed, RecordKind
+from mm2py.core.translation import Precision, Translated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.checkpoint import Checkpoint, checkpoint_key, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
@@ -209,3 +211,38 @@ async def test_leaving_closes_every_connection(brokers: FakeBrokers) -> None:
 def test_three_ways_to_say_where_the_cluster_is(config: Any) -> None:
     """Servers alone, a mapping made for Java, and a value of ours mean the same."""
     assert MirrorClient(config).config == MirrorClientConfig("b:9092")
+
+
+# Translating any offset.
+
+SYNCS_HERE, SYNCS_THERE = "mm2-offset-syncs.A.internal", "mm2-offset-syncs.B.internal"
+
+
+async def test_offset_syncs_are_read_where_they_lie(brokers: FakeBrokers, client: MirrorClient) -> None:
+    """Syncs at the target are found there, those at the source through a client for the source."""
+    key, value = encode_offset_sync(OffsetSync(TopicPartition("orders", 0), 100, 57))
+    there = FakeBrokers()
+    there.topics = topics_with(SYNCS_THERE, [0])
+    await write(there, LogRecord(key, value), topic=SYNCS_THERE)
+    brokers.topics["A.orders"].partitions[0].end = 60
+    async with client_of(there) as source:
+        by_source = await client.offset_translation("A", source=source, target_alias="B")
+    brokers.topics |= topics_with(SYNCS_HERE, [0])
+    await write(brokers, LogRecord(key, value), LogRecord(b"x", b"y"), topic=SYNCS_HERE)
+    by_target = await client.offset_translation("A")
+
+    for translation in (by_source, by_target):
+        assert translation.partitions == {TopicPartition("orders", 0): ORDERS}
+        assert translation.downstream(TopicPartition("orders", 0), 100) == Translated(57, Precision.OFFSET_SYNCS)
+
+
+async def test_nothing_to_translate_by(client: MirrorClient) -> None:
+    """Without positions and offset syncs the error names the topic that would have been read."""
+    with pytest.raises(TopicMissingError, match=r"no topic mm2-offset-syncs\.C\.internal"):
+        await client.offset_translation("C")
+
+
+async def test_a_source_needs_the_target_s_alias(client: MirrorClient) -> None:
+    """The name of the topic at the source has the target's alias in it."""
+    with pytest.raises(ValueError, match="target_alias"):
+        await client.offset_translation("A", source=client)

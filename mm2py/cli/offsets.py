@@ -1,0 +1,152 @@
+"""``mm2py offsets translate …``: where an offset of one cluster is on the other, and where a group would go on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from mm2py.cli.asking import ArgumentsError, Mirror, run
+from mm2py.cli.mirror_maker import Parser
+from mm2py.client import MirrorClient, OffsetTranslation, TopicPartition, Translated, Translation
+from mm2py.errors import Mm2Error
+from mm2py.model.flow import Flow
+
+
+_PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
+_EXAMPLES = """\
+examples:
+  mm2py offsets translate mm2.properties 'A->B' orders:0:1500
+  mm2py offsets translate mm2.properties 'A->B' billing
+  mm2py offsets translate mm2.properties 'A->B' billing --back
+"""
+
+
+@attrs.define(eq=False)
+class NotTranslatedError(Mm2Error):
+    """Some of the offsets that were asked for have no translation; the reasons are printed with them."""
+
+    count: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.count} of {self.of} offsets could not be translated"
+
+
+@attrs.define(eq=False)
+class NoOffsetsError(Mm2Error):
+    """A group has committed nothing that could be translated."""
+
+    group: str
+    cluster: str
+
+    def __str__(self) -> str:
+        return f"group {self.group} has committed no offsets on cluster {self.cluster}"
+
+
+@attrs.frozen
+class _Row:
+    """One question and its answer. `other` is the partition on the other side, None where none is known."""
+
+    asked: TopicPartition
+    offset: int
+    other: TopicPartition | None
+    answer: Translation
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="mm2py offsets",
+        description="Translate offsets between a cluster and its mirror: those of groups, or single ones.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("action", choices=["translate"])
+    parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
+    parser.add_argument("flow", metavar="A->B", help="the flow whose records it is about")
+    parser.add_argument("what", nargs="+", metavar="GROUP|TOPIC:PARTITION:OFFSET", help="what to translate")
+    parser.add_argument("--back", action="store_true", help="from the target's offsets back to the source's")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each offset")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the *arguments* behind ``mm2py offsets`` say, and give the exit code."""
+    options = make_parser().parse_intermixed_args(arguments)
+    return run(lambda: _translate(options))
+
+
+async def _translate(options: argparse.Namespace) -> None:
+    source_alias, arrow, target_alias = options.flow.partition("->")
+    if not arrow:
+        raise ArgumentsError(f"{options.flow} is no flow; write it as A->B, in quotes")
+    mirror = Mirror.read(options.file)
+    flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
+    async with (
+        MirrorClient(mirror.client_config(flow.source, source=flow.target)) as source,
+        MirrorClient(mirror.client_config(flow.target, source=flow.source)) as target,
+    ):
+        settings = mirror.flow(flow)
+        translation = await target.offset_translation(
+            flow.source,
+            source=source,
+            target_alias=flow.target,
+            positions_topic=settings.offset_storage_topic if settings else "",
+        )
+        asked_at = target if options.back else source
+        rows = [row for what in options.what for row in await _rows(what, asked_at, translation, is_back=options.back)]
+    for line in _json_lines(rows) if options.json else _lines(rows):
+        print(line)
+    failed = sum(not isinstance(row.answer, Translated) for row in rows)
+    if failed:
+        raise NotTranslatedError(failed, len(rows))
+
+
+async def _rows(what: str, asked_at: MirrorClient, translation: OffsetTranslation, *, is_back: bool) -> list[_Row]:
+    """Translate one place, or all that a group has committed where it is asked; a group's other topics are left out."""
+    if (place := _PLACE.fullmatch(what)) is not None:
+        return [_row(TopicPartition(place[1], int(place[2])), int(place[3]), translation, is_back=is_back)]
+    committed = await asked_at.committed_offsets(what)
+    if not committed:
+        raise NoOffsetsError(what, asked_at.config.name)
+    rows = [_row(tp, at.offset, translation, is_back=is_back) for tp, at in sorted(committed.items())]
+    mirrored = [row for row in rows if row.other is not None]
+    return mirrored or rows
+
+
+def _row(asked: TopicPartition, offset: int, translation: OffsetTranslation, *, is_back: bool) -> _Row:
+    translate: Callable[[TopicPartition, int], Translation]
+    translate, other = (
+        (translation.upstream, translation.source_of(asked))
+        if is_back
+        else (translation.downstream, translation.remote_of(asked))
+    )
+    return _Row(asked, offset, other, translate(asked, offset))
+
+
+def _lines(rows: Sequence[_Row]) -> Iterator[str]:
+    cells = [("PARTITION", "OFFSET", "THERE", "OFFSET", "")]
+    for row in rows:
+        if isinstance(row.answer, Translated):
+            answer = (str(row.other), str(row.answer.offset), row.answer.precision.value)
+        else:
+            answer = (str(row.other or "-"), "-", row.answer.value)
+        cells.append((str(row.asked), str(row.offset), *answer))
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    for line in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _json_lines(rows: Sequence[_Row]) -> Iterator[str]:
+    for row in rows:
+        answer: dict[str, object] = {"there_offset": None, "precision": None, "reason": None}
+        if isinstance(row.answer, Translated):
+            answer |= {"there_offset": row.answer.offset, "precision": row.answer.precision.name.lower()}
+        else:
+            answer |= {"reason": row.answer.name.lower()}
+        there = None if row.other is None else attrs.asdict(row.other)
+        line = {"partition": attrs.asdict(row.asked), "offset": row.offset, "there": there, **answer}
+        yield json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,172 @@
+"""
+Offsets of a source cluster to those of its mirror, and back, from what the mirror keeps on the clusters.
+
+A picture of one moment: what was known when it was read. mm2py's flows leave positions, with the offset at the
+target; Java MirrorMaker 2 and mm2py leave offset syncs. Where several sources know an offset the one that is exact
+counts, else the greatest, because none is ever ahead. Nothing beyond the present end of the remote partition is given
+(MirrorMaker gives such offsets, and groups then have negative lag).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from mm2py.client.records import MirrorRecord, SourcePosition
+from mm2py.core.sync_store import Sync, SyncSlots
+from mm2py.core.translation import Precision, RunIndex, Translated, Translation, Untranslated
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import OffsetSync
+from mm2py.policy.replication import ReplicationPolicy
+
+
+@attrs.define(eq=False)
+class _Known:
+    """What is known of one source partition. `synced_ms` is when its newest offset sync was written."""
+
+    syncs: SyncSlots | None = None
+    synced_ms: int = -1
+    index: RunIndex | None = None
+
+
+class KnownPartitions:
+    """Gathers what lies in topics, record by record, until an `OffsetTranslation` is made of it."""
+
+    def __init__(self, source_alias: str) -> None:
+        self.source_alias = source_alias
+        self._syncs: list[dict[TopicPartition, _Known]] = []
+        self._indexes: dict[TopicPartition, RunIndex | None] = {}
+
+    def begin_syncs(self) -> None:
+        """Say that a topic of offset syncs begins; one that moved to the other cluster has two."""
+        self._syncs.append({})
+
+    def take_sync(self, record: MirrorRecord) -> None:
+        """Learn an offset sync, in the order of the log."""
+        if not isinstance(record.content, OffsetSync):
+            return
+        sync = Sync(record.content.upstream, record.content.downstream)
+        known = self._syncs[-1].setdefault(record.content.source, _Known())
+        if known.syncs is None:
+            known.syncs = SyncSlots(sync)
+        else:
+            known.syncs.add(sync)
+        known.synced_ms = record.timestamp_ms
+
+    def take_position(self, record: MirrorRecord) -> None:
+        """Learn a position; one that Java wrote says nothing about the target, and takes ours away."""
+        content = record.content
+        if not isinstance(content, SourcePosition) or content.source != self.source_alias:
+            return
+        at = content.position
+        self._indexes[at.source] = (
+            None
+            if at.downstream is None
+            else RunIndex(at.next_upstream, at.downstream + 1, is_origin=at.downstream < 0)
+        )
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Name the source partitions of which anything is known."""
+        synced = {source for topic in self._syncs for source in topic}
+        return frozenset(synced | {source for source, index in self._indexes.items() if index is not None})
+
+    def known(self) -> dict[TopicPartition, _Known]:
+        """Put together what is known of each source partition."""
+        found: dict[TopicPartition, _Known] = {}
+        for topic in self._syncs:
+            for source, known in topic.items():
+                if source not in found or found[source].synced_ms < known.synced_ms:
+                    found[source] = known
+        for source in self.partitions():
+            known = found.setdefault(source, _Known())
+            known.index = self._indexes.get(source)
+        return found
+
+
+class OffsetTranslation:
+    """
+    Translates offsets as groups commit them: of the next record to read. Nothing is asked of a cluster any more.
+
+    A translation is `Translated`, an offset and how precise it is, or `Untranslated`, the reason why there is none. It
+    is never ahead: a group that goes on there may read records again, but skips none.
+    """
+
+    def __init__(
+        self, gathered: KnownPartitions, policy: ReplicationPolicy, remote_ends: Mapping[TopicPartition, int]
+    ) -> None:
+        self.source_alias = gathered.source_alias
+        self._known = gathered.known()
+        self._remote_ends = dict(remote_ends)
+        self._remote_of = remote_partitions(self._known, gathered.source_alias, policy)
+        self._source_of = {remote: source for source, remote in self._remote_of.items()}
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, TopicPartition]:
+        """The source partitions that something is known of, with the remote ones."""
+        return dict(self._remote_of)
+
+    def remote_of(self, source: TopicPartition) -> TopicPartition | None:
+        """Give the remote partition of a *source* partition, None where nothing is known of it."""
+        return self._remote_of.get(source)
+
+    def source_of(self, remote: TopicPartition) -> TopicPartition | None:
+        """Give the source partition of a *remote* one, None where nothing is known of it."""
+        return self._source_of.get(remote)
+
+    def downstream(self, source: TopicPartition, offset: int) -> Translation:
+        """Translate an *offset* of a *source* partition to the remote one."""
+        _check(offset)
+        known = self._known.get(source)
+        if known is None:
+            return Untranslated.NOT_MIRRORED
+        answers = []
+        if known.index is not None:
+            answers.append(known.index.downstream(offset))
+        if known.syncs is not None:
+            answers.append(known.syncs.downstream(offset))
+        return _limited(_best(answers), self._remote_ends.get(self._remote_of[source]))
+
+    def upstream(self, remote: TopicPartition, offset: int) -> Translation:
+        """Translate an *offset* of a *remote* partition back to the source's, for the way back after a failover."""
+        _check(offset)
+        source = self._source_of.get(remote)
+        if source is None:
+            return Untranslated.NOT_MIRRORED
+        known = self._known[source]
+        answers = []
+        if known.index is not None:
+            answers.append(known.index.upstream(offset))
+        if known.syncs is not None:
+            answers.append(known.syncs.upstream(offset))
+        return _best(answers)
+
+
+def remote_partitions(
+    sources: Collection[TopicPartition], alias: str, policy: ReplicationPolicy
+) -> dict[TopicPartition, TopicPartition]:
+    """Name the remote partition of each of *sources*."""
+    return {tp: TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition) for tp in sources}
+
+
+def _best(answers: Iterable[Translation]) -> Translation:
+    """Give the exact answer, else the greatest, else the reason why there is none."""
+    reason: Translation = Untranslated.NOT_MIRRORED
+    best: Translated | None = None
+    for answer in answers:
+        if not isinstance(answer, Translated):
+            reason = answer
+        elif best is None or (answer.is_exact, answer.offset) > (best.is_exact, best.offset):
+            best = answer
+    return reason if best is None else best
+
+
+def _limited(answer: Translation, end: int | None) -> Translation:
+    if end is not None and isinstance(answer, Translated) and answer.offset > end:
+        return Translated(end, Precision.END)
+    return answer
+
+
+def _check(offset: int) -> None:
+    if offset < 0:
+        raise ValueError(f"offset must not be negative, as {offset} is")

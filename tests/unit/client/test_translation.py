@@ -1,0 +1,141 @@
+"""Offsets there and back, by positions of ours and by MirrorMaker's offset syncs."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.client.records import MirrorRecord, RecordKind, decoded
+from mm2py.client.translation import KnownPartitions, OffsetTranslation
+from mm2py.core.translation import Precision, Translated, Untranslated
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
+from mm2py.model.positions import Position, encode_position
+from mm2py.policy.replication import DefaultReplicationPolicy
+from mm2py.wire.topic_log import LogRecord
+
+
+ORDERS = TopicPartition("orders", 0)
+REMOTE = TopicPartition("A.orders", 0)
+EXACT, END, SYNCS = Precision.EXACT, Precision.END, Precision.OFFSET_SYNCS
+
+
+def sync(upstream: int, downstream: int, *, at_ms: int = 0) -> MirrorRecord:
+    key, value = encode_offset_sync(OffsetSync(ORDERS, upstream, downstream))
+    return decoded(RecordKind.OFFSET_SYNC, "syncs", LogRecord(key, value, partition=0, offset=0, timestamp_ms=at_ms))
+
+
+def position(next_upstream: int, downstream: int | None, *, cluster: str = "A") -> MirrorRecord:
+    key, value, headers = encode_position(cluster, Position(ORDERS, next_upstream, downstream))
+    return decoded(RecordKind.POSITION, "positions", LogRecord(key, value, tuple(headers), 0, 0, 0))
+
+
+def translation(
+    *positions: MirrorRecord, syncs: tuple[list[MirrorRecord], ...] = (), end: int | None = None
+) -> OffsetTranslation:
+    gathered = KnownPartitions("A")
+    for record in positions:
+        gathered.take_position(record)
+    for topic in syncs:
+        gathered.begin_syncs()
+        for record in topic:
+            gathered.take_sync(record)
+    return OffsetTranslation(gathered, DefaultReplicationPolicy(), {} if end is None else {REMOTE: end})
+
+
+def test_our_own_position_is_an_exact_place() -> None:
+    """Where our copy ended both offsets are known to the record; past it the end is given, never more."""
+    known = translation(position(101, 57), syncs=([sync(90, 50)],))
+
+    assert known.downstream(ORDERS, 101) == Translated(58, EXACT)
+    assert known.downstream(ORDERS, 150) == Translated(58, END)
+    assert known.downstream(ORDERS, 95) == Translated(51, SYNCS)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream"),
+    [(150, 201), (100, 200)],
+)
+def test_offset_translation_by_syncs(upstream: int, downstream: int) -> None:
+    """A sync is exact for its own record, and behind it only one more is safe (testOffsetTranslation)."""
+    known = translation(syncs=([sync(100, 200)],))
+
+    assert known.downstream(ORDERS, upstream) == Translated(downstream, SYNCS)
+
+
+def test_syncs_follow_mirrormaker_s_rule() -> None:
+    """Later syncs add places, a rewind forgets the ones before (testOffsetTranslation)."""
+    later = [sync(100, 200), sync(150, 251)]
+    rewound = [*later, sync(20, 20)]
+
+    assert translation(syncs=(later,)).downstream(ORDERS, 150) == Translated(251, SYNCS)
+    assert translation(syncs=(later,)).downstream(ORDERS, 5) == Untranslated.TOO_OLD
+    assert translation(syncs=(rewound,)).downstream(ORDERS, 150) == Translated(21, SYNCS)
+
+
+@pytest.mark.parametrize(
+    ("downstream", "upstream"),
+    [(251, 150), (252, 151), (900, 151), (200, 100), (230, 101)],
+)
+def test_the_way_back_by_syncs(downstream: int, upstream: int) -> None:
+    """Offsets of the remote partition go back by the same rule, and never ahead."""
+    known = translation(syncs=([sync(100, 200), sync(150, 251)],))
+
+    assert known.upstream(REMOTE, downstream) == Translated(upstream, SYNCS)
+
+
+def test_the_way_back_from_the_end_is_exact() -> None:
+    """A group that has read all that was copied goes on at the record that was not."""
+    known = translation(position(101, 57))
+
+    assert known.upstream(REMOTE, 58) == Translated(101, EXACT)
+    assert known.upstream(REMOTE, 10) == Untranslated.TOO_OLD
+
+
+def test_a_position_that_java_wrote_knows_no_offset_at_the_target() -> None:
+    """Java's position takes the place of ours, and says nothing about the target; syncs remain."""
+    known = translation(position(50, 30), position(101, None), syncs=([sync(40, 20)],))
+
+    assert known.downstream(ORDERS, 50) == Translated(21, SYNCS)
+
+
+def test_positions_of_other_clusters_are_left_out() -> None:
+    """A topic of positions that several flows share is read for this one only."""
+    known = translation(position(101, 57, cluster="C"))
+
+    assert known.downstream(ORDERS, 101) == Untranslated.NOT_MIRRORED
+    assert known.partitions == {}
+
+
+def test_what_is_not_mirrored() -> None:
+    """A partition that nothing is known of has no translation in either direction, and says why."""
+    known = translation(position(101, 57))
+    other = TopicPartition("bills", 0)
+
+    assert known.downstream(other, 5) is Untranslated.NOT_MIRRORED
+    assert known.upstream(TopicPartition("A.bills", 0), 5) is Untranslated.NOT_MIRRORED
+    assert (known.remote_of(other), known.source_of(ORDERS)) == (None, None)
+    assert known.partitions == {ORDERS: REMOTE}
+
+
+def test_nothing_beyond_the_remote_partition_s_end() -> None:
+    """When the target lost records since the last sync, its present end is the answer (no negative lag)."""
+    known = translation(syncs=([sync(100, 200)],), end=120)
+
+    assert known.downstream(ORDERS, 150) == Translated(120, END)
+
+
+def test_the_newer_of_two_sync_topics_counts() -> None:
+    """When the location of offset syncs was changed, what was written last is right for its partition."""
+    old, new = [sync(100, 200, at_ms=1)], [sync(90, 10, at_ms=2)]
+
+    for topics in ((old, new), (new, old)):
+        assert translation(syncs=topics).downstream(ORDERS, 95) == Translated(11, SYNCS)
+
+
+def test_negative_offsets_are_refused() -> None:
+    """An offset that no group can have committed is the caller's mistake."""
+    known = translation(position(101, 57))
+
+    for translate, partition in ((known.downstream, ORDERS), (known.upstream, REMOTE)):
+        with pytest.raises(ValueError, match="must not be negative"):
+            translate(partition, -1)
