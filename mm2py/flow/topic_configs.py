@@ -75,7 +75,8 @@ class ConfigSync:
         """Synchronise for as long as the flow lives; returns at once where the setting is off."""
         if not self._settings.topic_sync.configs_enabled:
             return
-        await self._has_new.wait()
+        if not self._remote_of:
+            await self._has_new.wait()
         interval_s = self._settings.topic_sync.configs_interval_s
         looked_at = -interval_s
         while True:
