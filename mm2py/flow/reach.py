@@ -16,6 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
@@ -26,6 +27,10 @@ from mm2py.wire.access import BrokerAccessError, ClusterAccessError, NotAuthoriz
 T = TypeVar("T")
 
 _PAUSES = Backoff(0.5, 15.0)
+#: What keeps a flow out is not told again before this, even if the cluster answered meanwhile.
+_SILENCE_S = 60.0
+#: What copy tasks are refused is told again after this.
+_REMINDER_S = 600.0
 
 
 @attrs.define
@@ -35,7 +40,8 @@ class _Absence:
     since: float
     error: str
     attempts: int
-    #: What keeps the flow out, where somebody is there.
+    is_told: bool = False
+    #: What was told to keep the flow out, where somebody is there.
     kept_out_by: str = ""
 
 
@@ -56,6 +62,7 @@ class Reach:
         self._luck = luck
         self._principal_at = principal_at
         self._absences: dict[str, _Absence] = {}
+        self._told_at: dict[tuple[str, str], float] = {}
         self._refusals: dict[str, str] = {}
 
     @property
@@ -78,7 +85,7 @@ class Reach:
         self._refusals.pop(step, None)
         for alias in clusters:
             absence = self._absences.pop(alias, None)
-            if absence is not None:
+            if absence is not None and absence.is_told:
                 away_s = self._clock.monotonic() - absence.since
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
@@ -93,6 +100,11 @@ class Reach:
                 hint = error.hint_for(self._principal_at(error.cluster))
             self._events.emit(StepFailed(self._flow, step, str(error), hint))
 
+    def refused(self, failure: PartitionFailure) -> None:
+        """Note that a cluster does not let a copy task in, or not do what it must."""
+        principal = self._principal_at(failure.cluster)
+        self._tell_kept_out(failure.cluster, principal, failure.message, failure.hint, _REMINDER_S)
+
     def _away(self, error: ClusterUnreachableError | BrokerConnectionError) -> None:
         absence = self._absences.get(error.cluster)
         if absence is None:
@@ -101,13 +113,27 @@ class Reach:
         absence.error = str(error)
         if isinstance(error, BrokerAccessError | ClusterAccessError):
             if absence.kept_out_by != error.cause:
-                absence.kept_out_by = error.cause
-                self._events.emit(
-                    AuthenticationFailed(self._flow, error.cluster, error.principal, error.cause, error.hint)
-                )
+                is_told = self._tell_kept_out(error.cluster, error.principal, error.cause, error.hint, _SILENCE_S)
+                absence.kept_out_by = error.cause if is_told else ""
+                absence.is_told = absence.is_told or is_told
         elif absence.attempts == 1:
+            absence.is_told = True
             hint = error.hint or ClusterUnreachableError.hint
             self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), hint))
+
+    def _tell_kept_out(self, cluster: str, principal: str, error: str, hint: str, silence_s: float) -> bool:
+        """
+        Tell what keeps the flow out, unless that was told within *silence_s*; say whether it was told now.
+
+        Connections that were opened before still work, so a cluster may seem to let us in and out by turns.
+        """
+        now = self._clock.monotonic()
+        told_at = self._told_at.get((cluster, hint))
+        if told_at is not None and now - told_at < silence_s:
+            return False
+        self._told_at[cluster, hint] = now
+        self._events.emit(AuthenticationFailed(self._flow, cluster, principal, error, hint))
+        return True
 
     async def once(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T | None:
         """Try a step of the control plane; None where it failed, which is noted. A step that must stop is raised."""

@@ -22,7 +22,15 @@ from mm2py.core.assignment import Assignment, assign
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.topics import Mirrored, Place
-from mm2py.model.epoch import RECREATED, EpochOutcome, EpochPlan, Histogram, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import (
+    RECREATED,
+    EpochOutcome,
+    EpochPlan,
+    Histogram,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, PartitionView, TaskView
@@ -45,6 +53,9 @@ _BALANCE_EVERY_S = 30.0
 _RETRY_TICK_S = 0.5
 #: How far back latency and age are shown.
 _WINDOW_S = 60.0
+
+#: Is told what an epoch did to a partition, and at which upstream offset it had begun.
+Listener = Callable[[PartitionOutcome, int], None]
 
 
 @attrs.frozen
@@ -69,6 +80,10 @@ class SourceTasks:
     ) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.is_interrupted = asyncio.Event()
+        #: What clusters refused to copy tasks since it was looked at last, one of each kind.
+        self.refusals: dict[tuple[str, str], PartitionFailure] = {}
+        #: Called for each outcome of a partition, once it is accounted for.
+        self.listeners: list[Listener] = []
         self._settings = settings
         self._clock = clock
         self._events = events
@@ -190,10 +205,10 @@ class SourceTasks:
         for planned in plan.partitions:
             if planned.source in self._recreated:
                 continue  # it was about another topic of that name
-            before = self.states[planned.source]
+            before, partition = self.states[planned.source], told.get(planned.source)
             accounted = progress.account(
                 before,
-                told.get(planned.source),
+                partition,
                 elapsed_s=took_s,
                 now=now,
                 luck=luck,
@@ -204,6 +219,9 @@ class SourceTasks:
                 self._pausing.add(planned.source)
             for happening in accounted.happenings:
                 self._tell(happening, before, accounted.state)
+            if partition is not None:
+                for listener in self.listeners:
+                    listener(partition, before.position)
         if outcome.records:
             self._window.append(_Sample(now, outcome.latency, outcome.age))
         self._tell_epoch(plan, outcome, took_s)
@@ -225,6 +243,8 @@ class SourceTasks:
                 self._events.emit(ResumeUnproven(flow, source, after.position, failure.message))
             case Happening.INTERRUPTED:
                 self._events.emit(PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now)))
+                if failure.cluster:
+                    self.refusals[failure.cluster, failure.hint] = failure
                 self.is_interrupted.set()
             case Happening.STOPPED:
                 ended, retry_in_s = after.ended.name.lower(), _retry_in_s(after, now)

@@ -23,6 +23,7 @@ from mm2py.flow.source import SourceTasks
 from mm2py.flow.supervise import supervise
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topics import Mirrored, Topics
+from mm2py.flow.translation import Translations
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.events import (
     Event,
@@ -83,11 +84,16 @@ class SourceGroup(FlowGroup):
     name = "source"
 
     def __init__(
-        self, around: Surroundings, epochs: Epochs, sides: Sequence[Callable[[SourceLife], SideLoop]] = ()
+        self,
+        around: Surroundings,
+        epochs: Epochs,
+        translations: Translations,
+        sides: Sequence[Callable[[SourceLife], SideLoop]] = (),
     ) -> None:
         """Make a group; *sides* make what runs beside copying, anew for each life and before its first epoch."""
         super().__init__(around)
         self._epochs = epochs
+        self._translations = translations
         self._sides = sides
         self._source_tasks: SourceTasks | None = None
 
@@ -116,7 +122,9 @@ class SourceGroup(FlowGroup):
                 events=self._events,
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
+            self._translations.load(positions.runs)
             tasks = SourceTasks(settings, self._epochs, clock=self._clock, events=self._events, luck=self._around.luck)
+            tasks.listeners.append(self._translations.take)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(
                 "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
@@ -134,6 +142,11 @@ class SourceGroup(FlowGroup):
         unknown = tasks.unknown(mirrored)
         fresh = await positions.begin(
             {partition: place for partition, place in unknown.items() if partition not in positions.known}
+        )
+        for partition in fresh:
+            self._translations.forget(partition)  # an operator removed its position: it may be another topic's
+        self._translations.adopt(
+            positions.known, {partition: place.remote_topic for partition, place in mirrored.places.items()}
         )
         tasks.adopt(mirrored, positions.known)
         left = tasks.unknown(mirrored)
@@ -243,6 +256,9 @@ class SourceGroup(FlowGroup):
         while True:
             await life.tasks.is_interrupted.wait()
             life.tasks.is_interrupted.clear()
+            refusals, life.tasks.refusals = life.tasks.refusals, {}
+            for refusal in refusals.values():
+                self._reach.refused(refusal)
             await self._ask(life)
             while not self._reach.is_complete:
                 await self._clock.sleep(_TICK_S)

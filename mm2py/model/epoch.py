@@ -56,6 +56,19 @@ class ProducerMark:
 
 
 @attrs.frozen
+class LeaderMark:
+    """
+    Under which leader epoch of the source the last record before a position was written (KIP-101, KIP-320).
+
+    The source's leader knows where that epoch's records end in its log. If that is before the position, the source has
+    lost what was copied, whatever it holds there now. `since` is an offset from which on that epoch is known to hold.
+    """
+
+    epoch: int
+    since: int
+
+
+@attrs.frozen
 class PartitionPlan:
     """
     One topic-partition to copy.
@@ -63,8 +76,8 @@ class PartitionPlan:
     `is_unsure` means that the target may already hold records past `downstream`, because whoever wrote them could
     not tell: after a crash, or after an epoch that ended with requests unanswered. The copier then compares the
     target's end offset and its last batch with the source before it writes. `downstream` is None where the position
-    comes from a Java MM2, which does not keep it. `topic_id` names the source topic that the position belongs to, or is
-    None where nobody knows it.
+    comes from a Java MM2, which does not keep it. `topic_id` names the source topic that the position belongs to,
+    `remote_topic_id` the remote topic; either is None where nobody knows it.
     """
 
     source: TopicPartition
@@ -76,6 +89,10 @@ class PartitionPlan:
     #: None where nobody has written with an identity that is known: the copier takes a new one.
     producer: ProducerMark | None = None
     topic_id: str | None = None
+    remote_topic_id: str | None = None
+    leader: LeaderMark | None = None
+    #: What the target ends with comes from before this upstream offset; if not, the target is not what it seems.
+    found_before: int | None = None
 
 
 @attrs.frozen
@@ -177,6 +194,10 @@ class Ended(enum.Enum):
     TARGET_REWOUND = 4
     #: What the target holds past the position could not be matched with the source. Copying has not started.
     UNPROVEN = 5
+    #: The source topic is another one of the same name.
+    RECREATED = 6
+    #: The source has lost records that were copied; what it holds at the position is not what follows them.
+    TRUNCATED = 7
 
 
 @attrs.frozen
@@ -187,12 +208,14 @@ class PartitionFailure:
     hint: str = ""
     error: str = ""
     offset: int | None = None
+    #: Which cluster does not let us in, or not do that, where one does not.
+    cluster: str = ""
 
 
 #: A position means nothing in another topic of the same name.
 RECREATED = PartitionFailure(
     message="the source topic was deleted and created again since its position was written",
-    hint="remove the partition's record from the offsets topic to copy the new topic from its start",
+    hint="choose with copy.on.source.recreated what becomes of the new topic, and restart",
     error="TopicRecreated",
 )
 
@@ -231,6 +254,8 @@ class PartitionOutcome:
     foreign_records: int = 0
     #: Goes with `position`; None where the next epoch must take a new producer id.
     producer: ProducerMark | None = None
+    #: Goes with `position`; None where the source does not tell.
+    leader: LeaderMark | None = None
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

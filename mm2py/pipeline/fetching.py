@@ -19,6 +19,7 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
 from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
+from mm2py.pipeline.refusals import kept_out, lacks
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import POOLED_FROM_BYTES
@@ -130,12 +131,14 @@ class SourceReader:
         now = self.source.topic_id(plan.source.topic)
         return None not in (now, plan.topic_id) and now != plan.topic_id
 
-    def retry(self, copy: PartitionCopy, why: str) -> None:
+    def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Take *copy* from its fetcher and look its leader up after a pause."""
         copy.source_node = None
         copy.source_retries += 1
         self.retries += 1
-        copy.trouble = PartitionFailure(why, "it is tried again by itself; check the source's brokers if it stays")
+        copy.trouble = kept_out(error) or PartitionFailure(
+            why, "it is tried again by itself; check the source's brokers if it stays"
+        )
         self.wants_metadata.set()
         pause_ms = min(
             self.limits.retry_backoff_ms * 2 ** min(copy.source_retries - 1, 10), self.limits.retry_backoff_max_ms
@@ -217,7 +220,7 @@ class Fetcher:
                 self._lose_session()
                 copies, self._copies = list(self._copies.values()), {}
                 for copy in copies:
-                    reader.retry(copy, str(error))
+                    reader.retry(copy, str(error), error)
 
     @property
     def _session_key(self) -> tuple[str, int, int]:
@@ -365,6 +368,8 @@ class Fetcher:
             )  # fmt: skip
         elif code in _REFUSED:
             hint = _REFUSED[ErrorCode(code)]
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                hint = lacks(self._reader.source.endpoint, "READ", source.topic)
             copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), copy.fetch.offset))
         else:
             self._reader.retry(copy, where)

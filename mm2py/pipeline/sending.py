@@ -25,6 +25,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.partition import Parcel, PartitionCopy, Tally
+from mm2py.pipeline.refusals import kept_out, lacks
 from mm2py.wire import produce
 from mm2py.wire.batch import next_sequence, sign
 from mm2py.wire.cluster import Cluster
@@ -132,9 +133,11 @@ class Dispatch:
             self._openings.add(opening)
             opening.add_done_callback(self._openings.discard)
 
-    def pause(self, copy: PartitionCopy, why: str) -> None:
+    def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Leave *copy* alone for a moment and look the leader up meanwhile."""
-        copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
+        copy.trouble = kept_out(error) or PartitionFailure(
+            why, "it is tried again by itself; check the target's brokers if it stays"
+        )
         copy.is_waiting = True
         copy.target_retries += 1
         self.retries += 1
@@ -230,6 +233,8 @@ class Dispatch:
             self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, parcel.first_upstream))
         elif ack.error_code in _REFUSED:
             hint = _REFUSED[ErrorCode(ack.error_code)]
+            if ack.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                hint = lacks(self.target.endpoint, "WRITE", copy.remote.topic)
             self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, parcel.first_upstream))
         else:
             copy.trouble = PartitionFailure(where, "it is tried again by itself", name, parcel.first_upstream)
@@ -416,7 +421,7 @@ class Courier:
             waiting, self._ready = self._ready, collections.deque()
             for copy in waiting:
                 copy.is_ready = False
-                self._dispatch.pause(copy, str(error))
+                self._dispatch.pause(copy, str(error), error)
         finally:
             self._is_opening = False
         self.pump()

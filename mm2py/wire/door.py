@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -24,6 +25,11 @@ from mm2py.wire.security import state_of_files
 
 _CONNECTION_SETUP_S = 10.0
 
+#: By broker; under None where the credentials themselves are refused, which no other broker will take.
+_Penalties = dict[tuple[str, int] | None, Penalty]
+
+_refused: WeakKeyDictionary[Clock, dict[object, _Penalties]] = WeakKeyDictionary()
+
 Opener = Callable[[ClusterEndpoint, str, int], Awaitable[BrokerConnection]]
 
 
@@ -35,8 +41,10 @@ class Door:
         self._clock = clock
         self._opener = opener
         self._limit_s = min(endpoint.request_timeout_ms / 1000, _CONNECTION_SETUP_S)
-        #: By broker; under None where the credentials themselves are refused, which no other broker will take.
-        self._penalties: dict[tuple[str, int] | None, Penalty] = {}
+        # All doors to a cluster share what was refused: a flow has several connections, and one account.
+        known = _refused.setdefault(clock, {})
+        whose = (endpoint.alias, endpoint.bootstrap_servers, endpoint.security)
+        self._penalties = known.setdefault(whose, {})
         # It spreads load and guards nothing.
         self._random = random.Random()  # noqa: S311
 
