@@ -26,6 +26,7 @@ from mm2py.flow.translation import Translations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.security import principal_of
 
 
 #: What groups may take for their end that have no epochs to wait for.
@@ -50,7 +51,8 @@ class FlowRunner:
         self.settings = settings
         #: Set once the lead has ended, by a drain or for good.
         self.is_over = asyncio.Event()
-        self._reach = Reach(settings.flow, clock, events, luck)
+        ends = {end.alias: end for end in (settings.source, settings.target)}
+        self._reach = Reach(settings.flow, clock, events, luck, lambda alias: principal_of(ends[alias]))
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         around = Surroundings(settings, self._reach, clock, events, luck)

@@ -25,6 +25,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, ProducerMark
 from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.partition import PartitionCopy
+from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.resume import Resumer, Walks
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
@@ -121,7 +122,7 @@ class _Epoch:
                         copy.trouble = None
                     return True
             except _UNREACHABLE as error:
-                trouble = PartitionFailure(str(error), error.hint, type(error).__name__)
+                trouble = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
                 pass  # What went wrong before says more.
             for copy in self._copies:

@@ -22,6 +22,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter, end_corrupt
 from mm2py.pipeline.partition import PartitionCopy
+from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.sending import HINT_REWOUND
 from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
@@ -371,4 +372,4 @@ def _same(window: Sequence[RecordContent], tail: _Tail) -> bool:
 
 
 def _trouble(error: Mm2Error) -> PartitionFailure:
-    return PartitionFailure(str(error), error.hint, type(error).__name__)
+    return failure_of(error)
