@@ -39,6 +39,8 @@ class Value:
     key: str = ""
     #: What the file says where the text came from a value provider: ``${file:…}``. The text is a secret then.
     stands_in: str = ""
+    #: The key as the file has it, where it is an old spelling of `key`.
+    written: str = ""
 
     def reason(self, error: ValueError) -> str:
         """Say why the text will not do, without showing it where it came from a provider."""
@@ -47,7 +49,7 @@ class Value:
     @property
     def origin(self) -> str:
         """Where the value comes from, ``mm2.properties:12, A->B.topics``."""
-        return f"{self.where}, {self.key}" if self.where else "default"
+        return f"{self.where}, {self.written or self.key}" if self.where else "default"
 
 
 class Layers:
@@ -64,6 +66,13 @@ class Layers:
         """Give the same lines with some of them replaced."""
         fresh = copy.copy(self)
         fresh._lines = {**self._lines, **values}  # noqa: SLF001 - it is one of ours
+        return fresh
+
+    def renamed(self, values: Mapping[str, Value]) -> Layers:
+        """Give the same lines, those in *values* under their new names unless such a line is there."""
+        fresh = copy.copy(self)
+        kept = {key: line for key, line in self._lines.items() if key not in values}
+        fresh._lines = {**{line.key: line for line in values.values()}, **kept}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def lines(self) -> Iterable[Value]:

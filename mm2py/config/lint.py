@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.config.keys import find_key, known_names, levels_of, nearest
 from mm2py.config.layers import Layers, Value, level_of
+from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
 from mm2py.config.row import FORMS, Key, Kind, Level, Place
@@ -21,6 +22,7 @@ from mm2py.config.row import FORMS, Key, Kind, Level, Place
 
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
 _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
+_ROLES = ("consumer", "producer")
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
@@ -64,7 +66,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     notes = list(_note_document(document))
     entries = {(f"{document.name}:{entry.line}", entry.key): entry for entry in document.entries}
     for line in lines:
-        entry = entries.get((line.value.where, line.value.key))
+        entry = entries.get((line.value.where, line.value.written or line.value.key))
         problem = _spaced_arrow(line, aliases) or _judge_value(line, entry)
         if problem is not None:
             problems.append(problem)
@@ -142,16 +144,28 @@ def _typo(line: Line) -> str:
 
 def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
     value = line.value
-    if (elsewhere := levels_of(line.name)) and line.level not in elsewhere:
-        row = next(iter(elsewhere.values()))
+    elsewhere = levels_of(line.name)
+    # A cluster's plain client settings are Connect's own; who writes one for a flow means the copy's clients.
+    has_client = not {f"{role}.{line.name}" for role in _ROLES}.isdisjoint(known_names(line.level))
+    row = next(iter(elsewhere.values()), None)
+    if row is not None and line.level not in elsewhere and (row.acts or not has_client):
         ways = " or ".join(_example(row, line, aliases))
         return Problem(value.where, value.key, f"has no effect {line.level.value}", f"write {ways}")
+    if (instead := FOREIGN_KEYS.get(line.name)) is not None:
+        return Problem(value.where, value.key, "a key of another mirror, ignored", instead)
     if line.level is Level.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
         message = f"clusters does not name {' and '.join(strangers)}"
         return Problem(value.where, value.key, message, f"known are {', '.join(aliases) or 'none'}")
-    near = nearest(line.name, known_names(line.level))
-    hint = f"did you mean {_written(line.owner, near)}?" if near else ""
-    return Problem(value.where, value.key, "unknown key, ignored", hint)
+    return Problem(value.where, value.key, "unknown key, ignored", _hint_at_name(line))
+
+
+def _hint_at_name(line: Line) -> str:
+    known = set(known_names(line.level))
+    # KIP-382 and MirrorMaker's own README leave .enabled away; others leave away which client they mean.
+    whole = [name for name in (f"{line.name}.enabled", *(f"{role}.{line.name}" for role in _ROLES)) if name in known]
+    near = nearest(line.name, known)
+    names = whole or ([near] if near else [])
+    return f"did you mean {' or '.join(_written(line.owner, name) for name in names)}?" if names else ""
 
 
 def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:

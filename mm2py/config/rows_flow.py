@@ -70,7 +70,7 @@ _SOURCE = Section(
     (
         Key("topics", Kind.PATTERNS, ".*", Place.FLOW,
             "Names and regular expressions (Java's dialect, the whole name must match) of the topics to mirror. "
-            "An empty list mirrors nothing."),
+            "An empty list mirrors nothing.", aliases=("topics.whitelist",)),
         Key("topics.exclude", Kind.PATTERNS, r"mm2.*\.internal, .*\.replica, __.*", Place.FLOW,
             "Topics to leave out; beats `topics`.", aliases=("topics.blacklist",)),
         Key("topic.filter.class", Kind.CLASS, _JAVA + "DefaultTopicFilter", Place.FLOW,
@@ -137,7 +137,8 @@ _CHECKPOINTS = Section(
     (
         Key("groups", Kind.PATTERNS, ".*", Place.FLOW,
             "Names and regular expressions of the consumer groups whose offsets are translated. Only groups of "
-            "consumers count, of either protocol or merely committing; Connect's, share and streams groups do not."),
+            "consumers count, of either protocol or merely committing; Connect's, share and streams groups do not.",
+            aliases=("groups.whitelist",)),
         Key("groups.exclude", Kind.PATTERNS, "console-consumer-.*, connect-.*, __.*", Place.FLOW,
             "Groups to leave out; beats `groups`.", aliases=("groups.blacklist",)),
         Key("group.filter.class", Kind.CLASS, _JAVA + "DefaultGroupFilter", Place.FLOW,

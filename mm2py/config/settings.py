@@ -16,6 +16,7 @@ import attrs
 from mm2py.config.explain import Effective, effective
 from mm2py.config.keys import first_words, nearest
 from mm2py.config.layers import Layers, Side
+from mm2py.config.legacy import modernise
 from mm2py.config.lint import classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, parse_bytes
@@ -78,8 +79,9 @@ def load_settings(
     path = Path(path)
     document = _read(path)
     resolved = resolve_references(Layers(document, overrides or {}), machine or ThisMachine())
-    layers = resolved.layers
-    aliases = cluster_aliases(layers)
+    aliases = cluster_aliases(resolved.layers)
+    modern = modernise(resolved.layers, aliases)
+    layers = modern.layers
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
     problems = [*resolved.problems, *found.problems, *_judge_clusters(document, layers)]
@@ -110,6 +112,7 @@ def load_settings(
         notes=(
             *found.notes,
             *resolved.notes,
+            *modern.notes,
             *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
             *_note_heartbeats_only(document, flows, layers, targets),

@@ -38,6 +38,41 @@ def notes(tmp_path: Path) -> Notes:
     ("line", "expected"),
     [
         ("A->B.topic = x", "A->B.topic: unknown key, ignored (did you mean A->B.topics?)"),
+        (
+            "A->B.emit.heartbeats = false",
+            "A->B.emit.heartbeats: unknown key, ignored (did you mean A->B.emit.heartbeats.enabled?)",
+        ),
+        (
+            "B.max.request.size = 1",
+            "B.max.request.size: unknown key, ignored (did you mean B.producer.max.request.size?)",
+        ),
+        (
+            "A->B.retry.backoff.ms = 1",
+            (
+                "A->B.retry.backoff.ms: unknown key, ignored "
+                "(did you mean A->B.consumer.retry.backoff.ms or A->B.producer.retry.backoff.ms?)"
+            ),
+        ),
+        (
+            "topics.regex = x",
+            (
+                "topics.regex: a key of another mirror, ignored "
+                "(topics takes names and regular expressions, separated by commas)"
+            ),
+        ),
+        ("topics.whitelist = x", "topics.whitelist: an old name of topics (write topics)"),
+        (
+            "cluster.B.offset.storage.topic = x",
+            "cluster.B.offset.storage.topic: KIP-382's first spelling (write B.offset.storage.topic)",
+        ),
+        (
+            "connector.A->B.emit.heartbeats = false",
+            "connector.A->B.emit.heartbeats: KIP-382's first spelling (write A->B.emit.heartbeats.enabled)",
+        ),
+        (
+            "cluster.A.brokers.list = x:1",
+            ("cluster.A.brokers.list: overruled by A.bootstrap.servers (mm2.properties:2) (remove the old line)"),
+        ),
         ("task.max = 4", "task.max: unknown key, ignored (did you mean tasks.max?)"),
         ("A.bootstrap.server = x:1", "A.bootstrap.server: unknown key, ignored (did you mean A.bootstrap.servers?)"),
         ("zzz = 1", "zzz: unknown key, ignored"),
