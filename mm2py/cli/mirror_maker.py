@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import mm2py
 from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
@@ -46,8 +47,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
     parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="A->B",
+        help="print what every key counts as and where that comes from, for one flow or all, and run nothing",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        type=override,
+        metavar="KEY=VALUE",
+        help="a line that counts as if it were the file's last one; may be given several times",
+    )
+    parser.add_argument(
         "--status-file", type=Path, metavar="PATH", help="write what the flows do to this file once a second, as JSON"
     )
+
+
+def override(text: str) -> tuple[str, str]:
+    """Read ``KEY=VALUE``. Raise ArgumentTypeError where it is not one."""
+    key, sign, value = text.partition("=")
+    if not key.strip() or not sign:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, found {key!r}")
+    return key.strip(), value.strip()
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -64,11 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def execute(options: argparse.Namespace) -> int:
     """Do what the parsed *options* ask for, and give the exit code."""
     try:
-        settings = judged(load_settings(options.file, targets=options.clusters))
+        settings = judged(load_settings(options.file, targets=options.clusters, overrides=dict(options.override)))
     except ConfigError as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)
         return ExitCode.FAILED
+    if options.explain is not None:
+        return _explain(settings, options.explain)
     if options.validate:
         for note in settings.notes:
             print(f"note: {note}")
@@ -78,6 +104,19 @@ def execute(options: argparse.Namespace) -> int:
         print(f"{options.file}: no problems; flows: {flows or 'none'}{only}")
         return ExitCode.OK
     return asyncio.run(_run(settings, options.status_file))
+
+
+def _explain(settings: MirrorSettings, name: str) -> int:
+    flows = find_flows(settings, name)
+    if flows is None:
+        known = ", ".join(str(flow.flow) for flow in settings.flows)
+        print(f"--explain: no flow {name}; there are {known}", file=sys.stderr)
+        return ExitCode.BAD_ARGUMENTS
+    for line in explained(settings, flows):
+        print(line)
+    for note in settings.notes:
+        print(f"note: {note}")
+    return ExitCode.OK
 
 
 async def _run(settings: MirrorSettings, status_file: Path | None) -> int:

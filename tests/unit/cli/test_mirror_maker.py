@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,47 @@ def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str])
     assert all("mm2.properties:" in line for line in lines)
 
 
+def test_overrides_count_as_the_last_lines_of_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--override may be given several times; what it sets is explained with its origin."""
+    arguments = [str(file), "--override", "tasks.max=3", "--override", "A->B.topics = a=b, c"]
+
+    assert mirror_maker.main([*arguments, "--explain", "A->B"]) == ExitCode.OK
+
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "tasks.max = 3 [--override, tasks.max]" in lines
+    assert "topics = a=b, c [--override, A->B.topics]" in lines
+    assert "replication.factor = 1 [mm2.properties:5, replication.factor]" in lines
+    assert "A->B: the client that reads A" in lines
+    assert "source.bootstrap.servers = a:9092 [mm2.properties:2, A.bootstrap.servers]" in lines
+
+
+def test_a_wrong_override_is_a_problem_like_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an override says is judged as lines are."""
+    assert mirror_maker.main([str(file), "--override", "tasks.max=many", "--validate"]) == ExitCode.FAILED
+    assert "--override: tasks.max: expected a whole number" in capsys.readouterr().err
+
+
+def test_nothing_explained_is_a_secret(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Passwords are masked, what came from a provider shows its reference."""
+    file.write_text(
+        file.read_text()
+        + "config.providers = env\nA.consumer.client.id = ${env:PATH}\nA.ssl.truststore.password = hush\n"
+    )
+
+    assert mirror_maker.main([str(file), "--explain"]) == ExitCode.OK
+
+    said = capsys.readouterr().out
+    assert "hush" not in said
+    assert os.environ["PATH"] not in said
+    assert "${env:PATH}" in said
+
+
+def test_an_unknown_flow_is_not_explained(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flow that does not exist is bad arguments, and the known ones are named."""
+    assert mirror_maker.main([str(file), "--explain", "A->C"]) == ExitCode.BAD_ARGUMENTS
+    assert "no flow A->C; there are A->B" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -56,7 +98,7 @@ def test_what_cannot_run_ends_with_one_line(
     assert code == ExitCode.FAILED
 
 
-@pytest.mark.parametrize("arguments", [[], ["--clusters"], ["a", "--nonsense"]])
+@pytest.mark.parametrize("arguments", [[], ["--clusters"], ["a", "--nonsense"], ["a", "--override", "tasks.max"]])
 def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Arguments that make no sense end with Java's exit code and a line that says why."""
     with pytest.raises(SystemExit) as ended:

@@ -1,0 +1,64 @@
+"""
+``--explain [A->B]``: every key that counts, with its value and where it comes from; secrets are masked.
+
+Keys that this version does not act on are shown where the file sets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mm2py.config.explain import Effective
+from mm2py.config.render import explain
+from mm2py.config.settings import MirrorSettings
+from mm2py.model.flow import Flow
+
+
+_READS = ("source.", "consumer.")
+_WRITES = ("target.", "producer.")
+_LOOKS = ("admin.",)
+_WIDEST = 44
+
+
+def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
+    """Give the flow called *name*, or the enabled ones where it is empty; None where there is no such flow."""
+    if not name:
+        return [flow.flow for flow in settings.flows if flow.is_enabled]
+    found = [flow.flow for flow in settings.flows if str(flow.flow) == name.replace(" ", "")]
+    return found or None
+
+
+def explained(settings: MirrorSettings, flows: Sequence[Flow]) -> Iterator[str]:
+    """Give the lines of the view: the process, then flow by flow with what its clients use."""
+    yield from _section("This process", explain(settings))
+    for flow in flows:
+        rows = explain(settings, flow)
+        clients = (*_READS, *_WRITES, *_LOOKS)
+        yield from _section(f"{flow}", [row for row in rows if not row.key.startswith(clients)])
+        yield from _section(f"{flow}: the client that reads {flow.source}", _starting(rows, _READS))
+        yield from _section(f"{flow}: the client that writes {flow.target}", _starting(rows, _WRITES))
+        yield from _section(f"{flow}: administration", _starting(rows, _LOOKS))
+
+
+def _starting(rows: Iterable[Effective], stems: tuple[str, ...]) -> list[Effective]:
+    return [row for row in rows if row.key.startswith(stems)]
+
+
+def _section(title: str, every: Sequence[Effective]) -> Iterator[str]:
+    rows = [row for row in every if row.acts or row.origin != "default"]
+    if not rows:
+        return
+    yield title
+    widths = [
+        min(_WIDEST, max(map(len, texts), default=0)) for texts in zip(*(_cells(row) for row in rows), strict=True)
+    ]
+    for row in rows:
+        key, value = _cells(row)
+        effect = "" if row.acts else ", without effect"
+        yield f"  {key:<{widths[0]}} = {value:<{widths[1]}}  [{row.origin}{effect}]"
+    yield ""
+
+
+def _cells(row: Effective) -> tuple[str, str]:
+    # A value of several lines, a certificate for example, stays on one.
+    return row.key, row.value.replace("\r", "\\r").replace("\n", "\\n")
