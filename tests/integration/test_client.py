@@ -22,7 +22,7 @@ from mm2py.model.group import CommittedOffset
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
-from tests.support.java_mirror import PARTITIONS, RECORDS, JavaMirror, java_mirror
+from tests.support.java_mirror import PARTITIONS, RECORDS, JavaMirror
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
 from tests.support.producing import produce_transactions, producer
@@ -33,13 +33,9 @@ from tests.support.topics import create_topic
 _LIMIT_S = 60
 
 
-@pytest.fixture(scope="module")
-def mirror(
-    primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaMirror]:
-    """What Java MirrorMaker 2 left behind, once for all tests here."""
-    with java_mirror(primary.bootstrap_servers, backup.bootstrap_servers, tmp_path_factory.mktemp("java")) as made:
-        yield made
+@pytest.fixture
+def mirror(mirror_by_java: JavaMirror) -> JavaMirror:
+    return mirror_by_java
 
 
 def command(*arguments: str, name: str = "topics") -> subprocess.CompletedProcess[str]:
