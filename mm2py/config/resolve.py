@@ -49,6 +49,20 @@ class CheckpointSettings:
 
 
 @attrs.frozen
+class OffsetSyncSettings:
+    """What a flow writes and remembers of where records went. The defaults are MirrorMaker's where it has any."""
+
+    is_emitted: bool = True
+    #: The cluster that holds the offset syncs: source or target.
+    location: str = "source"
+    topic_replication_factor: int = 3
+    lag_max: int = 100
+    #: How many runs are kept in memory, of 32 bytes each.
+    flow_runs_max: int = 2_000_000
+    partition_runs_max: int = 200_000
+
+
+@attrs.frozen
 class TopicSyncSettings:
     """How a flow keeps configs and ACLs of remote topics in step. The defaults are MirrorMaker's where it has any."""
 
@@ -103,6 +117,7 @@ class FlowSettings:
     restart_backoff_max_ms: int
     checkpoints: CheckpointSettings = CheckpointSettings()
     topic_sync: TopicSyncSettings = TopicSyncSettings()
+    offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
 
 
 @attrs.frozen
@@ -213,6 +228,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         checkpoints=_checkpoints(of),
         topic_sync=_topic_sync(of),
+        offset_syncs=_offset_syncs(of),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),
@@ -253,6 +269,17 @@ def _topic_sync(of: FlowReader) -> TopicSyncSettings:
         acls_interval_s=float(of.number("sync.topic.acls.interval.seconds")),
         acls_delete=of.flag("sync.topic.acls.delete.enabled"),
         acls_prefixed=of.flag("sync.topic.acls.prefixed.enabled"),
+    )
+
+
+def _offset_syncs(of: FlowReader) -> OffsetSyncSettings:
+    return OffsetSyncSettings(
+        is_emitted=of.flag("emit.offset-syncs.enabled"),
+        location=of.text("offset-syncs.topic.location"),
+        topic_replication_factor=of.number("offset-syncs.topic.replication.factor"),
+        lag_max=of.number("offset.lag.max"),
+        flow_runs_max=of.number("offset.translation.runs.max"),
+        partition_runs_max=of.number("offset.translation.partition.runs.max"),
     )
 
 

@@ -26,6 +26,7 @@ from operator import add, le, sub
 import attrs
 
 from mm2py.model.epoch import Run, Runs
+from mm2py.model.run_chunk import RunChunk
 
 
 class Precision(enum.Enum):
@@ -258,6 +259,27 @@ class RunIndex:
     def _change(self, at: int) -> None:
         at = max(at, 0)
         self.first_changed = at if self.first_changed is None else min(at, self.first_changed)
+
+    def append_chunk(self, chunk: RunChunk) -> None:
+        """Take over stretches that were kept, as far as they lie behind what is known."""
+        first = bisect_left(chunk.starts, self.covered_to)
+        if first and chunk.starts[first - 1] + chunk.spans[first - 1] > self.covered_to:
+            # An older stretch, half of which is known better: where the other half went is not known.
+            if first == len(chunk.starts):
+                return
+            known_from = chunk.starts[first]
+        else:
+            known_from = max(chunk.covered_from, self.covered_to)
+        if chunk.covered_to < known_from or chunk.end < self.end:
+            return
+        if first < len(chunk.starts) and chunk.downs[first] < self.end:
+            return
+        self._skip_to(known_from)
+        self.starts.extend(chunk.starts[first:])
+        self.downs.extend(chunk.downs[first:])
+        self.spans.extend(chunk.spans[first:])
+        self.counts.extend(chunk.counts[first:])
+        self.covered_to, self.end = chunk.covered_to, chunk.end
 
     # Bounding memory.
 

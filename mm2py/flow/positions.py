@@ -14,13 +14,18 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics import Place
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
 class Positions:
-    """The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it."""
+    """
+    The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it.
+
+    `runs` is what the topic held beside them when it was read: where records went.
+    """
 
     def __init__(self, settings: FlowSettings, source: Cluster, target: Cluster) -> None:
         self._settings = settings
@@ -28,6 +33,7 @@ class Positions:
         self._target = target
         self._log = TopicLog(target, settings.offset_storage_topic)
         self.known: dict[TopicPartition, Position] = {}
+        self.runs: tuple[KeptChunk, ...] = ()
         self._removed: set[TopicPartition] = set()
 
     async def read(self) -> Mapping[TopicPartition, Position]:
@@ -40,7 +46,12 @@ class Positions:
         )
         known: dict[TopicPartition, Position] = {}
         removed: set[TopicPartition] = set()
+        runs: dict[tuple[TopicPartition, int], KeptChunk] = {}
         for record in await self._log.read_all():
+            match decode_chunk(record.key, record.value):
+                case (settings.flow.source, KeptChunk() as chunk):
+                    runs[chunk.source, chunk.number] = chunk
+                    continue
             match decode_position(record.key, record.value, record.headers):
                 case (settings.flow.source, Position() as position):
                     known[position.source] = position
@@ -51,6 +62,7 @@ class Positions:
                 case _:
                     continue
         self.known, self._removed = known, removed
+        self.runs = tuple(runs.values())
         return known
 
     async def write(self, positions: Collection[Position]) -> None:

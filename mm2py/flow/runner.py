@@ -13,27 +13,28 @@ from functools import partial
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.translation import Translation, Untranslated
 from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
+from mm2py.flow.offset_syncs import OffsetSyncs
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
-from mm2py.model.flow import Flow, TopicPartition
+from mm2py.flow.translation_keeper import TranslationKeeper
+from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
+from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
+from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.security import principal_of
 
 
 #: What groups may take for their end that have no epochs to wait for.
 _QUICK_DRAIN_S = 3.0
-#: How many runs of offsets are kept in memory, of 32 bytes each.
-_FLOW_RUNS = 2_000_000
-_PARTITION_RUNS = 200_000
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
 
 
@@ -53,27 +54,44 @@ class FlowRunner:
         self.is_over = asyncio.Event()
         ends = {end.alias: end for end in (settings.source, settings.target)}
         self._reach = Reach(settings.flow, clock, events, luck, lambda alias: principal_of(ends[alias]))
+        self._clock = clock
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         around = Surroundings(settings, self._reach, clock, events, luck)
         #: The source group fills them, the checkpoint group reads them.
-        self.translations = Translations(flow_runs=_FLOW_RUNS, partition_runs=_PARTITION_RUNS)
+        self.translations = Translations(
+            flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
+        )
         #: Those of the flow in the other direction, where this node runs it.
         self.reverse: Translations | None = None
-        # What runs beside copying is handed in as `sides`: offset syncs, topic configs, ACLs.
-        sides = (partial(ConfigSync, around), partial(AclSync, around))
-        self._source = SourceGroup(around, epochs, sides=sides) if settings.is_enabled else None
+        sides = (
+            partial(TranslationKeeper, around, self.translations),
+            partial(OffsetSyncs, around, self.translations),
+            partial(ConfigSync, around),
+            partial(AclSync, around),
+        )
+        self._source = SourceGroup(around, epochs, self.translations, sides) if settings.is_enabled else None
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
 
     def _make_checkpoints(self, around: Surroundings) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
             return None
-        return CheckpointGroup(around, forward=self.translations.downstream, backward=self._translate_back)
+        return CheckpointGroup(around, forward=self.translations.downstream, way_back=self._way_back)
 
-    def _translate_back(self, remote: TopicPartition, offset: int) -> Translation:
-        """Translate an offset of what the flow in the other direction brought to the source."""
-        return self.reverse.upstream(remote, offset) if self.reverse is not None else Untranslated.NOT_MIRRORED
+    def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> WayBack:
+        """Give what the flow in the other direction knows: lent in this node, or as another node keeps it."""
+        if self.reverse is not None:
+            return LentTranslations(self.reverse)
+        sizes = self.settings.offset_syncs
+        return KeptTranslations(
+            Flow(self.flow.target, self.flow.source),
+            source,
+            policy,
+            flow_runs=sizes.flow_runs_max,
+            partition_runs=sizes.partition_runs_max,
+            clock=self._clock,
+        )
 
     @property
     def flow(self) -> Flow:

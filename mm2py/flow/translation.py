@@ -1,8 +1,7 @@
 """
 The offset translations of one flow: filled by the source group, asked by the checkpoint group.
 
-What is asked lies in memory, so that asking needs no cluster. It is kept on the target beside the positions (see
-`mm2py.flow.translation_keeper`).
+What is asked lies in memory, so that asking needs no cluster. `flow.translation_keeper` keeps it on the target.
 """
 
 from __future__ import annotations
@@ -11,12 +10,24 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from mm2py.core.kept_runs import changed_chunks, chunk_count, cut_chunk, put_together
 from mm2py.core.sync_store import Sync, SyncSlots
 from mm2py.core.translation import RunIndex, Translated, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk, RunChunk
+
+
+@attrs.frozen
+class Change:
+    """A chunk of a source partition's index that is to be written; removed where there is none."""
+
+    source: TopicPartition
+    number: int
+    topic_id: str | None = None
+    chunk: RunChunk | None = None
 
 
 @attrs.define
@@ -41,6 +52,8 @@ class Translations:
         self._partition_runs = partition_runs
         self._known: dict[TopicPartition, _Known] = {}
         self._source_of: dict[TopicPartition, TopicPartition] = {}
+        self._kept: dict[TopicPartition, list[KeptChunk]] = {}
+        self._written: dict[TopicPartition, int] = {}
         self._is_ready = False
         self._runs = 0
 
@@ -83,6 +96,14 @@ class Translations:
 
     # Learning, which is the source group's.
 
+    def load(self, kept: Iterable[KeptChunk]) -> None:
+        """Take what the positions topic holds, before `adopt` says what of it is of use."""
+        self._kept, self._written = {}, {}
+        for one in kept:
+            if one.chunk is not None:
+                self._kept.setdefault(one.source, []).append(one)
+                self._written[one.source] = max(one.number + 1, self._written.get(one.source, 0))
+
     def adopt(self, positions: Mapping[TopicPartition, Position], remote_of: Mapping[TopicPartition, str]) -> None:
         """
         Translate for the partitions of *remote_of* from now on, which are copied from *positions* on.
@@ -95,22 +116,30 @@ class Translations:
             if position is None:
                 continue
             known = self._known.get(source)
-            if known is None or (known.topic_id and position.topic_id and known.topic_id != position.topic_id):
+            if known is not None and _are_different(known.topic_id, position.topic_id):
                 self.forget(source)
-                known = self._known[source] = _Known()
+            known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
-            if known.index is None and position.downstream is not None:
-                is_origin = position.downstream < 0
-                known.index = RunIndex(position.next_upstream, position.downstream + 1, is_origin=is_origin)
+            if known.index is None:
+                known.index = self._restored(position) or _begun(position)
+                self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
 
-    def restore(self, source: TopicPartition, index: RunIndex, topic_id: str | None) -> None:
-        """Take over what was known of a source partition in an earlier life."""
-        self.forget(source)
-        self._known[source] = _Known(topic_id, index)
-        self._runs += len(index)
+    def _restored(self, position: Position) -> RunIndex | None:
+        kept = self._kept.pop(position.source, ())
+        index = put_together(one for one in kept if not _are_different(one.topic_id, position.topic_id))
+        if index is None:
+            return None
+        if (
+            position.downstream is not None
+            and index.covered_to <= position.next_upstream
+            and index.end > position.downstream + 1
+        ):
+            return None  # the position was written after the target had lost records
+        index.first_changed = None
+        return index
 
-    def take(self, outcome: PartitionOutcome, *, begun_at: int) -> None:
+    def take(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Learn from what an epoch did, which began at upstream offset *begun_at*."""
         known = self._known.get(outcome.source)
         if known is None:
@@ -138,6 +167,7 @@ class Translations:
 
     def forget(self, source: TopicPartition) -> None:
         """Forget what is known of a source partition: its topic, or its remote one, is another now."""
+        self._kept.pop(source, None)
         known = self._known.pop(source, None)
         if known is not None and known.index is not None:
             self._runs -= len(known.index)
@@ -158,11 +188,47 @@ class Translations:
 
     # Keeping, which is the keeper's.
 
-    def indexes(self) -> Iterable[tuple[TopicPartition, RunIndex, str | None]]:
-        """Give every index with the source topic's id."""
-        for source, known in self._known.items():
-            if known.index is not None:
-                yield source, known.index, known.topic_id
+    def take_changes(self) -> list[Change]:
+        """
+        Give what is to be written since this was last asked for: first what is removed, then what changed.
+
+        Whoever could not write it gives it back to `put_back`.
+        """
+        removed: list[Change] = []
+        changed: list[Change] = []
+        for source in sorted({*self._known, *self._written}):
+            known = self._known.get(source)
+            index = known.index if known is not None else None
+            if index is None and source in self._kept:
+                continue  # of a topic that is not mirrored at present
+            count, written = chunk_count(index) if index is not None else 0, self._written.get(source, 0)
+            removed += [Change(source, number) for number in range(count, written)]
+            if index is not None and known is not None:
+                changed += [
+                    Change(source, number, known.topic_id, cut_chunk(index, number)) for number in changed_chunks(index)
+                ]
+                index.first_changed = None
+            self._written[source] = count
+        return removed + changed
+
+    def put_back(self, changes: Iterable[Change]) -> None:
+        """Note that *changes* may not have been written."""
+        for change in changes:
+            self._written[change.source] = max(change.number + 1, self._written.get(change.source, 0))
+            known = self._known.get(change.source)
+            if known is not None and known.index is not None:
+                known.index.first_changed = 0
+
+
+def _are_different(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _begun(position: Position) -> RunIndex | None:
+    """Begin an index where copying begins; a position of Java's does not say where that is at the target."""
+    if position.downstream is None:
+        return None
+    return RunIndex(position.next_upstream, position.downstream + 1, is_origin=position.downstream < 0)
 
 
 def _better(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:

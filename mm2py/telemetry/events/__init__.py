@@ -38,6 +38,7 @@ from mm2py.telemetry.events.groups import (
     GroupSyncResumed,
 )
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
+from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, TranslationsWritten
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
     PartitionInterrupted,
@@ -59,6 +60,7 @@ from mm2py.telemetry.events.syncs import (
 )
 from mm2py.telemetry.events.topics import (
     AssignmentChanged,
+    NoTopicChosen,
     PartitionsGrown,
     TopicCreated,
     TopicGone,
@@ -96,6 +98,9 @@ __all__ = [
     "HeartbeatsResumed",
     "HeartbeatsStarted",
     "Level",
+    "NoTopicChosen",
+    "OffsetSyncsRead",
+    "OffsetSyncsWritten",
     "PartitionInterrupted",
     "PartitionRecovered",
     "PartitionStopped",
@@ -118,5 +123,6 @@ __all__ = [
     "TopicSyncFailed",
     "TopicSyncRecovered",
     "TopicsRefreshed",
+    "TranslationsWritten",
     "WaitingForSlot",
 ]

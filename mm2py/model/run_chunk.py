@@ -1,0 +1,173 @@
+"""
+The byte form of what is known of where records went, in ``mm2-offsets.<source>.internal`` beside the positions.
+
+The records are ours alone. Their keys look like those of a Kafka Connect connector named ``mm2py``, so that Java
+MirrorMaker and Connect's tools take them for somebody else's offsets. An index is cut into chunks: of a long one only
+what changed is written again. Each chunk says what it covers, so that any mix of older and newer chunks, as a crash may
+leave it, can be put together. Columns are kept as differences, which zlib makes small.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+import zlib
+from array import array
+from itertools import accumulate
+from operator import add, sub
+from typing import Any
+
+import attrs
+
+from mm2py.model.flow import TopicPartition
+
+
+OWNER = "mm2py"
+_KIND = "runs"
+_VERSION = 1
+_COLUMNS = 4
+
+
+@attrs.frozen
+class RunChunk:
+    """Stretches of an index that follow one another; see `mm2py.core.translation.RunIndex` for what they mean."""
+
+    covered_from: int
+    covered_to: int
+    end_from: int
+    end: int
+    is_origin: bool
+    starts: array[int] = attrs.field(repr=False)
+    downs: array[int] = attrs.field(repr=False)
+    spans: array[int] = attrs.field(repr=False)
+    counts: array[int] = attrs.field(repr=False)
+
+
+@attrs.frozen
+class KeptChunk:
+    """Chunk *number* of a source partition's index, as read; without a chunk it was removed."""
+
+    source: TopicPartition
+    number: int
+    topic_id: str | None = None
+    chunk: RunChunk | None = None
+
+
+def chunk_key(cluster: str, source: TopicPartition, number: int) -> bytes:
+    """Give the record key of a chunk of *source* of the source *cluster*."""
+    place = {
+        "chunk": number,
+        "cluster": cluster,
+        "kind": _KIND,
+        "partition": source.partition,
+        "topic": source.topic,
+    }
+    return _json([OWNER, place])
+
+
+def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
+    """Give the record value of *chunk*."""
+    starts, downs, spans, counts = chunk.starts, chunk.downs, chunk.spans, chunk.counts
+    behind = array("q", map(add, starts, spans))
+    behind_down = array("q", map(add, downs, counts))
+    columns = (
+        map(sub, starts, array("q", [chunk.covered_from]) + behind[:-1]),
+        map(sub, downs, array("q", [chunk.end_from]) + behind_down[:-1]),
+        spans,
+        map(sub, spans, counts),
+    )
+    packed = array("q")
+    for column in columns:
+        packed.extend(column)
+    value = {
+        "version": _VERSION,
+        "topicId": topic_id,
+        "from": chunk.covered_from,
+        "to": chunk.covered_to,
+        "downstreamFrom": chunk.end_from,
+        "downstreamTo": chunk.end,
+        "isOrigin": chunk.is_origin,
+        "runs": base64.b64encode(zlib.compress(_little(packed).tobytes(), 6)).decode(),
+    }
+    return _json(value)
+
+
+def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | None:
+    """Read a record: the source cluster and the chunk; None for what is not one, or not one that can be used."""
+    if key is None or not key.startswith(b'["' + OWNER.encode()):
+        return None
+    try:
+        owner, place = json.loads(key)
+        if owner != OWNER or place["kind"] != _KIND:
+            return None
+        source = TopicPartition(str(place["topic"]), int(place["partition"]))
+        kept = KeptChunk(source, int(place["chunk"]))
+        cluster = str(place["cluster"])
+        if value is not None and value != b"null":
+            content = json.loads(value)
+            if content["version"] != _VERSION:
+                return None
+            topic_id = content["topicId"]
+            kept = attrs.evolve(kept, topic_id=topic_id and str(topic_id), chunk=_chunk(content))
+    except (ValueError, TypeError, KeyError, OverflowError, zlib.error, binascii.Error):
+        return None
+    return cluster, kept
+
+
+def _chunk(content: Any) -> RunChunk:
+    covered_from, end_from = int(content["from"]), int(content["downstreamFrom"])
+    packed = array("q")
+    packed.frombytes(zlib.decompress(base64.b64decode(content["runs"], validate=True)))
+    packed = _little(packed)
+    count = len(packed) // _COLUMNS
+    gaps, gaps_down, spans, missing = (packed[at * count : (at + 1) * count] for at in range(_COLUMNS))
+    counts = array("q", map(sub, spans, missing))
+    chunk = RunChunk(
+        covered_from=covered_from,
+        covered_to=int(content["to"]),
+        end_from=end_from,
+        end=int(content["downstreamTo"]),
+        is_origin=bool(content["isOrigin"]),
+        starts=_sums(covered_from, gaps, spans),
+        downs=_sums(end_from, gaps_down, counts),
+        spans=spans,
+        counts=counts,
+    )
+    if not _is_sound(chunk, gaps, gaps_down, missing):
+        raise ValueError(content)
+    return chunk
+
+
+def _sums(first: int, gaps: array[int], lengths: array[int]) -> array[int]:
+    """Give where each stretch begins: behind all gaps and lengths before it."""
+    behind = accumulate(map(add, gaps, lengths), initial=first)
+    return array("q", map(add, behind, gaps))
+
+
+def _is_sound(chunk: RunChunk, gaps: array[int], gaps_down: array[int], missing: array[int]) -> bool:
+    if len(chunk.starts) != len(chunk.counts) or chunk.covered_to < chunk.covered_from or chunk.end < chunk.end_from:
+        return False
+    if not len(chunk.starts):
+        return True
+    return (
+        min(gaps) >= 0
+        and min(gaps_down) >= 0
+        and min(missing) >= 0
+        and min(chunk.counts) >= 0
+        and min(chunk.spans) > 0
+        and chunk.starts[-1] + chunk.spans[-1] <= chunk.covered_to
+        and chunk.downs[-1] + chunk.counts[-1] <= chunk.end
+    )
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,44 @@
+"""What happens to offset syncs and to what offsets are translated by."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class OffsetSyncsRead(Event):
+    """The offset syncs that were written before were read."""
+
+    flow: Flow
+    offset_syncs_topic: str
+    cluster: str
+    partitions: int
+
+
+@attrs.frozen
+class OffsetSyncsWritten(Event):
+    """The newest offset sync of each partition that had one waiting was written."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    offset_syncs_topic: str
+    cluster: str
+    partitions: int
+    took_ms: float
+
+
+@attrs.frozen
+class TranslationsWritten(Event):
+    """What is newly known of where records went was written to the target cluster."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    chunks: int
+    bytes: int
+    runs: int
+    took_ms: float
