@@ -70,6 +70,28 @@ async def test_signal_while_starting(primary: KafkaCluster, prefix: str, tmp_pat
         assert not list(running.events("flow_failed"))
 
 
+async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """A node whose only flow has failed for good ends with 2 and drains what still emits heartbeats."""
+    settings = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=("gone", "left"),
+        **{
+            "gone->left.topics": prefix,
+            "replication.policy.class": "nowhere.LostPolicy",
+            # The other direction has a policy that can be loaded, and so heartbeats.
+            "left->gone.replication.policy.class": "default",
+            "emit.heartbeats.enabled": "true",
+        },
+    )
+    async with daemon(tmp_path, settings) as running:
+        exit_code = await running.wait(within_s=60)
+
+        assert exit_code == 2
+        assert [event["flow"] for event in running.events("flow_failed")] == ["gone->left"]
+        assert next(running.events("daemon_stopped"))["is_drained"]
+
+
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
