@@ -20,7 +20,8 @@ from mm2py.flow.topic_creation import TopicCreation
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import TopicsView
 from mm2py.policy.plugins import load_policy, load_topic_filter
-from mm2py.telemetry.events import PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
+from mm2py.policy.selection import near_misses
+from mm2py.telemetry.events import NoTopicChosen, PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.admin import Admin
 
@@ -85,6 +86,7 @@ class Topics:
         self._latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
+        self._is_idle = False
         self._policy = load_policy(
             settings.policy_class,
             source_alias=settings.flow.source,
@@ -116,6 +118,7 @@ class Topics:
         )
         self._latest = mirrored
         self._tell(mirrored, frozenset(remote_of), len(actions))
+        self._tell_idle(remote_of, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
@@ -204,6 +207,14 @@ class Topics:
             self._events.emit(TopicGone(flow, topic))
         self._known = topics
         self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
+
+    def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
+        """Say that nothing is mirrored: mostly somebody misspelt a name, or forgot what a pattern must match."""
+        was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, remote_of))
+        if self._is_idle and not was_idle:
+            near = near_misses(self._settings.topics, source)
+            hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
+            self._events.emit(NoTopicChosen(self._settings.flow, len(source), hint))
 
 
 def _partition_counts(view: TopicsView) -> dict[str, int]:

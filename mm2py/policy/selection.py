@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
+from collections.abc import Iterable
 
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Taken, TopicFilter
 from mm2py.policy.replication import ReplicationPolicy, keeps_names
+
+
+_NAMED = 5
 
 
 class Selection(enum.Enum):
@@ -65,6 +70,15 @@ def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
             return False
         hop = upstream
     return False
+
+
+def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Give the names that members of a list, names or regular expressions, most likely were meant to be."""
+    topics = sorted(names)
+    found = (near for member in wanted for near in difflib.get_close_matches(member, topics, n=2, cutoff=0.75))
+    # Who writes orders for orders-2024 and orders-2025 forgot that a member must match the whole name.
+    beginning = (topic for member in wanted for topic in topics if len(member) > 1 and topic.startswith(member))
+    return tuple(dict.fromkeys((*found, *beginning)))[:_NAMED]
 
 
 def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:

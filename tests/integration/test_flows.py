@@ -15,6 +15,7 @@ from mm2py.telemetry.events import (
     ClusterUnreachable,
     FlowDrained,
     FlowStarted,
+    NoTopicChosen,
     PartitionsGrown,
     PartitionStopped,
     PositionsRead,
@@ -218,6 +219,23 @@ async def test_too_many_replicas_are_told(
     (refusal,) = flow.events.of(StepFailed)
     assert refusal.step == "create remote topics"
     assert "INVALID_REPLICATION_FACTOR" in refusal.error
+
+
+async def test_a_flow_that_matches_nothing_says_so_once(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A misspelt name is told with what it may have been meant to be; once there is a topic, it is over."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, f"{prefix}-orders")
+    settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}-order"})
+    async with running_flow(settings, tmp_path) as flow:
+        await said(flow, NoTopicChosen)
+        await create_topic(source, f"{prefix}-order")
+        await said(flow, TopicCreated)
+        await flow.drain()
+
+    (told,) = flow.events.of(NoTopicChosen)
+    assert f"{prefix}-orders" in told.hint
 
 
 async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:

@@ -39,6 +39,17 @@ class TopicGone(Event):
 
 
 @attrs.frozen
+class NoTopicChosen(Event):
+    """A flow mirrors no topic but heartbeats. It is told once, and again after there was one."""
+
+    level = Level.WARN
+
+    flow: Flow
+    topics_at_source: int
+    hint: str
+
+
+@attrs.frozen
 class TopicsRefreshed(Event):
     """A look at both clusters is over."""
 

@@ -7,7 +7,7 @@ import pytest
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Taken
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
-from mm2py.policy.selection import Selection, is_cycle, judge_topic
+from mm2py.policy.selection import Selection, is_cycle, judge_topic, near_misses
 
 
 FLOW = Flow("A", "B")
@@ -120,3 +120,19 @@ def test_an_empty_list_of_topics_takes_none() -> None:
     nothing, everything = DefaultTopicFilter.of(()), DefaultTopicFilter.of((".*",), ())
 
     assert (nothing.takes_topic("orders"), everything.takes_topic("__x")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        (["order"], ("orders", "orders-2024")),
+        (["ordres"], ("orders",)),
+        (["orders-"], ("orders", "orders-2024")),
+        ([".*"], ()),
+        (["zzz"], ()),
+        ([], ()),
+    ],
+)
+def test_names_that_come_near_are_found(wanted: list[str], near: tuple[str, ...]) -> None:
+    """A misspelt name, and the beginning of a name, lead to what was meant."""
+    assert near_misses(wanted, {"orders", "orders-2024", "bills", "__consumer_offsets"}) == near
