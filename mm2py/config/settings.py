@@ -13,11 +13,12 @@ from pathlib import Path
 
 import attrs
 
+from mm2py.config.advice import note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.keys import first_words, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.legacy import modernise
-from mm2py.config.lint import classify_all, lint
+from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, parse_bytes
 from mm2py.config.providers import Machine, ThisMachine
@@ -116,10 +117,19 @@ def load_settings(
             *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
             *_note_heartbeats_only(document, flows, layers, targets),
+            *_advise(layers, lines),
         ),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
+
+
+def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
+    """Look at the file as all nodes together run it."""
+    flows = running_flows(layers)
+    enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
+    yield from note_unread(lines, flows, enabled)
+    yield from note_exactly_once(layers, enabled)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:

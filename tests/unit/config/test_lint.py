@@ -161,6 +161,72 @@ def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: s
     assert f"mm2.properties:5: {expected}" in notes(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "B.consumer.request.timeout.ms = 5",
+            "B.consumer.request.timeout.ms: no enabled flow reads B (write B.producer.request.timeout.ms)",
+        ),
+        ("B.consumer.fetch.min.bytes = 5", "B.consumer.fetch.min.bytes: no enabled flow reads B"),
+        ("A.producer.max.request.size = 5", "A.producer.max.request.size: no enabled flow writes A"),
+        (
+            "A.admin.bootstrap.servers = x:1",
+            (
+                "A.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that it does "
+                "there (write A.bootstrap.servers)"
+            ),
+        ),
+        (
+            "A->B.source.admin.bootstrap.servers = x:1",
+            (
+                "A->B.source.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that "
+                "it does there"
+            ),
+        ),
+        ("emit.heartbeats.enabled = false\nB->A.topics = x", "B->A.topics: flow B->A does not run"),
+        (
+            "emit.heartbeats.enabled = false\nA.offset.flush.interval.ms = 1",
+            "A.offset.flush.interval.ms: no flow ends at A",
+        ),
+        (
+            "B.exactly.once.source.support = enabled",
+            (
+                "B.exactly.once.source.support: A->B reads records of aborted transactions, too, which then are "
+                "mirrored (add A.consumer.isolation.level = read_committed)"
+            ),
+        ),
+        (
+            "A->B.exactly.once.support = required",
+            (
+                "A->B.exactly.once.support: A->B reads records of aborted transactions, too, which then are mirrored "
+                "(add A.consumer.isolation.level = read_committed)"
+            ),
+        ),
+    ],
+)
+def test_what_goes_wrong_in_practice_is_named(notes: Notes, line: str, expected: str) -> None:
+    """Lines that no flow reads, and settings that do not go together."""
+    found = notes(line)
+
+    assert [note for note in found if note.partition(": ")[2] == expected], found
+
+
+def test_committed_reads_go_with_exactly_once(notes: Notes) -> None:
+    """Where the source is read as it must be, there is nothing to say."""
+    lines = "B.exactly.once.source.support = enabled\nA.consumer.isolation.level = read_committed\n"
+
+    assert not [note for note in notes(lines) if "aborted" in note]
+
+
+def test_lines_of_other_nodes_are_fine(tmp_path: Path) -> None:
+    """A node of one cluster does not complain about lines for flows that another node runs."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(f"{BASE}B->A.enabled = true\nB.consumer.fetch.min.bytes = 2\nA.producer.max.request.size = 9\n")
+
+    assert load_settings(path, targets=["B"]).notes == ()
+
+
 def test_a_sound_file_has_no_notes(notes: Notes) -> None:
     """Lines that do what they say are not commented upon."""
     lines = "tasks.max = 4\nspark.executor.memory = 1g\nA.consumer.fetch.min.bytes = 1\nA->B.topics = a.*\n"

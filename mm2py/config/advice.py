@@ -1,0 +1,114 @@
+"""
+Notes on what goes wrong in practice: lines that nobody reads, lines that another one beats, settings that clash.
+
+Each is about a file that Java would run without a word. Lines that cannot be understood at all are in
+`mm2py.config.lint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from mm2py.config.keys import key_named
+from mm2py.config.layers import Layers, Side, Value, spellings
+from mm2py.config.lint import Line
+from mm2py.config.problem import Problem
+from mm2py.config.row import Key, Level, Place
+from mm2py.model.flow import Flow
+
+
+#: Settings of the clients that copy.
+_COPY = {Place.CONSUMER, Place.PRODUCER}
+_BOTH = (Side.SOURCE, Side.TARGET)
+_WORDS = ("consumer.", "producer.", "admin.")
+
+
+def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> Iterator[Problem]:
+    """
+    Name lines of clusters and flows that no flow reads, although this version acts on their keys.
+
+    *flows* are those that some node runs, *enabled* those of them that mirror topics.
+    """
+    read = _read_lines(lines, flows, enabled)
+    for line in lines:
+        row, value = line.row, line.value
+        if row is None or not row.acts or row.stem is not None or line.level is Level.TOP or value.key in read:
+            continue
+        yield _unread(line, row, flows)
+
+
+def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
+    """Give all ways to write the keys of *lines* that some flow looks at, whether it finds a line there or not."""
+    rows = {(line.row.name, line.row.place): line.row for line in lines if line.row is not None}
+    return {
+        way
+        for row in rows.values()
+        for flow in (enabled if row.place in _COPY else flows)
+        for side in (_BOTH if row.place is Place.CLUSTER else _BOTH[:1])
+        for way in (*spellings(row, flow, side), *_ways_to_a_cluster(row, flow))
+    }
+
+
+def _ways_to_a_cluster(row: Key, flow: Flow) -> tuple[str, ...]:
+    # A cluster is looked at without a flow in mind, too.
+    return tuple(f"{alias}.{row.name}" for alias in (flow.source, flow.target)) if row.place is Place.CLUSTER else ()
+
+
+def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
+    value = line.value
+    if line.level is Level.FLOW and line.owner not in {str(flow) for flow in flows}:
+        return Problem(value.where, value.key, f"flow {line.owner} does not run")
+    if line.level is Level.CLUSTER and row.place in _COPY:
+        verb, other = ("reads", "producer") if row.place is Place.CONSUMER else ("writes", "consumer")
+        better = f"{line.owner}.{other}.{row.name}"
+        hint = f"write {better}" if _exists(f"{other}.{row.name}") else ""
+        return Problem(value.where, value.key, f"no enabled flow {verb} {line.owner}", hint)
+    if line.level is Level.CLUSTER and row.place is not Place.CLUSTER:
+        return Problem(value.where, value.key, f"no flow ends at {line.owner}")
+    better = f"{line.owner}.{line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), ''))}"
+    message = "has no effect: mm2py reaches a cluster in one way for all that it does there"
+    return Problem(value.where, value.key, message, f"write {better}" if line.level is Level.CLUSTER else "")
+
+
+def _exists(full_name: str) -> bool:
+    try:
+        return key_named(full_name).acts
+    except KeyError:
+        return False
+
+
+@attrs.frozen
+class _Semantics:
+    """What a flow's exactly-once settings say."""
+
+    worker: Value | None
+    support: Value | None
+    isolation: Value | None
+
+    @property
+    def wants(self) -> Value | None:
+        """The line that asks for exactly once."""
+        if self.worker is not None and self.worker.text.strip().lower() in {"enabled", "preparing"}:
+            return self.worker
+        return self.support if self.support is not None and self.support.text.strip().lower() == "required" else None
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation is not None and self.isolation.text.strip() == "read_committed"
+
+
+def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
+    """Say where exactly-once is asked for, but records of aborted transactions would be read."""
+    for flow in flows:
+        found = _Semantics(
+            *(
+                layers.first(spellings(key_named(name), flow))
+                for name in ("exactly.once.source.support", "exactly.once.support", "consumer.isolation.level")
+            )
+        )
+        if (line := found.wants) is not None and not found.reads_committed:
+            message = f"{flow} reads records of aborted transactions, too, which then are mirrored"
+            hint = f"add {flow.source}.consumer.isolation.level = read_committed"
+            yield Problem(line.where, line.key, message, hint)
