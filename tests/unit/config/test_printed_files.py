@@ -1,0 +1,205 @@
+"""Files as MirrorMaker's own README, KIP-382 and its readers' articles print them: they run, or the correction is exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+
+
+README_START = """\
+# mm2.properties
+clusters = us-west, us-east
+us-west.bootstrap.servers = host1:9092
+us-east.bootstrap.servers = host2:9092
+
+topics = .*
+groups = group1, group2
+emit.checkpoints.interval.seconds = 10
+
+# configure a specific cluster
+us-west.offset.storage.topic = mm2-offsets
+
+# configure a specific source->target replication flow
+us-west->us-east.emit.heartbeats = false
+
+us-west->us-east.enabled = true     # disabled by default
+"""
+
+README_DATA_CENTRES = """\
+# mm2.properties
+clusters: west-1, west-2, east-1, east-2, north-1, north-2
+
+west-1.bootstrap.servers = ...
+---%<---
+
+# active/active in west
+west-1->west-2.enabled = true
+west-2->west-1.enabled = true
+
+# active/active in east
+east-1->east-2.enabled = true
+east-2->east-1.enabled = true
+
+# active/active in north
+north-1->north-2.enabled = true
+north-2->north-1.enabled = true
+
+# XDCR via west-1, east-1, north-1
+west-1->east-1.enabled = true
+west-1->north-1.enabled = true
+east-1->west-1.enabled = true
+east-1->north-1.enabled = true
+north-1->west-1.enabled = true
+north-1->east-1.enabled = true
+"""
+
+README_CONNECTORS = """\
+clusters = primary, backup
+primary.bootstrap.servers = p:9092
+backup.bootstrap.servers = b:9092
+primary->backup.enabled = true
+backup.ssl.truststore.location = /usr/lib/jvm/zulu-8-amd64/jre/lib/security/cacerts // SSL cert location
+backup.security.protocol = SSL // if target cluster needs SSL to send message
+backup->primary.enabled = false // set to false if one-way replication is desired
+primary->backup.topics.blacklist = topics_to_blacklist
+primary->backup.emit.heartbeats.enabled = false
+primary->backup.sync.group.offsets = true\x20
+"""
+
+README_CLIENTS = """\
+clusters = primary, backup
+primary.bootstrap.servers = p:9092
+backup.bootstrap.servers = b:9092
+primary->backup.enabled = true
+ backup.producer.compression.type = gzip
+ backup.producer.buffer.memory = 32768
+ primary.consumer.isolation.level = read_committed
+ primary.admin.bootstrap.servers = localhost:9092
+backup.exactly.once.source.support = enabled
+dedicated.mode.enable.internal.rest = true
+listeners = http://localhost:8080
+"""
+
+KIP_382 = """\
+# mm2.properties
+clusters = us-west, us-east
+cluster.us-west.brokers.list = host1:9092
+cluster.us-east.brokers.list = host2:9092
+topics = .*
+groups = .*
+emit.checkpoints.interval.seconds = 10
+cluster.us-west.offset.storage.topic = mm2-offsets
+connector.us-west->us-east.emit.heartbeats = false
+"""
+
+
+def _load(tmp_path: Path, text: str, **arguments: object) -> MirrorSettings:
+    path = tmp_path / "mm2.properties"
+    path.write_text(text)
+    return load_settings(path, **arguments)  # type: ignore[arg-type]
+
+
+def _problems(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def _notes(settings: MirrorSettings) -> list[str]:
+    return [str(note).removeprefix("mm2.properties:") for note in settings.notes]
+
+
+def _enabled(settings: MirrorSettings) -> list[str]:
+    return [str(flow.flow) for flow in settings.flows if flow.is_enabled]
+
+
+def test_the_readme_s_first_file(tmp_path: Path) -> None:
+    """Java takes the comment for a part of the value, and the flow for disabled; here the correction is said."""
+    assert _problems(tmp_path, README_START) == [
+        "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' behind the value is part of it "
+        "(put the comment on a line of its own)"
+    ]
+
+    settings = _load(tmp_path, README_START.replace("     # disabled by default", ""))
+
+    assert _enabled(settings) == ["us-west->us-east"]
+    assert settings.flows[0].topics == (".*",)
+    assert (
+        "14: us-west->us-east.emit.heartbeats: unknown key, ignored "
+        "(did you mean us-west->us-east.emit.heartbeats.enabled?)"
+    ) in _notes(settings)
+
+
+def test_the_readme_s_data_centres(tmp_path: Path) -> None:
+    """Every place that is left open is named; once it is filled, each centre's node runs the flows into its clusters."""
+    named = _problems(tmp_path, README_DATA_CENTRES)
+    opened = README_DATA_CENTRES.replace("= ...\n---%<---", "= w1:9092\nbootstrap.servers = other:9092")
+    node = _load(tmp_path, opened, targets=["west-1", "west-2"])
+
+    assert named[0].startswith("mm2.properties:2: west-2.bootstrap.servers: cluster west-2 has no bootstrap.servers")
+    assert "mm2.properties:4: west-1.bootstrap.servers: '...' is not of the form host:port" in "\n".join(named)
+    assert _enabled(node) == ["west-1->west-2", "west-2->west-1", "east-1->west-1", "north-1->west-1"]
+
+
+def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
+    """Three comments behind values are refused, each with its line; without them the old names work with a note."""
+    problems = _problems(tmp_path, README_CONNECTORS)
+
+    assert [problem.partition(": '")[0] for problem in problems] == [
+        "mm2.properties:5: backup.ssl.truststore.location",
+        "mm2.properties:6: backup.security.protocol",
+        "mm2.properties:7: backup->primary.enabled",
+    ]
+    assert all(problem.endswith("(put the comment on a line of its own)") for problem in problems)
+
+    mended = "\n".join(line.partition(" // ")[0] for line in README_CONNECTORS.splitlines())
+    # There is no store of certificates at that place here.
+    mended = mended.replace("backup.security.protocol = SSL", "").replace("backup.ssl.truststore.location", "#")
+    settings = _load(tmp_path, mended)
+
+    assert _enabled(settings) == ["primary->backup"]
+    assert settings.flows[0].topics_exclude == ("topics_to_blacklist",)
+    assert {
+        "8: primary->backup.topics.blacklist: an old name of topics.exclude (write topics.exclude)",
+        (
+            "10: primary->backup.sync.group.offsets: unknown key, ignored "
+            "(did you mean primary->backup.sync.group.offsets.enabled?)"
+        ),
+    } <= set(_notes(settings))
+
+
+def test_the_readme_s_settings_of_clients(tmp_path: Path) -> None:
+    """It runs as it is; what has no effect is named, with the reason."""
+    settings = _load(tmp_path, README_CLIENTS)
+    limits = settings.flows[0].limits
+
+    assert _enabled(settings) == ["primary->backup"]
+    assert limits.reads_committed
+    assert limits.buffer_bytes == 1024 * 1024
+    assert {
+        (
+            "8: primary.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that it "
+            "does there (write primary.bootstrap.servers)"
+        ),
+    } <= set(_notes(settings))
+
+
+def test_kip_382_s_file(tmp_path: Path) -> None:
+    """The draft's spellings work, each with a note that names today's; the draft did not need to enable flows."""
+    settings = _load(tmp_path, KIP_382)
+    notes = _notes(settings)
+    running = _load(tmp_path, KIP_382 + "us-west->us-east.enabled = true\n")
+
+    assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {
+        "us-west": ("host1:9092",),
+        "us-east": ("host2:9092",),
+    }
+    assert not next(flow for flow in settings.flows if flow.flow.source == "us-east").is_enabled
+    assert "us-west->us-east" not in [str(flow.flow) for flow in settings.flows]
+    assert "3: cluster.us-west.brokers.list: KIP-382's first spelling (write us-west.bootstrap.servers)" in notes
+    assert any("add us-west->us-east.enabled = true" in note for note in notes)
+    assert _enabled(running) == ["us-west->us-east"]
+    assert not running.flows[0].emits_heartbeats
