@@ -1,4 +1,4 @@
-"""Files as MirrorMaker's own README, KIP-382 and its readers' articles print them: they run, or the correction is exact."""
+"""Files as MirrorMaker's own README and KIP-382 print them: they run, or the correction is exact."""
 
 from __future__ import annotations
 
@@ -119,8 +119,10 @@ def _enabled(settings: MirrorSettings) -> list[str]:
 def test_the_readme_s_first_file(tmp_path: Path) -> None:
     """Java takes the comment for a part of the value, and the flow for disabled; here the correction is said."""
     assert _problems(tmp_path, README_START) == [
-        "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' behind the value is part of it "
-        "(put the comment on a line of its own)"
+        (
+            "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' behind the value is part of it "
+            "(put the comment on a line of its own)"
+        )
     ]
 
     settings = _load(tmp_path, README_START.replace("     # disabled by default", ""))
@@ -134,7 +136,7 @@ def test_the_readme_s_first_file(tmp_path: Path) -> None:
 
 
 def test_the_readme_s_data_centres(tmp_path: Path) -> None:
-    """Every place that is left open is named; once it is filled, each centre's node runs the flows into its clusters."""
+    """Every place that is left open is named; once it is filled, each node runs the flows into its clusters."""
     named = _problems(tmp_path, README_DATA_CENTRES)
     opened = README_DATA_CENTRES.replace("= ...\n---%<---", "= w1:9092\nbootstrap.servers = other:9092")
     node = _load(tmp_path, opened, targets=["west-1", "west-2"])
