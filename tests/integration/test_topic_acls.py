@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
@@ -218,7 +219,10 @@ async def test_java_mm2_and_mm2py_give_equal_configs_and_acls(
     for topic, some in configs.items():
         await create_topic(source, topic, configs=some)
         await grant(source, many_kinds(topic))
-    settings = flow_settings(source, target, **every_second(prefix))
+    everything = allow("*", "auditor", Operation.READ)
+    await grant(source, [everything])
+    # Java's filter has to let the name * through before it does anything with it.
+    settings = flow_settings(source, target, **every_second(prefix, **{"A->B.topics": rf"{prefix}.*,\\*"}))
     async with running_flow(settings, tmp_path) as flow:
         await told(flow, TopicAclsChanged)
         await flow.drain()
@@ -238,12 +242,19 @@ async def test_java_mm2_and_mm2py_give_equal_configs_and_acls(
     ours, theirs = await topic_acls(target, under=f"A.{prefix}"), await topic_acls(target, under=f"J.{prefix}")
     assert {str(acl).replace("J.", "A.") for acl in theirs} == set(map(str, ours))
     assert len(ours) == 5 * len(configs)
+    # Java's names a topic that cannot be.
+    assert await topic_acls(target, under="J.*") == {attrs.evolve(everything, topic="J.*")}
+    assert await topic_acls(target, under="A.*") == set()
 
 
 async def _mirror_with_java(source: str, target: str, folder: Path, prefix: str, topics: set[str]) -> None:
     """Run Java MM2 with alias J until it has made the remote topics and their ACLs, then stop it."""
     file = folder / "mm2.properties"
-    keys = {"J->K.topics": f"{prefix}.*", "J->K.emit.checkpoints.enabled": "false", "emit.heartbeats.enabled": "false"}
+    keys = {
+        "J->K.topics": rf"{prefix}.*,\\*",
+        "J->K.emit.checkpoints.enabled": "false",
+        "emit.heartbeats.enabled": "false",
+    }
     file.write_text(mm2_properties(source, target, aliases=("J", "K"), **JAVA_KEYS, **keys))
 
     async def is_done() -> bool:
