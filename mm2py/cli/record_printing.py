@@ -10,10 +10,11 @@ from typing import Any
 
 import attrs
 
-from mm2py.client.records import Malformed, MirrorRecord, Other, RecordKind, Removed, SourcePosition
+from mm2py.client.records import KeptRuns, Malformed, MirrorRecord, Other, RecordKind, Removed, SourcePosition
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.heartbeat import Heartbeat
 from mm2py.model.offset_sync import OffsetSync
+from mm2py.model.run_chunk import KeptChunk
 
 
 Print = Callable[[Iterable[MirrorRecord]], None]
@@ -58,7 +59,19 @@ def json_lines(records: Iterable[MirrorRecord]) -> None:
 def _fields(content: Any) -> dict[str, Any]:
     if isinstance(content, SourcePosition):
         return {"source_alias": content.source, **attrs.asdict(content.position)}
+    if isinstance(content, KeptRuns):
+        return {"source_alias": content.source, **_runs(content.kept)}
     return attrs.asdict(content)
+
+
+def _runs(kept: KeptChunk) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "source": attrs.asdict(kept.source), "number": kept.number, "topic_id": kept.topic_id,
+    }  # fmt: skip
+    if (chunk := kept.chunk) is None:
+        return facts
+    upstream, downstream = [chunk.covered_from, chunk.covered_to], [chunk.end_from, chunk.end]
+    return facts | {"upstream": upstream, "downstream": downstream, "runs": len(chunk.starts)}
 
 
 _KINDS: Mapping[type, str] = {
@@ -66,6 +79,7 @@ _KINDS: Mapping[type, str] = {
     Checkpoint: "checkpoint",
     OffsetSync: "offset-sync",
     SourcePosition: "position",
+    KeptRuns: "runs",
     Other: "other",
     Removed: "removed",
     Malformed: "malformed",

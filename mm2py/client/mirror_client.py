@@ -216,9 +216,11 @@ class MirrorClient:
             if syncs in here:
                 gathered.begin_syncs()
                 await self._feed(syncs, _SYNC, gathered.take_sync)
-            if source is not None and (there := topic_of(_SYNC, target_alias, policy)) in await source.topics():
+            there = {} if source is None else (await Admin(source._cluster).list_topics()).topics  # noqa: SLF001
+            gathered.forget_other_topics({name: topic.topic_id for name, topic in there.items()})
+            if source is not None and (syncs_there := topic_of(_SYNC, target_alias, policy)) in there:
                 gathered.begin_syncs()
-                await source._feed(there, _SYNC, gathered.take_sync)  # noqa: SLF001 - another one of us
+                await source._feed(syncs_there, _SYNC, gathered.take_sync)  # noqa: SLF001 - another one of us
             elif not {positions, syncs} & here:
                 raise TopicMissingError(self._cluster.alias, syncs, _SYNC.value)
             ends = await self._ends(remote_partitions(gathered.partitions(), source_alias, policy).values())

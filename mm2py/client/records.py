@@ -19,6 +19,7 @@ from mm2py.model.checkpoint import Checkpoint, decode_checkpoint
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
 from mm2py.model.positions import Position, decode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
@@ -45,6 +46,25 @@ class SourcePosition:
         return (
             f"Position{{sourceClusterAlias={self.source}, topicPartition={at.source}, "
             f"upstreamOffset={at.next_upstream - 1}, downstreamOffset={at.downstream}}}"
+        )
+
+
+@attrs.frozen
+class KeptRuns:
+    """A part of mm2py's index of where the records of cluster *source* went; it lies beside the positions."""
+
+    source: str
+    kept: KeptChunk
+
+    def __str__(self) -> str:
+        at = self.kept
+        place = f"sourceClusterAlias={self.source}, topicPartition={at.source}, chunk={at.number}"
+        if at.chunk is None:
+            return f"Runs{{{place}}}"
+        upstream, downstream = (at.chunk.covered_from, at.chunk.covered_to), (at.chunk.end_from, at.chunk.end)
+        return (
+            f"Runs{{{place}, upstreamOffsets={upstream[0]}..{upstream[1]}, "
+            f"downstreamOffsets={downstream[0]}..{downstream[1]}, runs={len(at.chunk.starts)}}}"
         )
 
 
@@ -79,7 +99,7 @@ class Malformed:
         return f"Malformed{{reason={self.reason}}}"
 
 
-Content: TypeAlias = Heartbeat | Checkpoint | OffsetSync | SourcePosition | Other | Removed | Malformed
+Content: TypeAlias = Heartbeat | Checkpoint | OffsetSync | SourcePosition | KeptRuns | Other | Removed | Malformed
 
 
 @attrs.frozen
@@ -107,6 +127,8 @@ def decoded(kind: RecordKind, topic: str, record: LogRecord) -> MirrorRecord:
 
 
 def _position(record: LogRecord) -> Content:
+    if (found := decode_chunk(record.key, record.value)) is not None:
+        return KeptRuns(*found)
     match decode_position(record.key, record.value, record.headers):
         case (str(cluster), Position() as position):
             return SourcePosition(cluster, position)

@@ -13,11 +13,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from mm2py.client.records import MirrorRecord, SourcePosition
+from mm2py.client.records import KeptRuns, MirrorRecord, Removed, SourcePosition
+from mm2py.core.kept_runs import put_together
 from mm2py.core.sync_store import Sync, SyncSlots
 from mm2py.core.translation import Precision, RunIndex, Translated, Translation, Untranslated
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
+from mm2py.model.positions import Position, decode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.policy.replication import ReplicationPolicy
 
 
@@ -36,7 +39,8 @@ class KnownPartitions:
     def __init__(self, source_alias: str) -> None:
         self.source_alias = source_alias
         self._syncs: list[dict[TopicPartition, _Known]] = []
-        self._indexes: dict[TopicPartition, RunIndex | None] = {}
+        self._positions: dict[TopicPartition, Position] = {}
+        self._chunks: dict[TopicPartition, dict[int, KeptChunk]] = {}
 
     def begin_syncs(self) -> None:
         """Say that a topic of offset syncs begins; one that moved to the other cluster has two."""
@@ -55,21 +59,35 @@ class KnownPartitions:
         known.synced_ms = record.timestamp_ms
 
     def take_position(self, record: MirrorRecord) -> None:
-        """Learn a position; one that Java wrote says nothing about the target, and takes ours away."""
-        content = record.content
-        if not isinstance(content, SourcePosition) or content.source != self.source_alias:
-            return
-        at = content.position
-        self._indexes[at.source] = (
-            None
-            if at.downstream is None
-            else RunIndex(at.next_upstream, at.downstream + 1, is_origin=at.downstream < 0)
-        )
+        """Learn a position, or a part of our index that lies beside it; what was removed is forgotten."""
+        match record.content:
+            case SourcePosition(self.source_alias, position):
+                self._positions[position.source] = position
+            case KeptRuns(self.source_alias, kept):
+                self._chunks.setdefault(kept.source, {})[kept.number] = kept
+            case Removed():
+                match decode_position(record.key, None), decode_chunk(record.key, None):
+                    case (self.source_alias, TopicPartition() as source), _:
+                        self._positions.pop(source, None)
+                    case _, (self.source_alias, KeptChunk() as kept):
+                        self._chunks.get(kept.source, {}).pop(kept.number, None)
+
+    def forget_other_topics(self, ids: Mapping[str, str | None]) -> None:
+        """Forget what was kept of topics that have been deleted and created again; *ids* are the present ones."""
+
+        def is_other(topic: str, kept_id: str | None) -> bool:
+            return None not in (kept_id, ids.get(topic)) and kept_id != ids.get(topic)
+
+        for source, position in list(self._positions.items()):
+            if is_other(source.topic, position.topic_id):
+                del self._positions[source]
+        for source, chunks in self._chunks.items():
+            self._chunks[source] = {at: one for at, one in chunks.items() if not is_other(source.topic, one.topic_id)}
 
     def partitions(self) -> frozenset[TopicPartition]:
         """Name the source partitions of which anything is known."""
         synced = {source for topic in self._syncs for source in topic}
-        return frozenset(synced | {source for source, index in self._indexes.items() if index is not None})
+        return frozenset(synced | {source for source in self._positions if self._index(source) is not None})
 
     def known(self) -> dict[TopicPartition, _Known]:
         """Put together what is known of each source partition."""
@@ -80,8 +98,28 @@ class KnownPartitions:
                     found[source] = known
         for source in self.partitions():
             known = found.setdefault(source, _Known())
-            known.index = self._indexes.get(source)
+            known.index = self._index(source)
         return found
+
+    def _index(self, source: TopicPartition) -> RunIndex | None:
+        """
+        Put together the index of a source partition.
+
+        It is of no use without a position, nor where that shows another topic of the name, or a target that has lost
+        records since. Java's position leaves the index as it is: what Java copied lies behind its end.
+        """
+        position = self._positions.get(source)
+        if position is None:
+            return None
+        kept = self._chunks.get(source, {}).values()
+        index = put_together(one for one in kept if one.topic_id in (None, position.topic_id or one.topic_id))
+        if position.downstream is None:
+            return index
+        end = position.downstream + 1
+        if index is None or (index.covered_to <= position.next_upstream and index.end > end):
+            return RunIndex(position.next_upstream, end, is_origin=position.downstream < 0)
+        index.take(position.next_upstream, (), position.next_upstream, end)
+        return index
 
 
 class OffsetTranslation:

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.client import MirrorClient, MirrorClientConfig, MirrorRecord, Precision, RecordKind, Translated
+from mm2py.client import (
+    MirrorClient,
+    MirrorClientConfig,
+    MirrorRecord,
+    Precision,
+    RecordKind,
+    SourcePosition,
+    Translated,
+)
+from mm2py.client.records import KeptRuns
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -311,10 +320,10 @@ async def test_a_group_that_committed_nothing(mirror: JavaMirror) -> None:
     assert f"group nobody has committed no offsets on cluster {mirror.source_alias}" in done.stderr
 
 
-async def test_where_our_own_copy_ended_is_exact(
+async def test_what_we_copied_is_translated_exactly(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """After mm2py has copied a transactional topic, its ends translate to the record, there and back."""
+    """After mm2py has copied a transactional topic and ended, each offset translates to the record, there and back."""
     source, target, topic = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-orders"
     await create_topic(source, topic)
     rounds = [(commits, spread(plain_records(50), 1)) for commits in (True, False, True)]
@@ -325,7 +334,16 @@ async def test_where_our_own_copy_ended_is_exact(
         await flow.drain()
     async with MirrorClient(target) as client:
         translation = await client.offset_translation("A", positions_topic=f"{prefix}-positions")
-    at, remote, upstream_end = TopicPartition(topic, 0), TopicPartition(f"A.{topic}", 0), 153
+        records = [
+            record async for chunk in client.records(f"{prefix}-positions", RecordKind.POSITION) for record in chunk
+        ]
+    at, remote = TopicPartition(topic, 0), TopicPartition(f"A.{topic}", 0)
+    # 50 records, a marker, 50 aborted ones, a marker, 50 records, a marker.
+    places = {0: 0, 49: 49, 50: 50, 60: 50, 102: 50, 110: 58, 152: 100, 153: 100}
+    there = {upstream: translation.downstream(at, upstream) for upstream in places}
+    back = {downstream: translation.upstream(remote, downstream) for downstream in (0, 49, 50, 58, 99)}
 
-    assert translation.downstream(at, upstream_end) == Translated(100, Precision.EXACT)
-    assert translation.upstream(remote, 100) == Translated(upstream_end, Precision.EXACT)
+    assert {type(content) for content in contents} == {SourcePosition, KeptRuns}
+    assert there == {upstream: Translated(downstream) for upstream, downstream in places.items()}
+    assert back == {down: Translated(up) for down, up in {0: 0, 49: 49, 50: 102, 58: 110, 99: 151}.items()}
+    assert translation.upstream(remote, 100) == Translated(153, Precision.EXACT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from mm2py.cli import main as command
 from mm2py.cli import record_printing
 from mm2py.cli.asking import Mirror
 from mm2py.cli.exit_code import ExitCode
-from mm2py.client.records import Malformed, MirrorRecord, RecordKind, Removed, SourcePosition
+from mm2py.client.records import KeptRuns, Malformed, MirrorRecord, RecordKind, Removed, SourcePosition
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.heartbeat import Heartbeat
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk, RunChunk
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
 from tests.support.mm2_file import mm2_properties
 
@@ -118,6 +120,18 @@ RECORDS = {
 }
 
 
+_COLUMN = array("q", [0, 1])
+RUNS = KeptRuns("A", KeptChunk(TopicPartition("foo", 3), 0, "id", RunChunk(10, 40, 5, 25, False, *[_COLUMN] * 4)))
+
+
+def test_a_part_of_our_index_is_told_in_short() -> None:
+    """Thousands of runs are one line: of what, from where to where, and how many."""
+    assert str(RUNS) == (
+        "Runs{sourceClusterAlias=A, topicPartition=foo-3, chunk=0, upstreamOffsets=10..40, "
+        "downstreamOffsets=5..25, runs=2}"
+    )
+
+
 def test_text_is_what_kafka_s_formatters_print(capsys: pytest.CaptureFixture[str]) -> None:
     """The lines are those of the three formatters of KIP-597, letter by letter."""
     record_printing.java_text(_record(content) for content in RECORDS.values())
@@ -170,7 +184,24 @@ def test_scripts_never_meet_lines_they_do_not_know(capsys: pytest.CaptureFixture
                 "next_upstream": 101,
                 "downstream": 57,
                 "topic_id": None,
-                "producer": None,
+            },
+        ),
+        (
+            KeptRuns("A", KeptChunk(TopicPartition("foo", 3), 2)),
+            "runs",
+            {"source_alias": "A", "source": {"topic": "foo", "partition": 3}, "number": 2, "topic_id": None},
+        ),
+        (
+            RUNS,
+            "runs",
+            {
+                "source_alias": "A",
+                "source": {"topic": "foo", "partition": 3},
+                "number": 0,
+                "topic_id": "id",
+                "upstream": [10, 40],
+                "downstream": [5, 25],
+                "runs": 2,
             },
         ),
         (Malformed("because"), "malformed", {"reason": "because"}),
@@ -183,9 +214,9 @@ def test_json_lines(content: object, kind: str, fields: dict[str, object], capsy
     record_printing.json_lines([_record(content)])
 
     line = json.loads(capsys.readouterr().out)
-    assert line == {
-        "topic": "topic", "partition": 0, "offset": 7, "timestamp_ms": _WHEN_MS, "kind": kind, "record": fields,
-    }  # fmt: skip
+    record = line.pop("record")
+    assert line == {"topic": "topic", "partition": 0, "offset": 7, "timestamp_ms": _WHEN_MS, "kind": kind}
+    assert {name: record[name] for name in fields} == fields
 
 
 @pytest.mark.parametrize("kind", list(RecordKind), ids=lambda kind: kind.value)

@@ -6,10 +6,13 @@ import pytest
 
 from mm2py.client.records import MirrorRecord, RecordKind, decoded
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
-from mm2py.core.translation import Precision, Translated, Untranslated
+from mm2py.core.kept_runs import cut_chunk
+from mm2py.core.translation import Precision, RunIndex, Translated, Untranslated
+from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, encode_position
+from mm2py.model.run_chunk import chunk_key, encode_chunk
 from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
@@ -27,6 +30,19 @@ def sync(upstream: int, downstream: int, *, at_ms: int = 0) -> MirrorRecord:
 def position(next_upstream: int, downstream: int | None, *, cluster: str = "A") -> MirrorRecord:
     key, value, headers = encode_position(cluster, Position(ORDERS, next_upstream, downstream))
     return decoded(RecordKind.POSITION, "positions", LogRecord(key, value, tuple(headers), 0, 0, 0))
+
+
+def runs(*kept: Run, number: int = 0, topic_id: str | None = None) -> MirrorRecord:
+    """Make a record of our index that knows *kept*, nothing before it and nothing behind."""
+    index = RunIndex(kept[0].upstream, kept[0].downstream)
+    index.take(kept[0].upstream, kept, kept[-1].upstream + kept[-1].length, None)
+    key, value = chunk_key("A", ORDERS, number), encode_chunk(cut_chunk(index, 0), topic_id)
+    return decoded(RecordKind.POSITION, "positions", LogRecord(key, value, partition=0, offset=0, timestamp_ms=0))
+
+
+def removed(record: MirrorRecord) -> MirrorRecord:
+    raw = LogRecord(record.key, None, partition=0, offset=0, timestamp_ms=0)
+    return decoded(RecordKind.POSITION, "positions", raw)
 
 
 def translation(
@@ -96,6 +112,84 @@ def test_a_position_that_java_wrote_knows_no_offset_at_the_target() -> None:
     known = translation(position(50, 30), position(101, None), syncs=([sync(40, 20)],))
 
     assert known.downstream(ORDERS, 50) == Translated(21, SYNCS)
+
+
+INDEX = (Run(0, 0, 50), Run(102, 50, 50))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "downstream", "precision"),
+    [(0, 0, EXACT), (49, 49, EXACT), (60, 50, EXACT), (110, 58, EXACT), (152, 100, EXACT), (170, 100, END)],
+)
+def test_our_index_is_exact(upstream: int, downstream: int, precision: Precision) -> None:
+    """Between and inside runs the next record is known, from the index that mm2py keeps beside the positions."""
+    known = translation(position(152, 99), runs(*INDEX), syncs=([sync(40, 40)],))
+
+    assert known.downstream(ORDERS, upstream) == Translated(downstream, precision)
+
+
+@pytest.mark.parametrize(("downstream", "upstream"), [(0, 0), (49, 49), (50, 102), (58, 110), (100, 152)])
+def test_the_way_back_by_our_index_is_exact(downstream: int, upstream: int) -> None:
+    """Each record of the remote partition is known at the source."""
+    known = translation(position(152, 99), runs(*INDEX))
+
+    assert known.upstream(REMOTE, downstream) == Translated(upstream, EXACT)
+
+
+def test_an_index_in_several_parts() -> None:
+    """The parts of a long index are put together, whatever the order in which they were written."""
+    known = translation(position(152, 99), runs(INDEX[1], number=1), runs(INDEX[0]))
+
+    assert known.downstream(ORDERS, 20) == Translated(20, EXACT)
+    assert known.downstream(ORDERS, 110) == Translated(58, EXACT)
+
+
+def test_a_position_behind_the_index() -> None:
+    """What was copied since the index was written lies between: its end is known, and syncs may know more."""
+    known = translation(runs(*INDEX), position(202, 149), syncs=([sync(180, 128)],))
+
+    assert known.downstream(ORDERS, 110) == Translated(58, EXACT)
+    assert known.downstream(ORDERS, 190) == Translated(129, SYNCS)
+    assert known.downstream(ORDERS, 202) == Translated(150, EXACT)
+
+
+def test_what_java_copied_behind_our_index() -> None:
+    """After Java took over, its position has no offset at the target: our index holds, syncs tell the rest."""
+    known = translation(runs(*INDEX), position(202, None), syncs=([sync(180, 128)],))
+
+    assert known.downstream(ORDERS, 110) == Translated(58, EXACT)
+    assert known.downstream(ORDERS, 202) == Translated(129, SYNCS)
+
+
+def test_a_target_that_lost_records() -> None:
+    """A position that ends before our index did was written after the target had lost records: the index is void."""
+    known = translation(runs(*INDEX), position(152, 79))
+
+    assert known.downstream(ORDERS, 110) == Untranslated.TOO_OLD
+    assert known.downstream(ORDERS, 152) == Translated(80, EXACT)
+
+
+def test_what_was_removed_is_forgotten() -> None:
+    """A position and a part of the index without a value are no more."""
+    at, index = position(152, 99), runs(*INDEX)
+
+    assert translation(index, at, removed(index)).downstream(ORDERS, 110) == Untranslated.TOO_OLD
+    assert translation(index, at, removed(at)).downstream(ORDERS, 152) == Untranslated.NOT_MIRRORED
+
+
+@pytest.mark.parametrize(("present", "is_known"), [("same", True), ("other", False), (None, True)])
+def test_a_topic_that_was_created_again(present: str | None, is_known: bool) -> None:
+    """What was kept of a topic that is gone says nothing about its successor of the same name."""
+    gathered = KnownPartitions("A")
+    key, value, headers = encode_position("A", Position(ORDERS, 152, 99, "same"))
+    raw = LogRecord(key, value, tuple(headers), 0, 0, 0)
+    gathered.take_position(decoded(RecordKind.POSITION, "positions", raw))
+    gathered.take_position(runs(*INDEX, topic_id="same"))
+    gathered.forget_other_topics({"orders": present})
+    known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
+
+    answer = known.downstream(ORDERS, 110)
+    assert answer == (Translated(58, EXACT) if is_known else Untranslated.NOT_MIRRORED)
 
 
 def test_positions_of_other_clusters_are_left_out() -> None:
