@@ -1,0 +1,272 @@
+"""Offset translation on real clusters: every offset against what the topics hold, before and after restarts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from mm2py.core.translation import Precision, Translated
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
+from mm2py.model.run_chunk import decode_chunk
+from mm2py.telemetry.events import OffsetSyncsRead, ResumedExactly
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.java_programs import java_program
+from tests.support.producing import (
+    COMPACTED_CONFIGS,
+    produce,
+    produce_compacted,
+    produce_transactions,
+)
+from tests.support.reading import read_batches, read_topic
+from tests.support.records import plain_records, spread
+from tests.support.topics import alter_topic, create_topic, end_offsets
+
+
+@attrs.frozen
+class Truth:
+    """Where each record of a partition is on both sides, as consumers of both read it."""
+
+    upstream: list[int]
+    downstream: list[int]
+    upstream_end: int
+    end: int
+
+    def downstream_of(self, upstream: int) -> int:
+        """Give the offset of the next record that a group at *upstream* has to read."""
+        at = bisect_left(self.upstream, upstream)
+        return self.downstream[at] if at < len(self.downstream) else self.end
+
+    def upstream_of(self, downstream: int) -> int:
+        at = bisect_left(self.downstream, downstream)
+        return self.upstream[at] if at < len(self.upstream) else self.upstream_end
+
+
+@attrs.frozen
+class Mirror:
+    """One topic between the shared clusters."""
+
+    source: str
+    target: str
+    topic: str
+    tmp_path: Path
+    reads_committed: bool = False
+
+    @property
+    def remote_topic(self) -> str:
+        return f"A.{self.topic}"
+
+    def flow(self, **keys: Any) -> Any:
+        """Run a flow for the topic."""
+        level = "read_committed" if self.reads_committed else "read_uncommitted"
+        chosen = {"A->B.topics": self.topic, "A.consumer.isolation.level": level, **keys}
+        return running_flow(flow_settings(self.source, self.target, **chosen), self.tmp_path)
+
+    async def truth(self, partition: int) -> Truth:
+        """Read both sides."""
+        source = (await read_topic(self.source, self.topic, reads_committed=self.reads_committed))[partition]
+        remote = (await read_topic(self.target, self.remote_topic))[partition]
+        assert [record.value for record in source] == [record.value for record in remote]
+        ends = await end_offsets(self.source, self.topic), await end_offsets(self.target, self.remote_topic)
+        return Truth([r.offset for r in source], [r.offset for r in remote], ends[0][partition], ends[1][partition])
+
+    async def copied(self, flow: RunningFlow) -> None:
+        """Wait until the flow has copied all there is, and knows it."""
+        ends = await end_offsets(self.source, self.topic)
+
+        def positions() -> dict[int, int]:
+            return {view.source.partition: view.position for view in flow.runner.view().partitions}
+
+        await eventually(lambda: positions() == ends, within_s=60, what="everything is copied and accounted for")
+
+    async def assert_exact(self, flow: RunningFlow, partitions: int) -> None:
+        """Compare the translation of every offset, both ways, with what the topics hold."""
+        translations = flow.runner.translations
+        for number in range(partitions):
+            truth = await self.truth(number)
+            source, remote = TopicPartition(self.topic, number), TopicPartition(self.remote_topic, number)
+            for upstream in range(truth.upstream_end + 1):
+                expected = Translated(truth.downstream_of(upstream))
+                assert translations.downstream(source, upstream) == expected, upstream
+            for downstream in range(truth.end + 1):
+                assert translations.upstream(remote, downstream) == Translated(truth.upstream_of(downstream)), (
+                    downstream
+                )
+
+
+def mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, **more: Any) -> Mirror:
+    return Mirror(primary.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path, **more)
+
+
+async def write_transactions(over: Mirror, *, start: int, rounds: int = 9) -> None:
+    """Write transactions to two partitions, every third one aborted."""
+    some = [(n % 3 != 1, spread(plain_records(40, start=start + n * 40), 2)) for n in range(rounds)]
+    await produce_transactions(over.source, over.topic, some, transactional_id=f"{over.topic}-{start}", batch_records=7)
+
+
+async def test_transactional_topic_translates_record_by_record(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Each offset of a transactional topic, markers and aborted records included, has its exact counterpart."""
+    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
+    await create_topic(over.source, over.topic, partitions=2)
+    await write_transactions(over, start=0)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await over.assert_exact(flow, 2)
+        await flow.drain()
+    await write_transactions(over, start=10_000, rounds=3)
+    async with over.flow() as flow:
+        await over.copied(flow)
+
+        await over.assert_exact(flow, 2)
+
+
+async def test_compacted_topic_translates_record_by_record(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Each offset of what compaction left has its exact counterpart, those that it removed included."""
+    over = mirror(primary, backup, prefix, tmp_path)
+    await create_topic(over.source, over.topic, configs=COMPACTED_CONFIGS)
+    await produce_compacted(over.source, over.topic, partitions=1)
+
+    async def is_compacted() -> bool:
+        return any(batch.has_holes and batch.count for batch in await read_batches(over.source, over.topic, 0))
+
+    await eventually(is_compacted, within_s=60, what="there are batches with holes", every_s=0.3)
+    await alter_topic(over.source, over.topic, {"cleanup.policy": "delete", "retention.ms": "-1"})
+    async with over.flow(**{"sync.topic.configs.enabled": "false"}) as flow:
+        await over.copied(flow)
+
+        await over.assert_exact(flow, 1)
+
+
+async def test_crash_forgets_nothing_of_where_records_went(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    What was copied after the last write is found again by the resume, record by record.
+
+    1. A flow copies and drains: what it knows is written.
+    2. Another copies more, and ends on the spot; nothing of that is written.
+    3. The third resumes, and knows where each record is.
+    """
+    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
+    await create_topic(over.source, over.topic, partitions=2)
+    await write_transactions(over, start=0)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await flow.drain()
+    await write_transactions(over, start=10_000)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await flow.crash()
+    async with over.flow() as flow:
+        await over.copied(flow)
+
+        await over.assert_exact(flow, 2)
+        assert len(list(flow.events.of(ResumedExactly))) == 2
+
+
+async def test_few_runs_in_memory_are_never_ahead(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """With room for few runs old offsets become coarser, and none is ahead; the newest stay exact."""
+    over = mirror(primary, backup, prefix, tmp_path)
+    await create_topic(over.source, over.topic)
+    some = [(True, [plain_records(3, start=n * 3)]) for n in range(300)]
+    await produce_transactions(over.source, over.topic, some, transactional_id=over.topic)
+    async with over.flow(**{"offset.translation.partition.runs.max": "64"}) as flow:
+        await over.copied(flow)
+        truth = await over.truth(0)
+        answers = [flow.runner.translations.downstream(TopicPartition(over.topic, 0), at) for at in range(1_201)]
+
+    assert flow.runner.translations.runs <= 64
+    translated = [answer for answer in answers if isinstance(answer, Translated)]
+    assert len(translated) == 1_201
+    assert all(answer.offset <= truth.downstream_of(at) for at, answer in enumerate(translated))
+    assert max(truth.downstream_of(at) - answer.offset for at, answer in enumerate(translated)) < 100
+    assert all(answer.precision is Precision.EXACT for answer in translated[-50:])
+
+
+async def test_recreated_topic_inherits_no_translation(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """What is kept belongs to a topic's id: the records in the positions topic say which."""
+    over = mirror(primary, backup, prefix, tmp_path)
+    await create_topic(over.source, over.topic)
+    await produce(over.source, over.topic, [plain_records(100)])
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await flow.drain()
+    kept = [
+        decoded[1]
+        for records in (await read_topic(over.target, "mm2-offsets.A.internal")).values()
+        for record in records
+        if (decoded := decode_chunk(record.key, record.value)) and decoded[1].source.topic == over.topic
+    ]
+
+    assert kept
+    assert all(one.topic_id and one.chunk is not None for one in kept)
+
+
+# Offset syncs.
+
+
+async def syncs(bootstrap: str, syncs_topic: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Give the newest sync of each partition of *topic*, as Java's own formatter reads it."""
+    newest: dict[int, tuple[int, int]] = {}
+    for line in await java_program("MirrorRecords").ask(bootstrap, f"OffsetSync:{syncs_topic}"):
+        text = line.split("\t")[2]
+        words = dict(word.split("=") for word in text.removeprefix("OffsetSync{").removesuffix("}").split(", "))
+        name, _, number = words["topicPartition"].rpartition("-")
+        if name == topic:
+            newest[int(number)] = int(words["upstreamOffset"]), int(words["downstreamOffset"])
+    return newest
+
+
+async def test_offset_syncs_at_either_cluster_are_java_s(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Java reads the last record's place of each partition, at the source or at the target."""
+    over = mirror(primary, backup, prefix, tmp_path)
+    await create_topic(over.source, over.topic, partitions=2)
+    await produce(over.source, over.topic, spread(plain_records(500), 2))
+    for location, bootstrap, name in (
+        ("source", over.source, "mm2-offset-syncs.B.internal"),
+        ("target", over.target, "mm2-offset-syncs.A.internal"),
+    ):
+        async with over.flow(**{"offset-syncs.topic.location": location}) as flow:
+            await over.copied(flow)
+            await eventually(lambda: any(flow.events.of(OffsetSyncsRead)), within_s=30, what="syncs were read")
+            await flow.drain()
+
+        assert await syncs(bootstrap, name, over.topic) == {0: (249, 249), 1: (249, 249)}
+
+
+async def test_java_s_store_is_never_ahead_on_our_syncs(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Java's OffsetSyncStore, fed by our topic, translates no offset past the record that a group has to read."""
+    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
+    await create_topic(over.source, over.topic)
+    async with over.flow(**{"copy.epoch.ms": "300"}) as flow:
+        for start in range(3):
+            some = [(n % 3 != 1, [plain_records(40, start=(start * 9 + n) * 40)]) for n in range(9)]
+            await produce_transactions(
+                over.source, over.topic, some, transactional_id=f"{over.topic}-{start}", batch_records=7
+            )
+            await over.copied(flow)
+        await flow.drain()
+    truth = await over.truth(0)
+    asked = range(0, truth.upstream_end + 1, 7)
+    answers = await java_program("SyncStore").ask(over.source, "source", over.topic, "0", *map(str, asked))
+
+    assert len(answers) == len(asked)
+    translated = {at: int(answer) for at, answer in zip(asked, answers, strict=True) if answer != "none"}
+    assert all(answer <= truth.downstream_of(at) for at, answer in translated.items())
+    assert any(answer > 0 for answer in translated.values())
