@@ -334,9 +334,8 @@ async def test_what_we_copied_is_translated_exactly(
         await flow.drain()
     async with MirrorClient(target) as client:
         translation = await client.offset_translation("A", positions_topic=f"{prefix}-positions")
-        records = [
-            record async for chunk in client.records(f"{prefix}-positions", RecordKind.POSITION) for record in chunk
-        ]
+        reading = client.records(f"{prefix}-positions", RecordKind.POSITION)
+        contents = [record.content async for chunk in reading for record in chunk]
     at, remote = TopicPartition(topic, 0), TopicPartition(f"A.{topic}", 0)
     # 50 records, a marker, 50 aborted ones, a marker, 50 records, a marker.
     places = {0: 0, 49: 49, 50: 50, 60: 50, 102: 50, 110: 58, 152: 100, 153: 100}
