@@ -8,9 +8,14 @@ sent is written down before it is sent: of what a crash leaves behind, everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import attrs
 
 from mm2py.config.settings import FlowSettings
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import (
     ForgottenAcl,
@@ -26,6 +31,23 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
+@attrs.define(eq=False)
+class NoMemoryError(Mm2Error):
+    """The target refuses the topic in which a flow remembers what it set."""
+
+    hint: ClassVar[str] = (
+        "grant the mirror's principal CREATE, WRITE, READ and DESCRIBE on this topic; until then configs and ACLs of "
+        "remote topics are not kept in step"
+    )
+
+    cluster: str
+    topic: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} does not let us use {self.topic}: {self.cause}"
+
+
 class SyncedMemory:
     """
     The memory of one flow. Until `load` has succeeded it must not be asked.
@@ -35,6 +57,7 @@ class SyncedMemory:
 
     def __init__(self, settings: FlowSettings, target: Cluster) -> None:
         self._replication_factor = settings.offset_storage_replication_factor
+        self._cluster = target.alias
         self._log = TopicLog(target, synced_topic(settings.flow.source))
         self._loading = asyncio.Lock()
         self._is_loaded = False
@@ -46,8 +69,10 @@ class SyncedMemory:
         async with self._loading:
             if self._is_loaded:
                 return
-            await self._log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
-            for record in await self._log.read_all():
+            with self._explained():
+                await self._log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+                records = await self._log.read_all()
+            for record in records:
                 entry = decode_synced(record.key, record.value)
                 if entry is not None:
                     self._take(entry)
@@ -64,9 +89,18 @@ class SyncedMemory:
 
     async def write(self, entries: Sequence[Synced]) -> None:
         """Remember *entries* and wait until they are safe."""
-        await self._log.append([LogRecord(*encode_synced(entry)) for entry in entries])
+        with self._explained():
+            await self._log.append([LogRecord(*encode_synced(entry)) for entry in entries])
         for entry in entries:
             self._take(entry)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what a refusal means: a broker's own words do not tell which right is missing for what."""
+        try:
+            yield
+        except BrokerAnsweredError as error:
+            raise NoMemoryError(self._cluster, self._log.topic, str(error)) from error
 
     def _take(self, entry: Synced) -> None:
         match entry:
