@@ -39,3 +39,8 @@ class ClusterEndpoint:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     security: Security = Security()
+    #: How long connecting to a broker may take, its login apart.
+    connection_setup_ms: int = 10_000
+    #: Sizes of the sockets' buffers; -1 leaves them to the operating system.
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1

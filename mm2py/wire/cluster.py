@@ -80,7 +80,7 @@ class Cluster:
 
     a. At most one metadata request is in flight; callers that ask meanwhile share the next one.
     b. There is at most one open connection per broker and purpose.
-    c. One question to one broker ends within the request timeout, one set-up of a connection within that or 10 s.
+    c. One question to one broker ends within the request timeout, one set-up of a connection within its own.
     """
 
     def __init__(

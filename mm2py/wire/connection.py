@@ -16,6 +16,7 @@ import asyncio
 import collections
 import io
 import math
+import socket
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -176,6 +177,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await connection._first_login()
         return connection
 
+    def _size_buffers(self, line: Any) -> None:
+        """Give the socket the buffers that the settings ask for; a long line needs them as large as its content."""
+        wanted = {
+            socket.SO_SNDBUF: self._endpoint.send_buffer_bytes,
+            socket.SO_RCVBUF: self._endpoint.receive_buffer_bytes,
+        }
+        for option, size in wanted.items():
+            if size >= 0:
+                line.setsockopt(socket.SOL_SOCKET, option, size)
+
     def _take_over(self, opened: Any) -> None:
         # Nothing is in flight here, so the stream reader's buffer is empty and its task can go. With its reader gone
         # aiokafka's object counts as closed and will not close the transport when it is collected.
@@ -184,6 +195,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport = self._writer.transport
         opened._read_task.cancel()  # noqa: SLF001
         opened._reader = opened._writer = None  # noqa: SLF001
+        self._size_buffers(transport.get_extra_info("socket"))
         transport.set_protocol(self)
         transport.resume_reading()
         self._transport = transport

@@ -23,8 +23,6 @@ from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.security import state_of_files
 
 
-_CONNECTION_SETUP_S = 10.0
-
 #: By broker; under None where the credentials themselves are refused, which no other broker will take.
 _Penalties = dict[tuple[str, int] | None, Penalty]
 
@@ -40,7 +38,7 @@ class Door:
         self._endpoint = endpoint
         self._clock = clock
         self._opener = opener
-        self._limit_s = min(endpoint.request_timeout_ms / 1000, _CONNECTION_SETUP_S)
+        self._limit_s = min(endpoint.request_timeout_ms, endpoint.connection_setup_ms) / 1000
         # All doors to a cluster share what was refused: a flow has several connections, and one account.
         known = _refused.setdefault(clock, {})
         whose = (endpoint.alias, endpoint.bootstrap_servers, endpoint.security)

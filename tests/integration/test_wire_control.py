@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.topic import ConfigSource, NewTopic
 from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
@@ -47,6 +49,18 @@ async def cluster(backup: KafkaCluster) -> AsyncIterator[Cluster]:
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(count)]
+
+
+async def test_sockets_get_the_buffers_that_are_asked_for(backup: KafkaCluster) -> None:
+    """send.buffer.bytes and receive.buffer.bytes reach the socket; Linux doubles what it is asked for."""
+    host, _, port = backup.bootstrap_servers.split(",")[0].partition(":")
+    endpoint = ClusterEndpoint("B", (backup.bootstrap_servers,), send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
+    connection = await BrokerConnection.open(endpoint, host, int(port))
+    line = connection._writer.transport.get_extra_info("socket")
+    sizes = [line.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    connection.close()
+
+    assert sizes == [40_000, 60_000]
 
 
 async def test_topics_are_created_grown_and_listed(cluster: Cluster, prefix: str) -> None:

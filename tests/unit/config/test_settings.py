@@ -10,7 +10,7 @@ import pytest
 
 from mm2py.config.resolve import CheckpointSettings
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
-from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 
@@ -193,6 +193,9 @@ A.consumer.metadata.max.age.ms = 16
 A.consumer.reconnect.backoff.ms = 17
 A.consumer.reconnect.backoff.max.ms = 18
 A.consumer.client.id = reader
+A.consumer.socket.connection.setup.timeout.ms = 26
+A.consumer.send.buffer.bytes = 27
+A.consumer.receive.buffer.bytes = 28
 B.producer.max.request.size = 19
 B.producer.max.in.flight.requests.per.connection = 2
 B.producer.retry.backoff.ms = 20
@@ -202,6 +205,9 @@ B.producer.metadata.max.age.ms = 23
 B.producer.reconnect.backoff.ms = 24
 B.producer.reconnect.backoff.max.ms = 25
 B.producer.client.id = writer
+B.producer.socket.connection.setup.timeout.ms = 29
+B.producer.send.buffer.bytes = 30
+B.producer.receive.buffer.bytes = 31
 """
         )
     )
@@ -210,8 +216,8 @@ B.producer.client.id = writer
         flow=Flow("A", "B"),
         is_enabled=True,
         emits_heartbeats=False,
-        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), "reader", 15, 16, 17, 18),
-        target=ClusterEndpoint("B", ("b1:9092",), "writer", 22, 23, 24, 25),
+        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
+        target=ClusterEndpoint("B", ("b1:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
         topics=("orders", r"log-\d{1,3}"),
         topics_exclude=(),
         topic_filter_class="shop.Filter",
@@ -252,6 +258,31 @@ B.producer.client.id = writer
         restart_backoff_ms=103,
         restart_backoff_max_ms=104,
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "buffer_bytes", "batch_bytes"),
+    [
+        ("", 33_554_432, 262_144),
+        ("B.producer.buffer.memory = 70000000\nB.producer.batch.size = 500000", 70_000_000, 500_000),
+        ("B.producer.buffer.memory = 32768", 1_048_576, 262_144),
+        (
+            (
+                "B.producer.buffer.memory = 70000000\nB.producer.batch.size = 500000\n"
+                "copy.buffer.bytes = 80000000\ncopy.coalesce.batch.bytes = 600000"
+            ),
+            80_000_000,
+            600_000,
+        ),
+    ],
+)
+def test_java_s_buffers_are_taken_where_ours_are_not_set(
+    load: Load, lines: str, buffer_bytes: int, batch_bytes: int
+) -> None:
+    """A producer's buffer.memory and batch.size size what a copy task holds and puts together."""
+    limits = _flow(load(BASE + lines)).limits
+
+    assert (buffer_bytes, batch_bytes) == (limits.buffer_bytes, limits.coalesce_batch_bytes)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,17 @@ async def test_a_server_that_accepts_and_says_nothing_is_left(brokers: FakeBroke
     assert now() - started == pytest.approx(30)
 
 
+async def test_connecting_takes_as_long_as_its_setting_says(brokers: FakeBrokers) -> None:
+    """socket.connection.setup.timeout.ms bounds each attempt."""
+    brokers.latency_s = 3_600
+    endpoint = attrs.evolve(brokers.endpoint, connection_setup_ms=2_000)
+    started = now()
+    with pytest.raises(ClusterUnreachableError, match="not connected within 2 s"):
+        await Cluster(endpoint, LoopClock(), opener=brokers.open).connect()
+
+    assert now() - started == pytest.approx(6)
+
+
 async def test_a_server_that_knows_no_brokers_yet(brokers: FakeBrokers) -> None:
     """A broker that is still starting and names none is passed over."""
     brokers.script(METADATA, lambda _, request: request.RESPONSE_TYPE(0, [], None, -1, [], {}))
