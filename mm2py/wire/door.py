@@ -26,7 +26,7 @@ from mm2py.wire.security import state_of_files
 #: By broker; under None where the credentials themselves are refused, which no other broker will take.
 _Penalties = dict[tuple[str, int] | None, Penalty]
 
-_refused: WeakKeyDictionary[Clock, dict[object, _Penalties]] = WeakKeyDictionary()
+_refused: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, _Penalties]] = WeakKeyDictionary()
 
 Opener = Callable[[ClusterEndpoint, str, int], Awaitable[BrokerConnection]]
 
@@ -39,10 +39,6 @@ class Door:
         self._clock = clock
         self._opener = opener
         self._limit_s = min(endpoint.request_timeout_ms, endpoint.connection_setup_ms) / 1000
-        # All doors to a cluster share what was refused: a flow has several connections, and one account.
-        known = _refused.setdefault(clock, {})
-        whose = (endpoint.alias, endpoint.bootstrap_servers, endpoint.security)
-        self._penalties = known.setdefault(whose, {})
         # It spreads load and guards nothing.
         self._random = random.Random()  # noqa: S311
 
@@ -64,6 +60,13 @@ class Door:
         self._penalties.pop(None, None)
         self._penalties.pop((host, port), None)
         return connection
+
+    @property
+    def _penalties(self) -> _Penalties:
+        """What was refused, shared by all doors to a cluster: a flow has several connections, and one account."""
+        endpoint = self._endpoint
+        whose = (endpoint.alias, endpoint.bootstrap_servers, endpoint.security)
+        return _refused.setdefault(asyncio.get_running_loop(), {}).setdefault(whose, {})
 
     def _serve_penalty(self, broker: tuple[str, int]) -> None:
         for penalty in (self._penalties.get(None), self._penalties.get(broker)):
