@@ -104,12 +104,13 @@ class Handover:
         return {topic for topic in await list_topics(self.target) if self.topic in topic}
 
     async def stored(self) -> Stored:
-        """Read the offsets topic: the last value of every key, and in which partition it lies."""
+        """Read the offsets topic: the last value of every key of Java's, and in which partition it lies."""
         contents = await read_topic(self.target, f"mm2-offsets.{self.alias}.internal")
         return {
             (partition, record.key or b""): record.value or b""
             for partition, records in contents.items()
             for record in records
+            if not (record.key or b"").startswith(b'["mm2py"')  # where records went, which Java passes over
         }
 
 
