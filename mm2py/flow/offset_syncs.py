@@ -60,7 +60,7 @@ class OffsetSyncsRefusedError(Mm2Error):
     error: str
 
     def __str__(self) -> str:
-        return f"offset syncs cannot be written to {self.topic} on cluster {self.cluster}: {self.error}"
+        return f"offset syncs topic {self.topic} on cluster {self.cluster} is closed to the mirror: {self.error}"
 
 
 @attrs.frozen
