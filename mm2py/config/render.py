@@ -30,6 +30,7 @@ mm2py reads the `mm2.properties` that Java MirrorMaker 2 reads, in the grammar o
   vanishes, so a regular expression needs two: `topics.exclude = mm2.*\\.internal`.
 - The last of several lines with one key counts.
 - The file may be UTF-8 or ISO-8859-1.
+- `--override KEY=VALUE`, as often as you like, stands for lines behind the last one.
 
 Lists are separated by commas. Lists of regular expressions are in Java's dialect, and a member must match the whole
 name; a comma inside `{1,3}` does not end a member.
@@ -39,6 +40,35 @@ name; a comma inside `{1,3}` does not end a member.
 A key is written at the top level (`tasks.max`), for a cluster (`A.bootstrap.servers`) or for a flow
 (`A->B.topics`). The column *where* says which of them exist for a key; of those, the later one named beats the
 earlier, with the exceptions that the sections name.
+
+`--explain` prints what each key counts as and which line that comes from, `--explain "A->B"` for one flow. Nothing is
+started, and secrets are masked.
+
+## Values from elsewhere
+
+`${provider:path:key}` and `${provider:key}` stand for what a provider gives, as in Kafka; several may stand in a value, and
+what they give is not looked at again. `config.providers` names the providers that there are:
+
+| provider | class in Kafka | example | parameters |
+|---|---|---|---|
+| `file` | `FileConfigProvider` | `${file:/etc/mm2/secrets.properties:b.password}`, a key of a properties file | `allowed.paths` |
+| `dir` | `DirectoryConfigProvider` | `${dir:/run/secrets:b-password}`, the whole content of a file | `allowed.paths` |
+| `env` | `EnvVarConfigProvider` | `${env:B_PASSWORD}`, an environment variable | `allowlist.pattern` |
+
+```properties
+config.providers = env, vault
+config.providers.vault.class = my_company.secrets.Vault
+config.providers.vault.param.url = https://vault.example.com
+B.ssl.truststore.password = ${env:STORE_PASSWORD}
+B.sasl.jaas.config = ${vault:kafka/b:jaas}
+```
+
+The three names need no `class`; any other takes `config.providers.NAME.class`: Kafka's full class names, or the dotted path
+of a Python class. That class is called with a dict of its parameters, and its `get(path, keys)` gives a dict of those of
+`keys` that there are. A value that cannot be had is a problem. What came from a provider is shown as the reference,
+never as the value; so it is in problems, in notes and in `--explain`.
+
+## Problems and notes
 
 Every problem of a file is reported at once, with its line. A line that has no effect (an unknown key, a key at the
 wrong level, a key of Java's that this version does not act on yet) is named in a note at the start, and the mirror
