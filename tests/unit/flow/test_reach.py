@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
-from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable, StepFailed
+from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.access import ClusterAccessError
+from mm2py.wire.error_codes import error_of
 from tests.support.clocks import ManualClock
 
 
@@ -66,6 +70,70 @@ def test_a_refusal_is_told_once_until_it_changes(reach: Reach, events: EventLog)
     reach.failed("create", full)
 
     assert [event.error for event in events.of(StepFailed)] == [str(denied), str(full), str(full)]
+
+
+KEPT_OUT = ClusterAccessError("B", "b:9092", "the broker refused the password", "User:mm2", "correct the password")
+
+
+def test_being_kept_out_is_told_once_with_what_to_mend(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """One event names flow, cluster, principal and remedy however long it lasts; its end is told once."""
+    for _ in range(500):
+        reach.failed("connect", KEPT_OUT)
+        clock.advance(1)
+    away = reach.view()
+    reach.answered(["B"])
+
+    assert events.of(AuthenticationFailed) == (
+        AuthenticationFailed(FLOW, "B", "User:mm2", "the broker refused the password", "correct the password"),
+    )
+    assert [view.is_reachable for view in away] == [True, False]
+    assert events.of(ClusterUnreachable) == ()
+    assert len(events.of(ClusterRecovered)) == 1
+
+
+def test_another_cause_is_told_as_well(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """A cluster that is away first, and then does not let us in for one reason after the other, says each."""
+    expired = attrs.evolve(KEPT_OUT, cause="certificate has expired", hint="renew it")
+    for error in (AWAY, KEPT_OUT, KEPT_OUT, expired):
+        reach.failed("connect", error)
+
+    assert len(events.of(ClusterUnreachable)) == 1
+    assert [event.error for event in events.of(AuthenticationFailed)] == [KEPT_OUT.cause, expired.cause]
+
+
+def test_being_let_in_and_out_by_turns_makes_no_noise(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """
+    Old connections still work while new ones are refused: that is told once a minute at most.
+
+    1. A password is changed at the cluster. A connection breaks, and its successor is refused.
+    2. Another connection, which nobody closed, is answered.
+    3. The first one is refused again.
+    """
+    for _ in range(100):
+        reach.failed("refresh topics", KEPT_OUT)
+        reach.answered(["B"])
+        clock.advance(1)
+
+    assert len(events.of(AuthenticationFailed)) == len(events.of(ClusterRecovered)) == 2
+
+
+def test_what_is_missing_is_granted_to_somebody(clock: ManualClock, events: EventLog) -> None:
+    """Where a permission lacks, the hint names principal, operation, topic and cluster."""
+    reach = Reach(FLOW, clock, events, lambda: 0.5, lambda alias: f"User:mm2-at-{alias}")
+    reach.failed("create", error_of(29, "B", "CreateTopics", "A.orders: not authorized"))
+    (event,) = events.of(StepFailed)
+
+    assert event.hint.startswith("grant User:mm2-at-B CREATE on topic A.orders of cluster B; ")
+
+
+def test_refused_copy_tasks_are_told_now_and_then(clock: ManualClock, events: EventLog) -> None:
+    """What copy tasks cannot get past is told once, and again as a reminder, not with every epoch."""
+    reach = Reach(FLOW, clock, events, lambda: 0.5, lambda alias: f"User:mm2-at-{alias}")
+    for _ in range(1200):
+        reach.refused(PartitionFailure("cluster A: no", "mend it", "BrokerAccessError", cluster="A"))
+        clock.advance(1)
+
+    assert [event.principal for event in events.of(AuthenticationFailed)] == ["User:mm2-at-A"] * 2
 
 
 async def test_it_insists(reach: Reach, clock: ManualClock) -> None:

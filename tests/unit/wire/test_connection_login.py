@@ -1,0 +1,166 @@
+"""A login is renewed on the connection that is in use (KIP-368)."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka.protocol.admin import SaslAuthenticateResponse_v1, SaslHandShakeResponse_v1
+
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.sasl import Session
+from tests.support.secure_clusters import plain_line
+
+
+SECURITY = Security("SASL_PLAINTEXT", (("sasl.jaas.config", plain_line()), ("sasl.mechanism", "PLAIN")))
+ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=5_000, security=SECURITY)
+_HAND_SHAKE, _AUTHENTICATE, _FETCH = 17, 36, 1
+
+
+class Line(asyncio.Transport):
+    """A connection that is logged in for ten seconds, and whose other end is the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.received: list[bytes] = []
+        self.lost: list[BrokerConnectionError] = []
+        self.connection = BrokerConnection(ENDPOINT, "b:9092", {_HAND_SHAKE: (0, 1), _AUTHENTICATE: (0, 1)}, host="b")
+        self.connection._transport = self
+        self.connection._take_session(Session(10.0))
+        self._answered = 0
+
+    def writelines(self, list_of_data: object) -> None:
+        message = b"".join(list_of_data)  # type: ignore[call-overload]
+        self.asked.append(struct.unpack_from(">h", message, 4)[0])
+        self._correlation_ids.append(struct.unpack_from(">i", message, 8)[0])
+
+    _correlation_ids: list[int]
+
+    def abort(self) -> None:
+        return
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.received.append(bytes(frame[4:]))
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        self.lost.append(error)
+
+    def ask(self) -> None:
+        self.connection.send_raw(_FETCH, 11, [b"body"], self)
+
+    async def answer(self, body: bytes) -> None:
+        """Answer the oldest request, and let what follows happen."""
+        correlation_id = self._correlation_ids[self._answered]
+        self._answered += 1
+        data = struct.pack(">ii", len(body) + 4, correlation_id) + body
+        buffer = self.connection.get_buffer(-1)
+        buffer[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Give threads of the login, and the loop, a moment; virtual time does not pass while the loop is not idle."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+            time.sleep(0.001)  # noqa: ASYNC251
+
+
+@pytest.fixture
+async def line() -> AsyncIterator[Line]:
+    line = Line()
+    line._correlation_ids = []
+    yield line
+    line.connection.close()
+    await line.settle()
+
+
+_WELCOME = SaslHandShakeResponse_v1(0, ["PLAIN"]).encode()
+
+
+def _let_in(life_ms: int) -> bytes:
+    return bytes(SaslAuthenticateResponse_v1(0, None, b"", life_ms).encode())
+
+
+async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
+    """
+    Near the end of a session the login is renewed; nothing goes in between, and nothing is lost or out of order.
+
+    1. A request is under way when the time has come.
+    2. The next ones wait: a broker takes nothing else while somebody logs in.
+    3. The first answer comes, then those to the login; then the waiting requests go.
+    """
+    line.ask()
+    await asyncio.sleep(10)
+    line.ask()
+    await line.settle()
+    line.ask()
+    before = list(line.asked)
+    await line.answer(b"one")
+    await line.answer(_WELCOME)
+    during = list(line.asked)
+    await line.answer(_let_in(100_000))
+    after = list(line.asked)
+    await line.answer(b"two")
+    await line.answer(b"three")
+    line.ask()
+
+    assert before == [_FETCH, _HAND_SHAKE]
+    assert during == [_FETCH, _HAND_SHAKE, _AUTHENTICATE]
+    assert after == [_FETCH, _HAND_SHAKE, _AUTHENTICATE, _FETCH, _FETCH]
+    assert line.asked[-1] == _FETCH
+    assert line.received == [b"one", b"two", b"three"]
+
+
+async def test_a_session_without_an_end_is_left_alone(line: Line) -> None:
+    """Where brokers do not limit sessions, nobody logs in again."""
+    line.connection._take_session(Session(None))
+    await asyncio.sleep(1_000_000)
+    line.ask()
+
+    assert line.asked == [_FETCH]
+
+
+async def test_a_refused_renewal_ends_the_connection(line: Line) -> None:
+    """When the broker takes the login no more, everything that waits is lost, and says so at once."""
+    await asyncio.sleep(10)
+    line.ask()
+    await line.settle()
+    line.ask()
+    await line.answer(_WELCOME)
+    await line.answer(bytes(SaslAuthenticateResponse_v1(58, "wrong password", b"", 0).encode()))
+
+    assert line.connection.is_closed
+    assert len(line.lost) == 2
+    assert "the login could not be renewed: the broker refused the user name or password" in str(line.lost[0])
+
+
+async def test_a_renewal_that_is_not_answered_times_out(line: Line) -> None:
+    """A broker that says nothing while the login is renewed is given up in the time of a request."""
+    await asyncio.sleep(10)
+    line.ask()
+    await line.settle()
+    await asyncio.sleep(6)
+    await line.settle()
+
+    assert line.connection.is_closed
+    assert [type(error) for error in line.lost] == [BrokerConnectionError]
+
+
+async def test_closing_ends_a_renewal(line: Line) -> None:
+    """A connection that is closed leaves no task behind."""
+    await asyncio.sleep(10)
+    line.ask()
+    await line.settle()
+    renewal = line.connection._renewal
+    line.connection.close()
+    await line.settle()
+
+    assert renewal is not None
+    assert renewal.done()
+    assert len(line.lost) == 1
