@@ -18,7 +18,7 @@ from tests.support.secure_clusters import plain_line
 
 
 SECURITY = Security("SASL_PLAINTEXT", (("sasl.jaas.config", plain_line()), ("sasl.mechanism", "PLAIN")))
-ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=5_000, security=SECURITY)
+ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=30_000, security=SECURITY)
 _HAND_SHAKE, _AUTHENTICATE, _FETCH = 17, 36, 1
 
 
@@ -145,7 +145,7 @@ async def test_a_renewal_that_is_not_answered_times_out(line: Line) -> None:
     await asyncio.sleep(10)
     line.ask()
     await line.settle()
-    await asyncio.sleep(6)
+    await asyncio.sleep(31)
     await line.settle()
 
     assert line.connection.is_closed
