@@ -1,12 +1,12 @@
 """
 The offset translations of one flow: filled by the source group, asked by the checkpoint group.
 
-What is asked lies in memory, so that asking needs no cluster. `flow.translation_keeper` keeps it on the target.
+What is asked lies in memory, so that asking needs no cluster; `flow.translation_keeper` keeps it on the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -188,15 +188,15 @@ class Translations:
 
     # Keeping, which is the keeper's.
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:
         """
         Give what is to be written since this was last asked for: first what is removed, then what changed.
 
-        Whoever could not write it gives it back to `put_back`.
+        It is that of *sources*, or of all partitions. Whoever could not write it gives it back to `put_back`.
         """
         removed: list[Change] = []
         changed: list[Change] = []
-        for source in sorted({*self._known, *self._written}):
+        for source in sorted({*self._known, *self._written}) if sources is None else sources:
             known = self._known.get(source)
             index = known.index if known is not None else None
             if index is None and source in self._kept:

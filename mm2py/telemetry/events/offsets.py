@@ -40,5 +40,4 @@ class TranslationsWritten(Event):
     flow: Flow
     chunks: int
     bytes: int
-    runs: int
     took_ms: float
