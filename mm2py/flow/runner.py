@@ -23,7 +23,6 @@ from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
-from mm2py.flow.translation_keeper import TranslationKeeper
 from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
@@ -65,7 +64,6 @@ class FlowRunner:
         #: Those of the flow in the other direction, where this node runs it.
         self.reverse: Translations | None = None
         sides = (
-            partial(TranslationKeeper, around, self.translations),
             partial(OffsetSyncs, around, self.translations),
             partial(ConfigSync, around),
             partial(AclSync, around),

@@ -24,6 +24,7 @@ from mm2py.flow.supervise import supervise
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topics import Mirrored, Topics
 from mm2py.flow.translation import Translations
+from mm2py.flow.translation_keeper import TranslationKeeper
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.events import (
     Event,
@@ -75,6 +76,7 @@ class SourceLife:
     positions: Positions
     topics: Topics
     tasks: SourceTasks
+    keeper: TranslationKeeper
 
 
 class SourceGroup(FlowGroup):
@@ -129,7 +131,8 @@ class SourceGroup(FlowGroup):
             adopted = await self._reach.insist(
                 "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
             )
-            life = SourceLife(source, target, positions, topics, tasks)
+            keeper = TranslationKeeper(settings, target, clock=self._clock, events=self._events)
+            life = SourceLife(source, target, positions, topics, tasks, keeper)
             self._started(tasks)
             await self._copy(life, is_settled=adopted.is_settled)
 
@@ -226,16 +229,24 @@ class SourceGroup(FlowGroup):
     async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""
         due = life.tasks.due_positions(is_interval_over=is_interval_over)
-        if not due:
+        # What is known of where records went is never older than the position: behind it, a resume finds out.
+        changes = self._translations.take_changes(None if is_interval_over else [position.source for position in due])
+        if not due and not changes:
             return True
-        begun = self._clock.monotonic()
+        begun, is_written = self._clock.monotonic(), False
 
         async def write() -> bool:
+            await life.keeper.write(changes)
             await life.positions.write(due)
             return True
 
-        if not await self._reach.once("write positions", [self.flow.target], write):
-            return False
+        try:
+            is_written = bool(await self._reach.once("write positions", [self.flow.target], write))
+        finally:
+            if not is_written:
+                self._translations.put_back(changes)
+        if not is_written or not due:
+            return is_written
         life.tasks.note_written(due)
         self._events.emit(PositionsWritten(self.flow, len(due), (self._clock.monotonic() - begun) * 1000))
         return True
