@@ -131,23 +131,23 @@ class OffsetSyncs:
     async def run(self) -> None:
         """Read what is there, and write what is due, until cancelled."""
         pauses = _RETRY_PAUSES.pauses(self._luck)
-        while True:
-            if not self._is_read:
-                await self._once(self._read)
-            if not self._settings.is_emitted:
-                if self._is_read:
-                    return
-            elif await self._once(self._write):
+        while self._settings.is_emitted or not self._is_read:
+            self._promote(before=self._clock.monotonic() - self._still_s)
+            is_done = self._is_read or await self._once(self._read)
+            if self._pending:
+                is_done = await self._once(self._write) and is_done
+            if is_done:
                 pauses = _RETRY_PAUSES.pauses(self._luck)
                 await self._wait()
-                continue
-            await self._clock.sleep(next(pauses))
+            else:
+                await self._clock.sleep(next(pauses))
 
     async def finish(self) -> None:
         """Write all that waits, what is not due included."""
         if self._settings.is_emitted:
             self._promote(before=None)
-            await self._once(self._write)
+            if self._pending:
+                await self._once(self._write)
 
     async def _wait(self) -> None:
         try:
@@ -155,7 +155,6 @@ class OffsetSyncs:
                 await self._has_pending.wait()
         except TimeoutError:
             self._has_pending.clear()
-        self._promote(before=self._clock.monotonic() - self._still_s)
 
     def _promote(self, *, before: float | None) -> None:
         """Have written what is not due, but of which no newer came: an idle partition's last record is told exactly."""
@@ -234,8 +233,6 @@ class OffsetSyncs:
 
     async def _write(self) -> None:
         """Write all that waits; what fails waits on, unless something newer came."""
-        if not self._pending:
-            return
         await self._make_sure()
         self._has_pending.clear()
         pending, self._pending = self._pending, {}

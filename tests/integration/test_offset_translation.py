@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,17 @@ import attrs
 
 from mm2py.core.translation import Precision, Translated
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import JvmOptions, run_tool
+from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import decode_chunk
-from mm2py.telemetry.events import OffsetSyncsRead, ResumedExactly
+from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, ResumedExactly, StepFailed
+from tests.support.brokers import AUTHORIZED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_programs import java_program
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import (
     COMPACTED_CONFIGS,
     produce,
@@ -25,6 +31,9 @@ from tests.support.producing import (
 from tests.support.reading import read_batches, read_topic
 from tests.support.records import plain_records, spread
 from tests.support.topics import alter_topic, create_topic, end_offsets
+
+
+ACL_TOOL = "org.apache.kafka.tools.AclCommand"
 
 
 @attrs.frozen
@@ -55,16 +64,22 @@ class Mirror:
     topic: str
     tmp_path: Path
     reads_committed: bool = False
+    alias: str = "A"
 
     @property
     def remote_topic(self) -> str:
-        return f"A.{self.topic}"
+        return f"{self.alias}.{self.topic}"
 
     def flow(self, **keys: Any) -> Any:
         """Run a flow for the topic."""
+        return running_flow(
+            flow_settings(self.source, self.target, alias=self.alias, **self.keys(**keys)), self.tmp_path
+        )
+
+    def keys(self, **more: Any) -> dict[str, Any]:
+        """Give the keys that are the topic's own."""
         level = "read_committed" if self.reads_committed else "read_uncommitted"
-        chosen = {"A->B.topics": self.topic, "A.consumer.isolation.level": level, **keys}
-        return running_flow(flow_settings(self.source, self.target, **chosen), self.tmp_path)
+        return {f"{self.alias}->B.topics": self.topic, f"{self.alias}.consumer.isolation.level": level, **more}
 
     async def truth(self, partition: int) -> Truth:
         """Read both sides."""
@@ -172,6 +187,31 @@ async def test_crash_forgets_nothing_of_where_records_went(
         assert len(list(flow.events.of(ResumedExactly))) == 2
 
 
+async def test_what_a_position_rests_on_is_written_before_it(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A position that is written ahead of its interval leaves nothing unknown behind it.
+
+    1. A new producer's first position is written at once, long before the interval is over.
+    2. The flow ends on the spot.
+    3. The next one begins behind that position, and walks over none of the records before it.
+    """
+    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
+    await create_topic(over.source, over.topic, partitions=2)
+    await write_transactions(over, start=0)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await eventually(lambda: any(flow.events.of(PositionsWritten)), within_s=30, what="positions are written")
+        await write_transactions(over, start=10_000)
+        await over.copied(flow)
+        await flow.crash()
+    async with over.flow() as flow:
+        await over.copied(flow)
+
+        await over.assert_exact(flow, 2)
+
+
 async def test_few_runs_in_memory_are_never_ahead(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -191,6 +231,62 @@ async def test_few_runs_in_memory_are_never_ahead(
     assert all(answer.offset <= truth.downstream_of(at) for at, answer in enumerate(translated))
     assert max(truth.downstream_of(at) - answer.offset for at, answer in enumerate(translated)) < 100
     assert all(answer.precision is Precision.EXACT for answer in translated[-50:])
+
+
+async def test_java_in_between_is_told_from_what_is_known(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    What we copied stays exact although a Java MirrorMaker copied next; what it copied is never translated ahead.
+
+    Java reads the positions topic, where our records lie beside the positions, without a word about them.
+    """
+    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True, alias="between")
+    await create_topic(over.source, over.topic, partitions=2)
+    await write_transactions(over, start=0)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await flow.drain()
+    ours = await end_offsets(over.source, over.topic)
+    await write_transactions(over, start=10_000)
+    log = await java_copies(over)
+    theirs = await end_offsets(over.source, over.topic)
+    await write_transactions(over, start=20_000)
+    async with over.flow() as flow:
+        await over.copied(flow)
+        await eventually(lambda: any(flow.events.of(OffsetSyncsRead)), within_s=30, what="syncs were read")
+        translations = flow.runner.translations
+        for number in range(2):
+            truth, source = await over.truth(number), TopicPartition(over.topic, number)
+            remote = TopicPartition(over.remote_topic, number)
+            for upstream in range(truth.upstream_end + 1):
+                answer = translations.downstream(source, upstream)
+                assert isinstance(answer, Translated), upstream
+                assert answer.offset <= truth.downstream_of(upstream), upstream
+                if upstream < ours[number] or upstream >= theirs[number]:
+                    assert answer.offset == truth.downstream_of(upstream), upstream
+            for downstream in range(truth.end + 1):
+                back = translations.upstream(remote, downstream)
+                assert isinstance(back, Translated), downstream
+                assert back.offset <= truth.upstream_of(downstream), downstream
+
+    assert "Ignoring offset partition" not in log
+
+
+async def java_copies(over: Mirror) -> str:
+    """Have Java MirrorMaker 2 copy all there is, and give what it printed."""
+    file = over.tmp_path / "java.properties"
+    keys = over.keys(**JAVA_KEYS, **{"emit.checkpoints.enabled": "false", "B.offset.flush.interval.ms": "1000"})
+    file.write_text(mm2_properties(over.source, over.target, aliases=(over.alias, "B"), **keys))
+    java = JavaMirrorMaker2(file, log_file=over.tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
+    try:
+        await asyncio.to_thread(java.start)
+        source = await read_topic(over.source, over.topic, reads_committed=True)
+        await await_arrived(over.target, over.remote_topic, sum(map(len, source.values())))
+        await asyncio.to_thread(java.stop)
+    finally:
+        await asyncio.to_thread(java.kill)
+    return (over.tmp_path / "java.log").read_text(errors="replace")
 
 
 async def test_recreated_topic_inherits_no_translation(
@@ -270,3 +366,35 @@ async def test_java_s_store_is_never_ahead_on_our_syncs(
     translated = {at: int(answer) for at, answer in zip(asked, answers, strict=True) if answer != "none"}
     assert all(answer <= truth.downstream_of(at) for at, answer in translated.items())
     assert any(answer > 0 for answer in translated.values())
+
+
+async def test_a_source_without_write_rights_says_so_once_and_copies(
+    backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Without rights on the syncs topic copying goes on, with one message that names the setting; the other works."""
+    guarded = make_cluster(
+        "read-only", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
+    )
+    over = Mirror(guarded.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path, alias="guarded")
+    await create_topic(over.source, over.topic)
+    await produce(over.source, over.topic, [plain_records(100)])
+    where = ("--bootstrap-server", over.source, "--force", "--topic", "mm2-offset-syncs.B.internal")
+    nobody = ("--deny-principal", "User:ANONYMOUS", "--operation", "Write")
+    await asyncio.to_thread(run_tool, ACL_TOOL, "--add", *where, *nobody)
+    refused = []
+    for location in ("source", "target"):
+        async with over.flow(**{"offset-syncs.topic.location": location}) as flow:
+            await over.copied(flow)
+            if location == "source":
+                await eventually(lambda: any(flow.events.of(StepFailed)), within_s=60, what="it is told")
+                await asyncio.sleep(3)
+            else:
+                await eventually(lambda: any(flow.events.of(OffsetSyncsWritten)), within_s=60, what="syncs are written")
+            refused.append([event for event in flow.events.of(StepFailed) if event.step == "write offset syncs"])
+            await over.assert_exact(flow, 1)
+            await flow.drain()
+
+    assert [[str(event) for event in events[1:]] for events in refused] == [[], []]
+    assert "offset-syncs.topic.location = target" in refused[0][0].hint
+    assert "mm2-offset-syncs.B.internal on cluster guarded" in refused[0][0].error
+    assert await syncs(over.target, "mm2-offset-syncs.guarded.internal", over.topic) == {0: (99, 99)}
