@@ -146,6 +146,11 @@ class RunIndex:
             return Translated(otherwise)
         return Translated(offsets[at], Precision.EXACT if self.counts[at] else Precision.COARSE)
 
+    @property
+    def is_complete(self) -> bool:
+        """Say whether every record that was ever copied is known."""
+        return self.is_origin and 0 not in self.counts
+
     def is_unknown(self, upstream: int) -> bool:
         """Say whether nothing is known of the records around *upstream*, so that offset syncs may know more."""
         if upstream < self.covered_from:

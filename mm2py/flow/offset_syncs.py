@@ -9,7 +9,8 @@ before us is read once: it is all that is known of what a Java MirrorMaker copie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import ClassVar
 
 import attrs
@@ -204,15 +205,18 @@ class OffsetSyncs:
 
     async def _read_all(self) -> None:
         newest: dict[TopicPartition, OffsetSync] = {}
-        for record in await self._log.read_all():
-            if record.partition != _PARTITION:
-                continue
-            try:
-                sync = decode_offset_sync(record.key, record.value)
-            except MalformedOffsetSyncError:
-                continue
-            self._translations.learn(sync)
-            newest[sync.source] = sync
+        needed: dict[TopicPartition, bool] = {}
+        async with aclosing(self._log.read_from({})) as chunks:
+            async for chunk in chunks:
+                for sync in _syncs_in(chunk):
+                    source = sync.source
+                    newest[source] = sync
+                    if source not in needed:
+                        needed[source] = self._translations.needs_syncs(source)
+                    if needed[source]:
+                        self._translations.learn(sync)
+                # A Java MirrorMaker writes one for every hundred records: millions may be there.
+                await self._clock.sleep(0)
         self._catch_up(newest)
         self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
 
@@ -247,3 +251,13 @@ class OffsetSyncs:
             self._pending = {sync.source: sync for sync in left} | self._pending
         took_ms = (self._clock.monotonic() - begun) * 1000
         self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
+
+
+def _syncs_in(records: Iterable[LogRecord]) -> Iterator[OffsetSync]:
+    for record in records:
+        if record.partition == _PARTITION:
+            try:
+                sync = decode_offset_sync(record.key, record.value)
+            except MalformedOffsetSyncError:
+                continue
+            yield sync

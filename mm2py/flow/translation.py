@@ -156,6 +156,11 @@ class Translations:
         self._runs += len(index) - before
         self._bound(index)
 
+    def needs_syncs(self, source: TopicPartition) -> bool:
+        """Say whether offset syncs can tell anything of a source partition that runs do not."""
+        known = self._known.get(source)
+        return known is None or known.index is None or not known.index.is_complete
+
     def learn(self, sync: OffsetSync) -> None:
         """Take an offset sync that somebody wrote, in the order of the log."""
         known = self._known.setdefault(sync.source, _Known())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -44,10 +44,12 @@ class Log:
         assert (partitions, replication_factor, setting) == (1, 1, "offset-syncs.topic.replication.factor")
         self.created += 1
 
-    async def read_all(self) -> list[LogRecord]:
+    async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
+        assert not positions
         if self.read_error is not None:
             raise self.read_error
-        return list(self.records)
+        for record in list(self.records):
+            yield [record]
 
     async def append(self, records: Sequence[LogRecord]) -> None:
         await asyncio.sleep(0.01)
