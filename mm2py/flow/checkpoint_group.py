@@ -8,14 +8,17 @@ A drain comes after the source group's, so that the last round knows all that wa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from mm2py.flow.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.group_offsets import GroupOffsets
+from mm2py.flow.way_back import WayBack
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
 from mm2py.policy.plugins import load_group_filter, load_policy, load_topic_filter
+from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups import Groups
@@ -35,11 +38,13 @@ class CheckpointGroup(FlowGroup):
     connector = "MirrorCheckpointConnector"
     name = "checkpoints"
 
-    def __init__(self, around: Surroundings, *, forward: Translator, backward: Translator) -> None:
-        """Make a group; see `Checkpoints` for the translators."""
+    def __init__(
+        self, around: Surroundings, *, forward: Translator, way_back: Callable[[Cluster, ReplicationPolicy], WayBack]
+    ) -> None:
+        """Make a group; see `Checkpoints` for the translators. *way_back* makes one from the source cluster."""
         super().__init__(around)
         self._forward = forward
-        self._backward = backward
+        self._way_back = way_back
         self._followed: tuple[str, ...] = ()
         self._left_out: dict[str, GroupSelection] = {}
         self._round = Round({}, {})
@@ -74,7 +79,7 @@ class CheckpointGroup(FlowGroup):
                 policy=policy,
                 topic_filter=topic_filter,
                 forward=self._forward,
-                backward=self._backward,
+                back=self._way_back(source, policy),
                 reach=self._reach,
                 clock=self._clock,
                 events=self._events,
@@ -168,12 +173,12 @@ class CheckpointGroup(FlowGroup):
             await self._sync(offsets, checkpoints)
 
     async def _sync(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
-        wanted = self._round.wanted
-        if wanted:
+        found = self._round
+        if found.wanted:
             settled = await self._reach.once(
-                "sync group offsets", [self.flow.target], lambda: offsets.sync_once(wanted)
+                "sync group offsets", [self.flow.target], lambda: offsets.sync_once(found.wanted)
             )
-            checkpoints.note_settled(settled or ())
+            checkpoints.note_settled(found, settled or ())
         self._show()
 
     # Looking at it.

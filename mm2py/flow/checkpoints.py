@@ -8,7 +8,7 @@ that none of them lies before what was translated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -16,9 +16,10 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
-from mm2py.core.translation import Translated, Translation, Untranslated
+from mm2py.core.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.reach import Reach
+from mm2py.flow.way_back import WayBack
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -29,7 +30,7 @@ from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, Check
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.groups import Groups
+from mm2py.wire.groups import Groups, Offsets
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -75,6 +76,9 @@ class Round:
     views: Mapping[str, tuple[GroupOffsetView, ...]]
     #: False while what was copied before is still being read.
     is_ready: bool = True
+    #: What groups that read at the source what came from the target have read there: once that is at the target, too,
+    #: it need not be moved again. Left out is what is not copied yet as far as known, and will be translated better.
+    back: Mapping[tuple[str, TopicPartition], int] = attrs.field(factory=dict)
 
 
 class Checkpoints:
@@ -94,7 +98,7 @@ class Checkpoints:
         policy: ReplicationPolicy,
         topic_filter: TopicFilter,
         forward: Translator,
-        backward: Translator,
+        back: WayBack,
         reach: Reach,
         clock: Clock,
         events: EventLog,
@@ -102,8 +106,8 @@ class Checkpoints:
         """
         Make them for two open clusters.
 
-        *forward* translates offsets of what this flow mirrors, *backward* of what the flow in the other direction
-        brought to the source. Both take the topic-partition as the source calls it.
+        *forward* translates offsets of what this flow mirrors, *back* of what the flow in the other direction brought
+        to the source. Both take the topic-partition as the source calls it.
         """
         self._settings = settings
         self._source = Groups(source)
@@ -111,7 +115,7 @@ class Checkpoints:
         self._policy = policy
         self._filter = topic_filter
         self._forward = forward
-        self._backward = backward
+        self._back = back
         self._reach = reach
         self._clock = clock
         self._events = events
@@ -122,7 +126,7 @@ class Checkpoints:
         # Of groups that read at the source what came from the target: see `is_own_move`.
         self._offsets_back: dict[tuple[str, TopicPartition], int] = {}
         self._active_back: frozenset[str] = frozenset()
-        self._moved_back: set[tuple[str, TopicPartition]] = set()
+        self._moved_back: dict[tuple[str, TopicPartition], int] = {}
 
     def last_of(self, group: str) -> dict[TopicPartition, int]:
         """Give the offsets at the target that the last checkpoints of *group* hold."""
@@ -181,9 +185,12 @@ class Checkpoints:
             self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
         return self._round(places, ranges, standing)
 
-    def note_settled(self, groups: Collection[str]) -> None:
-        """Note that the target is up to date with *groups*: what they read back there need not be moved again."""
-        self._moved_back = {(group, remote) for group, remote in self._moved_back if group not in groups}
+    def note_settled(self, found: Round, groups: Collection[str]) -> None:
+        """Note that the target is up to date with what the round *found* of *groups*."""
+        for key, offset in found.back.items():
+            # The group may have read on since that round.
+            if key[0] in groups and self._moved_back.get(key) == offset:
+                del self._moved_back[key]
 
     def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
         """Give the checkpoint that stands from now on, and whether it is to be written."""
@@ -214,7 +221,9 @@ class Checkpoints:
     async def _look(self, groups: Collection[str]) -> list[_Place]:
         """Read what *groups* have committed, and translate it. A group whose coordinator fails is left out."""
         places: list[_Place] = []
-        for group, offsets in sorted((await self._source.committed(groups)).items()):
+        committed_by = await self._source.committed(groups)
+        await self._refresh_back(committed_by.values())
+        for group, offsets in sorted(committed_by.items()):
             step = f"read the offsets of group {group}"
             if isinstance(offsets, BrokerAnsweredError):
                 self._refused.add(step)
@@ -229,6 +238,14 @@ class Checkpoints:
                     places.append(place)
         return places
 
+    async def _refresh_back(self, offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> None:
+        """Bring the way back up to date where a group reads what came from the target."""
+        topics = {
+            tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
+        }
+        if any(self._topic_at_target(topic) is not None for topic in topics):
+            await self._reach.once("read the way back", [self._settings.flow.source], self._back.refresh)
+
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
         """Translate an offset; None where the topic is none of this flow's business."""
         policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
@@ -239,7 +256,7 @@ class Checkpoints:
             return None
         if back is not None:
             remote = TopicPartition(back, source.partition)
-            translation = self._backward(source, committed.offset)
+            translation = self._back(source, committed.offset)
         else:
             remote = TopicPartition(policy.format_remote_topic(self._settings.flow.source, topic), source.partition)
             translation = self._forward(source, committed.offset)
@@ -266,9 +283,9 @@ class Checkpoints:
             offsets[key] = offset
             is_active, was_active = place.group in active, place.group in self._active_back
             if is_own_move(offset, self._offsets_back.get(key), is_active=is_active, was_active=was_active):
-                self._moved_back.add(key)
+                self._moved_back[key] = offset
         self._offsets_back, self._active_back = offsets, active
-        self._moved_back &= offsets.keys()
+        self._moved_back = {key: offset for key, offset in self._moved_back.items() if key in offsets}
 
     async def _ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Give what the target's logs hold; a partition that cannot be asked about is left out."""
@@ -299,7 +316,12 @@ class Checkpoints:
                 wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
             views.setdefault(place.group, []).append(_viewed(place, offset, held))
         is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
-        return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready)
+        back = {
+            (place.group, place.remote): place.committed.offset
+            for place in places
+            if place.is_back and place.translated is not None and place.translated.precision is not Precision.END
+        }
+        return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)
 
 
 def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:

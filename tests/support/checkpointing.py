@@ -32,6 +32,9 @@ class Shift:
     by_topic: Mapping[str, int]
     precision: Precision = Precision.EXACT
 
+    async def refresh(self) -> None:
+        """Know all that there is to know."""
+
     def __call__(self, place: TopicPartition, offset: int) -> Translation:
         if place.topic not in self.by_topic:
             return Untranslated.NOT_MIRRORED
@@ -69,7 +72,7 @@ async def running_checkpoints(
     events = EventLog(clock)
     reach = Reach(settings.flow, clock, events, lambda: 0.5)
     around = Surroundings(settings, reach, clock, events, lambda: 0.5)
-    group = CheckpointGroup(around, forward=forward, backward=backward)
+    group = CheckpointGroup(around, forward=forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
         yield running

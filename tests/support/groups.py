@@ -86,14 +86,18 @@ async def member(bootstrap: str, group: str, *topics: str) -> AsyncIterator[AIOK
         await consumer.stop()
 
 
-async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[bytes | None]:
-    """Read *count* records as a member of a classic group and commit behind them; give their values."""
-    values: list[bytes | None] = []
+#: A record as groups remember it: its partition and value.
+Seen = tuple[int, bytes | None]
+
+
+async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[Seen]:
+    """Read *count* records as a member of a classic group and commit behind them; give partitions and values."""
+    values: list[Seen] = []
     async with member(bootstrap, group, topic) as consumer:
 
         async def enough() -> bool:
             found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=count - len(values))
-            values.extend(record.value for records in found.values() for record in records)
+            values.extend((record.partition, record.value) for records in found.values() for record in records)
             return len(values) >= count
 
         await eventually(enough, within_s=60, what=f"{group} reads {count} records of {topic}", every_s=0)
@@ -101,20 +105,19 @@ async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[
     return values
 
 
-async def read_rest(bootstrap: str, group: str, topic: str, ends: Mapping[int, int]) -> list[bytes | None]:
-    """Read as a member of a classic group up to *ends* and commit; give the values, possibly none."""
-    values: list[bytes | None] = []
+async def read_rest(bootstrap: str, group: str, topic: str) -> list[Seen]:
+    """Read as a member of a classic group up to the topic's end and commit; give partitions and values, if any."""
+    values: list[Seen] = []
     async with member(bootstrap, group, topic) as consumer:
 
         async def is_over() -> bool:
             found = await consumer.getmany(timeout_ms=_POLL_MS)
-            values.extend(record.value for records in found.values() for record in records)
+            values.extend((record.partition, record.value) for records in found.values() for record in records)
             places = consumer.assignment()
-            return len(places) == len(ends) and all(
-                [await consumer.position(place) >= ends[place.partition] for place in places]
-            )
+            ends = await consumer.end_offsets(places)
+            return bool(places) and all([await consumer.position(place) >= ends[place] for place in places])
 
-        await eventually(is_over, within_s=60, what=f"{group} reads {topic} to its end", every_s=0)
+        await eventually(is_over, within_s=120, what=f"{group} reads {topic} to its end", every_s=0)
         await consumer.commit()
     return values
 
