@@ -80,6 +80,16 @@ class TopicSyncSettings:
 
 
 @attrs.frozen
+class SourceTruthSettings:
+    """What a flow does when the source or the target is not what a position is about."""
+
+    on_source_recreated: str = "fail"
+    on_source_expired: str = "earliest"
+    on_source_truncated: str = "continue"
+    on_target_rewound: str = "copy-again"
+
+
+@attrs.frozen
 class FlowSettings:
     """How one flow is run."""
 
@@ -117,6 +127,7 @@ class FlowSettings:
     restart_backoff_max_ms: int
     checkpoints: CheckpointSettings = CheckpointSettings()
     topic_sync: TopicSyncSettings = TopicSyncSettings()
+    truth: SourceTruthSettings = SourceTruthSettings()
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
 
 
@@ -228,6 +239,12 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         checkpoints=_checkpoints(of),
         topic_sync=_topic_sync(of),
+        truth=SourceTruthSettings(
+            on_source_recreated=of.text("copy.on.source.recreated"),
+            on_source_expired=of.text("copy.on.source.expired"),
+            on_source_truncated=of.text("copy.on.source.truncated"),
+            on_target_rewound=of.text("copy.on.target.rewound"),
+        ),
         offset_syncs=_offset_syncs(of),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
@@ -328,6 +345,9 @@ def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | P
         metadata_max_age_ms=of.number(f"{role}.metadata.max.age.ms"),
         reconnect_backoff_ms=of.number(f"{role}.reconnect.backoff.ms"),
         reconnect_backoff_max_ms=of.number(f"{role}.reconnect.backoff.max.ms"),
+        connection_setup_ms=of.number(f"{role}.socket.connection.setup.timeout.ms"),
+        send_buffer_bytes=of.number(f"{role}.send.buffer.bytes"),
+        receive_buffer_bytes=of.number(f"{role}.receive.buffer.bytes"),
     )
 
 

@@ -199,6 +199,24 @@ _COPY = Section(
         Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
             "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
         Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
+        Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
+            "What becomes of a source topic that was deleted and created again: `fail` stops its partitions, "
+            "`earliest` copies the new topic behind the old one's records, `latest` only what comes from then on, "
+            "`re-create` deletes the remote topic with all that it holds and copies the new topic into a new one.",
+            check=one_of("fail", "earliest", "latest", "re-create")),
+        Key("copy.on.source.expired", Kind.STRING, "earliest", Place.FLOW,
+            "Where to go on when retention removed records before they were copied: at the `earliest` that is left, at "
+            "the `latest`, or not at all (`fail`). They are lost either way, and more are while nothing is copied.",
+            check=one_of("earliest", "latest", "fail")),
+        Key("copy.on.source.truncated", Kind.STRING, "continue", Place.FLOW,
+            "What to do when the source has lost records that were copied, as after an unclean leader election: "
+            "`continue` from the first record that is not the one that was copied, copy all from the `earliest`, go on "
+            "at the `latest`, or stop (`fail`). What the target has more than the source stays there.",
+            check=one_of("continue", "earliest", "latest", "fail")),
+        Key("copy.on.target.rewound", Kind.STRING, "copy-again", Place.FLOW,
+            "What to do when the target has lost records that were copied, or the remote topic was deleted: "
+            "`copy-again` what it lacks, as far as the source has it, `continue` without, or stop (`fail`).",
+            check=one_of("copy-again", "continue", "fail")),
     ),
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
     FlowSettings,
+    SourceTruthSettings,
     cluster_aliases,
     cluster_endpoint,
     flow_endpoint,
@@ -37,7 +38,15 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 
 
-__all__ = ["ConfigError", "Effective", "FlowSettings", "MirrorSettings", "Problem", "load_settings"]
+__all__ = [
+    "ConfigError",
+    "Effective",
+    "FlowSettings",
+    "MirrorSettings",
+    "Problem",
+    "SourceTruthSettings",
+    "load_settings",
+]
 
 #: What may stand in a topic's name, and so in the alias of a cluster that is mirrored from.
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -8,12 +8,13 @@ again: at once, after a short pause because a broker was away, or after a long o
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable
 
 import attrs
 
 from mm2py.core.backoff import Backoff
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, PartitionPlan, ProducerMark
+from mm2py.model.epoch import Ended, LeaderMark, PartitionFailure, PartitionOutcome, PartitionPlan, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -23,6 +24,8 @@ from mm2py.model.state import PartitionStage
 WRITE_AHEAD_BYTES = 256 * 1024 * 1024
 #: What a fresh measurement counts against those before it.
 _FRESH_SHARE = 0.5
+#: Endings that say that the source or the target is not what the position is about: `core.source_truth` decides.
+QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
 _SHORT = Backoff(0.5, 5.0)
 _LONG = Backoff(5.0, 300.0)
 
@@ -47,6 +50,24 @@ class Happening(enum.Enum):
     RECOVERED = enum.auto()
     #: Somebody else writes to the remote topic, seen for the first time.
     FOREIGN_RECORDS = enum.auto()
+    #: The source or the target is not what the position is about: somebody has to look.
+    QUESTIONED = enum.auto()
+
+
+@attrs.frozen
+class Repair:
+    """
+    A search for the target's last record in the source, because the target has lost records that were copied.
+
+    `position`, `downstream` and `remote_topic_id` are what stood before, and what is stored until the search has found
+    something. The record that is looked for lies before `found_before` at the source.
+    """
+
+    attempt: int
+    position: int
+    downstream: int | None
+    remote_topic_id: str | None
+    found_before: int | None
 
 
 @attrs.frozen
@@ -58,6 +79,8 @@ class PartitionState:
     b. While `is_unsure`, more may be there.
     c. `written` is what the positions topic holds, and is never ahead of `position`.
     d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
+    e. While `is_questioned` nothing is planned at all; somebody looks at both clusters, not before `look_at`.
+    f. While there is a `repair`, `position` is a guess and is not written.
     """
 
     source: TopicPartition
@@ -67,7 +90,12 @@ class PartitionState:
     is_unsure: bool = True
     written: Position | None = None
     topic_id: str | None = None
+    remote_topic_id: str | None = None
     producer: ProducerMark | None = None
+    leader: LeaderMark | None = None
+    repair: Repair | None = None
+    is_questioned: bool = False
+    look_at: float = 0.0
     max_message_bytes: int = 1_048_588
     stage: PartitionStage = PartitionStage.COPYING
     failures: int = 0
@@ -99,7 +127,9 @@ class PartitionState:
         mark = self.producer
         if mark is not None and mark.is_contested:
             mark = attrs.evolve(mark, is_contested=False)
-        return Position(self.source, self.position, self.downstream, self.topic_id, mark)
+        return Position(
+            self.source, self.position, self.downstream, self.topic_id, mark, self.remote_topic_id, self.leader
+        )
 
     @property
     def is_newly_written(self) -> bool:
@@ -118,6 +148,9 @@ class PartitionState:
             max_message_bytes=self.max_message_bytes,
             producer=self.producer,
             topic_id=self.topic_id,
+            remote_topic_id=self.remote_topic_id,
+            leader=self.leader,
+            found_before=self.repair.found_before if self.repair is not None else None,
         )
 
 
@@ -144,13 +177,17 @@ def account(
     *now* is the clock's monotonic time, *luck* the chance in the next pause.
     """
     if outcome is None:
-        if not state.bytes_per_s:
-            return Accounted(state)
-        return Accounted(attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE)))
+        return Accounted(_faded(state))
     moved = _counted(state, outcome, elapsed_s)
-    happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records else []
+    if state.is_questioned:
+        # Somebody looks at it already; what the epoch says of its end was perhaps about something else.
+        return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
+    happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records and state.repair is None else []
     if outcome.foreign_records and not state.foreign_records:
         happenings.append(Happening.FOREIGN_RECORDS)
+    if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and state.repair is not None):
+        moved = question(moved, outcome.ended, outcome.failure, now=now)
+        return Accounted(moved, (*happenings, Happening.QUESTIONED))
     match outcome.ended:
         case Ended.OK:
             if state.stage is PartitionStage.STOPPED:
@@ -166,11 +203,17 @@ def account(
             moved = _pausing(
                 moved, PartitionStage.BACKING_OFF, failures, now, pauses.interrupted.pause_s(failures - 1, luck)
             )
-        case Ended.FAILED | Ended.OUT_OF_RANGE | Ended.TARGET_REWOUND:
+        case Ended.FAILED:
             failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
             happenings.append(Happening.STOPPED)
             moved = _pausing(moved, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, luck))
     return Accounted(moved, tuple(happenings))
+
+
+def _faded(state: PartitionState) -> PartitionState:
+    if not state.bytes_per_s:
+        return state
+    return attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE))
 
 
 def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
@@ -183,6 +226,8 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         position=outcome.position if has_moved else state.position,
         downstream=outcome.downstream if has_moved else state.downstream,
         producer=outcome.producer if has_moved else state.producer,
+        leader=outcome.leader if has_moved else state.leader,
+        repair=None if outcome.downstream is not None else state.repair,
         is_unsure=outcome.is_unsure,
         ended=outcome.ended,
         failure=outcome.failure,
@@ -220,19 +265,66 @@ def lose(state: PartitionState, *, retry_at: float, cause: str) -> PartitionStat
     """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
     stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
     failure = PartitionFailure(message=cause, error="EpochLostError")
-    return attrs.evolve(state, is_unsure=True, stage=stage, retry_at=retry_at, failure=failure)
+    state = _unrepaired(attrs.evolve(state, is_unsure=True))
+    if state.is_questioned:
+        return attrs.evolve(state, look_at=max(state.look_at, retry_at))
+    return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)
 
 
-def stop(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:
-    """Note that the partition must not be copied, found out without an epoch; it is not planned again."""
+def question(state: PartitionState, ended: Ended, failure: PartitionFailure | None, *, now: float) -> PartitionState:
+    """Note that somebody has to look at both clusters before the partition is planned again."""
+    is_stopped = state.stage is PartitionStage.STOPPED
     return attrs.evolve(
         state,
-        stage=PartitionStage.STOPPED,
-        ended=Ended.FAILED,
+        stage=PartitionStage.STOPPED if is_stopped else PartitionStage.BACKING_OFF,
+        ended=ended,
         failure=failure,
-        failures=1,
-        failed_at=now,
-        retry_at=float("inf"),
+        failed_at=state.failed_at if is_stopped else now,
+        retry_at=math.inf,
+        is_questioned=True,
+        look_at=now,
+        bytes_per_s=0.0,
+    )
+
+
+def acquit(state: PartitionState, *, now: float, luck: float, pauses: RetryPauses) -> PartitionState:
+    """Note that both clusters are what the position is about, after all."""
+    pause_s = pauses.interrupted.pause_s(state.failures, luck)
+    return attrs.evolve(
+        _unrepaired(state), is_questioned=False, failures=state.failures + 1, retry_at=now + pause_s, look_at=0.0
+    )
+
+
+def _unrepaired(state: PartitionState) -> PartitionState:
+    """Give up a search: what stood before it stands again."""
+    stood = state.repair
+    if stood is None:
+        return state
+    return attrs.evolve(
+        state,
+        position=stood.position,
+        downstream=stood.downstream,
+        remote_topic_id=stood.remote_topic_id,
+        is_unsure=True,
+        repair=None,
+    )
+
+
+def stop(
+    state: PartitionState, failure: PartitionFailure, *, now: float, luck: float, pauses: RetryPauses
+) -> PartitionState:
+    """Note that the partition must not be copied as things are at both clusters; they are looked at again later."""
+    is_stopped = state.stage is PartitionStage.STOPPED
+    failures = state.failures + 1 if is_stopped else 1
+    return attrs.evolve(
+        _unrepaired(state),
+        stage=PartitionStage.STOPPED,
+        failure=failure,
+        failures=failures,
+        failed_at=state.failed_at if is_stopped else now,
+        retry_at=math.inf,
+        is_questioned=True,
+        look_at=now + pauses.stopped.pause_s(failures, luck),
         bytes_per_s=0.0,
     )
 
@@ -252,14 +344,15 @@ def due_positions(states: Iterable[PartitionState], *, is_interval_over: bool) -
     return tuple(
         state.standing
         for state in states
-        if state.standing != state.written
+        if state.repair is None
+        and state.standing != state.written
         and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or state.is_newly_written)
     )
 
 
 def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
     """Give the plans of those partitions whose pause, if they had to take one, is over."""
-    return tuple(state.to_plan() for state in states if state.retry_at <= now)
+    return tuple(state.to_plan() for state in states if state.retry_at <= now and not state.is_questioned)
 
 
 def next_retry_at(states: Iterable[PartitionState]) -> float | None:

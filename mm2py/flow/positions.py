@@ -95,6 +95,8 @@ class Positions:
             start, end = starts[source], ends[remote_of[source]]
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
                 downstream = end - 1 if end == 0 or source in self._removed else None
-                fresh[source] = Position(source, start, downstream, place.topic_id)
+                fresh[source] = Position(
+                    source, start, downstream, place.topic_id, remote_topic_id=place.remote_topic_id
+                )
         await self.write(fresh.values())
         return fresh

@@ -20,6 +20,7 @@ from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.offset_syncs import OffsetSyncs
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
+from mm2py.flow.source_truth import SourceTruth
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
@@ -67,6 +68,7 @@ class FlowRunner:
             partial(OffsetSyncs, around, self.translations),
             partial(ConfigSync, around),
             partial(AclSync, around),
+            partial(SourceTruth, around),
         )
         self._source = SourceGroup(around, epochs, self.translations, sides) if settings.is_enabled else None
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None

@@ -24,6 +24,7 @@ from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.epoch import (
     RECREATED,
+    Ended,
     EpochOutcome,
     EpochPlan,
     Histogram,
@@ -56,6 +57,10 @@ _WINDOW_S = 60.0
 
 #: Is told what an epoch did to a partition, and at which upstream offset it had begun.
 Listener = Callable[[PartitionOutcome, int], None]
+#: Is told that a partition's history broke, and the position from which it is copied now.
+BreakListener = Callable[[PartitionState], None]
+#: After so many interruptions in a row it is asked whether the topics still exist.
+_SUSPECT_FAILURES = 3
 
 
 @attrs.frozen
@@ -84,6 +89,10 @@ class SourceTasks:
         self.refusals: dict[tuple[str, str], PartitionFailure] = {}
         #: Called for each outcome of a partition, once it is accounted for.
         self.listeners: list[Listener] = []
+        #: Called where what was copied before says nothing about what is copied now.
+        self.break_listeners: list[BreakListener] = []
+        #: Set when a partition is in question: see `questions`.
+        self.has_questions = asyncio.Event()
         self._settings = settings
         self._clock = clock
         self._events = events
@@ -93,7 +102,6 @@ class SourceTasks:
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
-        self._recreated: set[TopicPartition] = set()
         self._window: deque[_Sample] = deque()
         self._tasks = [
             CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
@@ -137,18 +145,25 @@ class SourceTasks:
             downstream=position.downstream,
             written=position,
             topic_id=position.topic_id or place.topic_id,
+            remote_topic_id=position.remote_topic_id or place.remote_topic_id,
             producer=position.producer,
+            leader=position.leader,
         )
 
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
         state = attrs.evolve(state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes)
-        is_recreated = None not in (state.topic_id, place.topic_id) and state.topic_id != place.topic_id
-        if not is_recreated or state.source in self._recreated:
+        if state.is_questioned:
             return state
-        self._recreated.add(state.source)
-        stopped = progress.stop(state, RECREATED, now=self._clock.monotonic())
-        self._tell(Happening.STOPPED, state, stopped)
-        return stopped
+        now, ended, failure = self._clock.monotonic(), Ended.RECREATED, RECREATED
+        if not _differ(state.topic_id, place.topic_id):
+            if not _differ(state.remote_topic_id, place.remote_topic_id):
+                return state
+            ended = Ended.TARGET_REWOUND
+            failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
+        self.has_questions.set()
+        if state.source in self._holder:
+            self._poke([self._holder[state.source]])
+        return progress.question(state, ended, failure, now=now)
 
     # Who copies it.
 
@@ -203,9 +218,9 @@ class SourceTasks:
         now, luck = self._clock.monotonic(), self._luck()
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
-            if planned.source in self._recreated:
-                continue  # it was about another topic of that name
             before, partition = self.states[planned.source], told.get(planned.source)
+            if before.is_questioned and before.ended is Ended.RECREATED:
+                continue  # it was about another topic of that name
             accounted = progress.account(
                 before,
                 partition,
@@ -228,9 +243,8 @@ class SourceTasks:
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
         for planned in plan.partitions:
-            if planned.source not in self._recreated:
-                state = self.states[planned.source]
-                self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
+            state = self.states[planned.source]
+            self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
 
     def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
         flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
@@ -251,6 +265,8 @@ class SourceTasks:
                 self._events.emit(
                     PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
                 )
+            case Happening.QUESTIONED:
+                self.has_questions.set()
             case Happening.FOREIGN_RECORDS:
                 self._events.emit(ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records))
             case Happening.RECOVERED:
@@ -319,6 +335,76 @@ class SourceTasks:
                 {owners[partition] for partition in over if partition in owners and partition not in self._holder}
             )
 
+    # What both clusters say of it: see `mm2py.flow.source_truth`.
+
+    def questions(self) -> tuple[PartitionState, ...]:
+        """Give those partitions of which somebody has to look at both clusters, and that nobody writes."""
+        now = self._clock.monotonic()
+        return tuple(
+            state
+            for partition in self._places
+            if (state := self.states.get(partition)) is not None
+            and state.is_questioned
+            and state.look_at <= now
+            and partition not in self._holder
+        )
+
+    def suspects(self) -> tuple[PartitionState, ...]:
+        """Give those partitions that are interrupted again and again."""
+        states = (self.states[partition] for partition in self._places if partition in self.states)
+        return tuple(
+            state
+            for state in states
+            if state.stage is PartitionStage.BACKING_OFF
+            and state.failures >= _SUSPECT_FAILURES
+            and not state.is_questioned
+        )
+
+    def of_topic(self, topic: str) -> tuple[PartitionState, ...]:
+        """Give the mirrored partitions of a source topic."""
+        return tuple(
+            state
+            for partition in self._places
+            if partition.topic == topic and (state := self.states.get(partition)) is not None
+        )
+
+    def is_held(self, source: TopicPartition) -> bool:
+        """Say whether a copy task may be writing the partition."""
+        return source in self._holder
+
+    def question(self, state: PartitionState, ended: Ended, failure: PartitionFailure) -> None:
+        """Have somebody look at both clusters before the partition is planned again."""
+        if not state.is_questioned:
+            self.states[state.source] = progress.question(state, ended, failure, now=self._clock.monotonic())
+            self.has_questions.set()
+            if state.source in self._holder:
+                self._poke([self._holder[state.source]])
+
+    def look_later(self, source: TopicPartition, pause_s: float) -> None:
+        """Look again at a partition in question, after a pause."""
+        self.states[source] = attrs.evolve(self.states[source], look_at=self._clock.monotonic() + pause_s)
+
+    def acquit(self, source: TopicPartition) -> None:
+        """Go on with a partition: both clusters are what its position is about."""
+        now = self._clock.monotonic()
+        self.states[source] = progress.acquit(self.states[source], now=now, luck=self._luck(), pauses=self._pauses)
+        self._pausing.add(source)
+
+    def stop(self, source: TopicPartition, failure: PartitionFailure) -> None:
+        """Copy nothing of a partition while both clusters are as they are."""
+        before, now = self.states[source], self._clock.monotonic()
+        after = progress.stop(before, failure, now=now, luck=self._luck(), pauses=self._pauses)
+        self.states[source] = after
+        if before.stage is not PartitionStage.STOPPED:
+            self._tell(Happening.STOPPED, before, after)
+
+    def reset(self, state: PartitionState, *, breaks_history: bool) -> None:
+        """Go on from another position, which is stored already unless it is a guess."""
+        self.states[state.source] = state
+        self._pausing.add(state.source)
+        for listener in self.break_listeners if breaks_history else ():
+            listener(state)
+
     # Positions.
 
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
@@ -356,6 +442,10 @@ class SourceTasks:
         for sample in self._window:
             latency, age = latency.plus(sample.latency), age.plus(sample.age)
         return latency, age
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _retry_in_s(state: PartitionState, now: float) -> float | None:

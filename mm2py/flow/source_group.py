@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
+from mm2py.core.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
@@ -127,6 +128,7 @@ class SourceGroup(FlowGroup):
             self._translations.load(positions.runs)
             tasks = SourceTasks(settings, self._epochs, clock=self._clock, events=self._events, luck=self._around.luck)
             tasks.listeners.append(self._translations.take)
+            tasks.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(
                 "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
@@ -157,6 +159,11 @@ class SourceGroup(FlowGroup):
             found = len(unknown) - len(fresh) - len(left)
             self._events.emit(PositionsRead(self.flow, found, len(fresh)))
         return Mirrored(mirrored.places, is_settled=mirrored.is_settled and not left)
+
+    def _forget(self, state: PartitionState) -> None:
+        """Translate nothing by what was known of a partition whose history broke."""
+        self._translations.forget(state.source)
+        self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
 
     def _started(self, tasks: SourceTasks) -> None:
         # It stays after the group's life, so that a drained flow shows how far it came.
@@ -207,9 +214,9 @@ class SourceGroup(FlowGroup):
     async def _refresh_forever(self, life: SourceLife, *, is_settled: bool) -> None:
         interval_s = self._settings.refresh_topics_interval_s
         while True:
-            if is_settled and not self._settings.refresh_topics_enabled:
-                return
-            await self._clock.sleep(interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S))
+            is_over = is_settled and not self._settings.refresh_topics_enabled
+            pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
+            await life.topics.until_due(None if is_over else pause_s)
 
             async def refresh() -> Mirrored:
                 return await self._adopt(life.tasks, life.positions, await life.topics.refresh_once())

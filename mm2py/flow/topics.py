@@ -6,7 +6,9 @@ What is due is decided in `core.topology`; this room looks and acts.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import attrs
 
@@ -41,6 +43,7 @@ class Place:
     remote_topic: str
     topic_id: str | None
     max_message_bytes: int
+    remote_topic_id: str | None = None
 
 
 @attrs.frozen
@@ -87,6 +90,7 @@ class Topics:
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
         self._is_idle = False
+        self._wanted = asyncio.Event()
         self._policy = load_policy(
             settings.policy_class,
             source_alias=settings.flow.source,
@@ -102,16 +106,20 @@ class Topics:
         view = await self._source.list_topics()
         source = _partition_counts(view)
         remote_of = self._select(source)
-        target: Mapping[str, int] = _partition_counts(await self._target.list_topics())
+        seen = await self._target.list_topics()
+        target: Mapping[str, int] = _partition_counts(seen)
         actions = missing(remote_of, source, target)
         refused = await self._act(actions, view)
         if len(actions) > len(refused):
-            target = await self._look_for(remote_of, source, refused)
+            seen = await self._look_for(remote_of, source, refused)
+            target = _partition_counts(seen)
         places = copyable(remote_of, source, target)
         limits = await self._message_limits(sorted(set(places.values())))
         mirrored = Mirrored(
             {
-                partition: Place(remote, view.topics[partition.topic].topic_id, limits[remote])
+                partition: Place(
+                    remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
+                )
                 for partition, remote in places.items()
             },
             is_settled=not missing(remote_of, source, target),
@@ -122,6 +130,17 @@ class Topics:
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
+
+    def want_refresh(self) -> None:
+        """Have topics looked at soon: something was found that a look would mend or tell."""
+        self._wanted.set()
+
+    async def until_due(self, interval_s: float | None) -> None:
+        """Wait until *interval_s* is over, or until a look is wanted; with None only the latter."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await self._wanted.wait()
+        self._wanted.clear()
 
     def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
         """Call *watcher* with the remote topic of each mirrored topic, now and after each look."""
@@ -179,18 +198,16 @@ class Topics:
         elif results:
             self._reach.answered((), step)
 
-    async def _look_for(
-        self, remote_of: Mapping[str, str], source: Mapping[str, int], refused: set[str]
-    ) -> Mapping[str, int]:
+    async def _look_for(self, remote_of: Mapping[str, str], source: Mapping[str, int], refused: set[str]) -> TopicsView:
         """Look at the target again until all that was created or grown can be seen."""
-        target: Mapping[str, int] = {}
+        seen = TopicsView({})
         for _ in range(_LOOKS):
-            target = _partition_counts(await self._target.list_topics())
-            left = {action.remote_topic for action in missing(remote_of, source, target)}
+            seen = await self._target.list_topics()
+            left = {action.remote_topic for action in missing(remote_of, source, _partition_counts(seen))}
             if left <= refused:
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
-        return target
+        return seen
 
     async def _message_limits(self, remote_topics: list[str]) -> dict[str, int]:
         described = await self._target.topic_configs(remote_topics, [_MAX_MESSAGE_BYTES])

@@ -4,8 +4,9 @@ The byte forms of positions in ``mm2-offsets.<source>.internal``, as Java Mirror
 Java keeps the offset of the *last replicated* record; our `Position` holds the next one to read, which is one more.
 Key and value are JSON in Jackson's spelling, and the key byte for byte Java's, because the partition in the topic
 follows from its hash. What Java does not keep goes into record headers, which Java ignores: where the last record
-went, by which producer, and which topic of that name it came from. A record that Java wrote over ours has no headers,
-so that a downstream offset is never read that does not belong to its position.
+went, by which producer, which topics of their names it came from and went to, and under which leader it was written. A
+record that Java wrote over ours has no headers, so that a downstream offset is never read that does not belong to its
+position.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from mm2py.model.epoch import ProducerMark
+from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
 
 
@@ -26,10 +27,15 @@ DOWNSTREAM_HEADER = "mm2py.downstream"
 PRODUCER_HEADER = "mm2py.producer"
 #: The source topic's id, in Kafka's own print.
 TOPIC_ID_HEADER = "mm2py.topic-id"
+#: The remote topic's id, likewise.
+REMOTE_TOPIC_ID_HEADER = "mm2py.remote-topic-id"
+#: The source leader's epoch at the last replicated record, and an offset from which on it holds, in decimal.
+LEADER_HEADER = "mm2py.leader-epoch"
 
 _CONNECTOR = "MirrorSourceConnector"
 _NUMBER = re.compile(rb"-?\d{1,19}")
 _MARK = re.compile(rb"(\d{1,19}):(\d{1,5}):(\d{1,10})")
+_LEADER = re.compile(rb"(\d{1,10}):(\d{1,19})")
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
@@ -43,7 +49,8 @@ class Position:
 
     `next_upstream` is the upstream offset to read next, `downstream` the offset of the last replicated record at the
     target, None where nobody wrote it down. `topic_id` is the source topic's, where known, `producer` who writes the
-    remote partition and the sequence that its next record must carry.
+    remote partition and the sequence that its next record must carry. `remote_topic_id` is the remote topic's, and
+    `leader` tells under which leader the source wrote the last replicated record, each where known.
     """
 
     source: TopicPartition
@@ -51,6 +58,8 @@ class Position:
     downstream: int | None = None
     topic_id: str | None = None
     producer: ProducerMark | None = None
+    remote_topic_id: str | None = None
+    leader: LeaderMark | None = None
 
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
@@ -73,6 +82,10 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
     if (mark := position.producer) is not None:
         numbers = (mark.producer_id, mark.producer_epoch, mark.sequence)
         headers.append((PRODUCER_HEADER, b"%d:%d:%d" % numbers))
+    if position.remote_topic_id is not None:
+        headers.append((REMOTE_TOPIC_ID_HEADER, position.remote_topic_id.encode()))
+    if position.leader is not None:
+        headers.append((LEADER_HEADER, b"%d:%d" % (position.leader.epoch, position.leader.since)))
     value = b'{"offset":%d}' % (position.next_upstream - 1)
     return position_key(cluster, position.source), value, headers
 
@@ -96,7 +109,13 @@ def decode_position(
         case {"offset": int(offset)} if not isinstance(offset, bool):
             next_upstream = max(0, offset + 1)
             return cluster, Position(
-                source, next_upstream, _downstream(headers), _topic_id(headers), _producer(headers)
+                source,
+                next_upstream,
+                _downstream(headers),
+                _topic_id(headers, TOPIC_ID_HEADER),
+                _producer(headers),
+                _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
+                _leader(headers),
             )
         case _:
             return None
@@ -134,8 +153,13 @@ def _producer(headers: Headers) -> ProducerMark | None:
     return ProducerMark(producer_id, producer_epoch, sequence)
 
 
-def _topic_id(headers: Headers) -> str | None:
-    text = _last(headers, TOPIC_ID_HEADER)
+def _leader(headers: Headers) -> LeaderMark | None:
+    found = _LEADER.fullmatch(_last(headers, LEADER_HEADER) or b"")
+    return None if found is None else LeaderMark(*map(int, found.groups()))
+
+
+def _topic_id(headers: Headers, name: str) -> str | None:
+    text = _last(headers, name)
     return text.decode(errors="replace") if text else None
 
 

@@ -24,10 +24,11 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, ProducerMark
 from mm2py.pipeline.fetching import SourceReader
+from mm2py.pipeline.history import Checked
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.resume import Resumer, Walks
-from mm2py.pipeline.sending import Dispatch
+from mm2py.pipeline.sending import Dispatch, end_remade, is_remade
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.produce import ProducerIdentity, init_producer_id
@@ -53,6 +54,7 @@ class WorkerState:
     sessions: dict[tuple[str, int, int], FetchSession] = attrs.field(factory=dict)
     identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
     walks: Walks = attrs.field(factory=dict)
+    checked: Checked = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,6 +119,7 @@ class _Epoch:
                 async with asyncio.timeout_at(self._deadline):
                     await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
+                    await self._end_remade()
                     await self._identify()
                     for copy in self._copies:
                         copy.trouble = None
@@ -130,6 +133,15 @@ class _Epoch:
             if self._is_over():
                 return False
             await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    async def _end_remade(self) -> None:
+        """End the partitions whose remote topic is another one of its name, before anything is written to it."""
+        suspects = [copy for copy in self._copies if is_remade(self._target, copy)]
+        if suspects:
+            await self._target.refresh_metadata({copy.remote.topic for copy in suspects})
+        for copy in suspects:
+            if is_remade(self._target, copy):
+                end_remade(copy)
 
     async def _identify(self) -> None:
         """Give a producer identity to the partitions that come without: one that none of them has had before."""
@@ -158,6 +170,7 @@ class _Epoch:
             limits=plan.limits,
             clock=self._clock,
             sessions=self._hosted.sessions,
+            checked=self._hosted.checked,
         )
         self._dispatch, self._reader = dispatch, reader
         try:
@@ -189,7 +202,7 @@ class _Epoch:
             self._hosted.walks,
             reads_committed=self._plan.limits.reads_committed,
         )
-        await resumer.resolve([copy for copy in self._copies if copy.is_unsure], reader.assign)
+        await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], reader.assign)
 
     async def _until_over(self) -> None:
         """Wait for the deadline or the stop file."""

@@ -17,6 +17,7 @@ from zlib import crc32
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
+from mm2py.pipeline.history import Checked, HistoryCheck
 from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
 from mm2py.pipeline.refusals import kept_out, lacks
@@ -52,7 +53,7 @@ _REFUSED: Final = {
 
 
 #: What to do about a position that the source does not hold.
-HINT_OUT_OF_RANGE: Final = "retention or truncation overtook the mirror; decide where to go on"
+HINT_OUT_OF_RANGE: Final = "retention overtook the mirror, or the source was truncated: copy.on.source.* says what then"
 
 
 class SourceReader:
@@ -67,6 +68,7 @@ class SourceReader:
         limits: CopyLimits,
         clock: Clock,
         sessions: dict[tuple[str, int, int], FetchSession],
+        checked: Checked,
     ) -> None:
         self.source = source
         self.dispatch = dispatch
@@ -74,6 +76,7 @@ class SourceReader:
         self.clock = clock
         self.sessions = sessions
         self._copies = copies
+        self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)
         self.sizes = FetchSizes(
             limits.fetch_min_bytes, limits.fetch_max_bytes, limits.fetch_partition_max_bytes, limits.reads_committed
         )
@@ -114,9 +117,12 @@ class SourceReader:
             return
         if self._is_recreated(copy.plan):
             if copy.source_retries:
-                copy.end(Ended.FAILED, RECREATED)
+                copy.end(Ended.RECREATED, RECREATED)
             else:
                 self.retry(copy, RECREATED.message)  # what is known here may be old: look once more
+            return
+        if self._history.is_due(copy):
+            self._history.ask(copy, self._tasks)
             return
         copy.source_node = node
         copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)

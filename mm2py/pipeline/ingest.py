@@ -29,8 +29,8 @@ from mm2py.wire.fetch import PartitionAnswer
 from mm2py.wire.rebuild import Rebuilder, Rebuilt, UnreadableBatchError
 
 
-#: length, magic, attributes; they start behind the base offset
-_GLANCE: Final = struct.Struct(">i4xb4xh")
+#: length, leader epoch, magic, attributes; they start behind the base offset
+_GLANCE: Final = struct.Struct(">iib4xh")
 _GLANCE_AT: Final = 8
 _BASE_OFFSET: Final = struct.Struct(">q")
 #: base offset, last offset delta
@@ -90,7 +90,7 @@ def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimi
     if len(record_set) < HEADER_BYTES:
         return False
     (base_offset,) = _BASE_OFFSET.unpack_from(record_set)
-    length, magic, _ = _GLANCE.unpack_from(record_set, _GLANCE_AT)
+    length, _, magic, _ = _GLANCE.unpack_from(record_set, _GLANCE_AT)
     size = length + LOG_OVERHEAD_BYTES
     return bool(
         magic == MAGIC_V2
@@ -108,6 +108,7 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter)
     after = batch.last_offset + 1
     if after <= position:
         return True
+    copy.read_under(batch.leader_epoch, batch.base_offset)
     if not batch.matches_crc():
         return end_corrupt(copy, batch.base_offset, "its checksum does not match its content")
     if not data.is_data(batch) or batch.record_count == 0:
@@ -133,6 +134,9 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
     limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
     for stretch, after in _stretches(record_set, limits.coalesce_below_bytes):
         if after is not None:
+            # A stretch was written under one leader.
+            _, leader_epoch, _, _ = _GLANCE.unpack_from(stretch, _GLANCE_AT)
+            copy.read_under(leader_epoch, copy.fetch.offset)
             if not _rebuild(copy, stretch, copy.fetch.offset, after, limit_bytes=limit):
                 return
         else:
@@ -142,22 +146,27 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
 
 
 def _stretches(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, int | None]]:
-    """Cut a record set into stretches of small plain batches of one codec, with the offset behind each, and others."""
+    """
+    Cut a record set into stretches of small plain batches of one codec and one leader, and others.
+
+    Each of the former comes with the offset behind it.
+    """
     glance = _GLANCE.unpack_from
     at = start = last = count = 0
     end = len(record_set) - HEADER_BYTES
     kind = _OTHER
+    led_by = -1
     while at <= end:
-        length, magic, attributes = glance(record_set, at + _GLANCE_AT)
+        length, leader_epoch, magic, attributes = glance(record_set, at + _GLANCE_AT)
         size = length + LOG_OVERHEAD_BYTES
         if size < HEADER_BYTES or at + size > len(record_set):
             break
         is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & _NOT_COALESCED
         this = attributes & CODEC_MASK if is_small else _OTHER
-        if this != kind:
+        if this != kind or leader_epoch != led_by:
             if at > start:
                 yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
-            start, count, kind = at, 0, this
+            start, count, kind, led_by = at, 0, this, leader_epoch
         count += 1
         last = at
         at += size

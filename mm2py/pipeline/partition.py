@@ -15,6 +15,7 @@ from mm2py.model.epoch import (
     HISTOGRAM_BOUNDS_MS,
     Ended,
     Histogram,
+    LeaderMark,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -152,6 +153,8 @@ class PartitionCopy:
     high_watermark: int = -1
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
+    #: Leader epochs of what was read, each with the offset from which on it holds.
+    leaders: list[LeaderMark] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, plan: PartitionPlan) -> PartitionCopy:
@@ -169,7 +172,25 @@ class PartitionCopy:
         fetch.owner = copy
         if plan.producer is not None:
             copy.write_as(plan.producer)
+        if plan.leader is not None:
+            copy.leaders.append(plan.leader)
         return copy
+
+    def read_under(self, epoch: int, offset: int) -> None:
+        """Note that the source's records from *offset* on were written under that leader epoch."""
+        leaders = self.leaders
+        if leaders and leaders[-1].epoch == epoch and leaders[-1].since <= offset:
+            return
+        while leaders and leaders[-1].since >= offset:
+            leaders.pop()
+        leaders.append(LeaderMark(epoch, offset))
+
+    def leader_before(self, offset: int) -> LeaderMark | None:
+        """Give the leader epoch of the last record before *offset*, None where the source does not tell."""
+        for mark in reversed(self.leaders):
+            if mark.since < offset:
+                return mark if mark.epoch >= 0 else None
+        return None
 
     def write_as(self, mark: ProducerMark) -> None:
         """Write with the identity and from the sequence of *mark*."""
@@ -280,4 +301,5 @@ class PartitionCopy:
             last_timestamp_ms=self.last_timestamp_ms,
             foreign_records=self.foreign_records,
             producer=self.producer,
+            leader=self.leader_before(self.position),
         )

@@ -231,6 +231,8 @@ class Resumer:
             for content in decode(bytes(batch.view)):
                 if content.offset < start:
                     continue
+                if copy.plan.found_before is not None and content.offset >= copy.plan.found_before:
+                    return self._unproven(copy, f"{copy.remote} does not end with what was copied to it last")
                 window.append(content)
                 records += content.offset >= walked.position
                 if content.offset >= copy.position - 1 and _same(window, tail):
@@ -310,6 +312,7 @@ class Resumer:
                 if after <= position.offset:
                     continue
                 position.offset = after
+                copy.read_under(batch.leader_epoch, batch.base_offset)
                 if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
                     yield batch, after
             if position.offset >= end:

@@ -43,10 +43,7 @@ _FORGOTTEN: Final = frozenset(
 )
 
 #: What an operator may do about a target that is shorter than it was.
-HINT_REWOUND: Final = (
-    "the remote topic was truncated or re-created; remove the partition's record from the offsets topic to copy "
-    "it from the start, or restore the remote topic"
-)
+HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound says what happens then"
 
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
@@ -63,6 +60,20 @@ _REFUSED: Final = {
     ErrorCode.POLICY_VIOLATION: "a policy of the target cluster refuses the batch",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the target does not take that topic name",
 }
+
+
+def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
+    """Say whether the remote topic is, as far as is known here, another one than the position is about."""
+    now = target.topic_id(copy.remote.topic)
+    return None not in (now, copy.plan.remote_topic_id) and now != copy.plan.remote_topic_id
+
+
+def end_remade(copy: PartitionCopy) -> None:
+    """End *copy*: what was copied before is not in the remote topic of that name."""
+    copy.forget_producer()
+    copy.is_unsure = True
+    message = f"{copy.remote.topic} was deleted and created again at the target since its position was written"
+    copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRecreated"))
 
 
 class Dispatch:
@@ -118,10 +129,22 @@ class Dispatch:
         if node is None:
             self.pause(copy, f"no broker leads {copy.remote} at the target")
             return
+        if is_remade(self.target, copy):
+            self._hold_back_remade(copy)
+            return
         courier = self._couriers.get(node)
         if courier is None:
             courier = self._couriers[node] = Courier(self, node)
         courier.add(copy)
+
+    def _hold_back_remade(self, copy: PartitionCopy) -> None:
+        """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
+        if not copy.target_retries:
+            self.pause(copy, f"{copy.remote.topic} at the target is another topic of that name")
+            return
+        end_remade(copy)
+        copy.is_failing = copy.is_given_up = True
+        self._when_all_answered(copy)
 
     def pump(self) -> None:
         for courier in self._couriers.values():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from aiokafka.protocol.admin import CreatePartitionsRequest, DescribeConfigsRequest
+from aiokafka.protocol.admin import CreatePartitionsRequest, DeleteTopicsRequest, DescribeConfigsRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
@@ -82,6 +82,16 @@ class Admin:
 
         return await self._command(topics, "CreateTopics", request_for, done_before=ErrorCode.TOPIC_ALREADY_EXISTS)
 
+    async def delete_topics(self, topics: Collection[str]) -> dict[str, Result]:
+        """Delete *topics* with all that they hold; per topic None once it is gone, else the broker's error."""
+
+        def request_for(names: Sequence[str]) -> Any:
+            return DeleteTopicsRequest(list(names), self._broker_timeout_ms)
+
+        return await self._command(
+            topics, "DeleteTopics", request_for, done_before=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
     async def grow_partitions(self, totals: Mapping[str, int]) -> dict[str, Result]:
         """Give each topic as many partitions as *totals* says in all; per topic None or the broker's error."""
         results: dict[str, Result] = {}
@@ -141,7 +151,9 @@ class Admin:
             return dict.fromkeys(topics, error_of(ErrorCode.NETWORK_EXCEPTION, alias, name, str(error)))
         silent = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, alias, name, "left out of the answer")
         results: dict[str, Result] = dict.fromkeys(topics, silent)
-        for topic, code, message, *_ in response.topic_errors:
+        rows = response.topic_error_codes if name == "DeleteTopics" else response.topic_errors
+        for topic, code, *rest in rows:
+            message = rest[0] if rest else None
             results[topic] = error_of(code, alias, name, f"{topic}: {message}" if message else topic) if code else None
         return results
 

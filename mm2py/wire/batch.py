@@ -55,7 +55,8 @@ class RecordBatchView:
     One batch inside a record set: its header's fields and the memory it lies in.
 
     `offset_count` is what the batch covers in the log, `record_count` what it still holds: they differ once
-    compaction has removed records. For magic 0 and 1 only `base_offset`, `magic` and `view` mean anything.
+    compaction has removed records. `leader_epoch` is that of the leader that wrote it. For magic 0 and 1 only
+    `base_offset`, `magic` and `view` mean anything.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class RecordBatchView:
         "base_timestamp",
         "crc",
         "last_offset",
+        "leader_epoch",
         "magic",
         "max_timestamp",
         "producer_epoch",
@@ -77,6 +79,7 @@ class RecordBatchView:
         self.base_offset = base_offset
         self.magic = magic
         self.last_offset = base_offset
+        self.leader_epoch = -1
         self.attributes = 0
         self.crc = 0
         self.base_timestamp = self.max_timestamp = -1
@@ -141,8 +144,8 @@ def batches(record_set: memoryview) -> Iterator[RecordBatchView]:
         batch = RecordBatchView(record_set[at:after], base_offset, magic)
         if magic >= MAGIC_V2:
             (
-                _, _, _, _, batch.crc, batch.attributes, last_offset_delta, batch.base_timestamp, batch.max_timestamp,
-                batch.producer_id, batch.producer_epoch, _, batch.record_count,
+                _, _, batch.leader_epoch, _, batch.crc, batch.attributes, last_offset_delta, batch.base_timestamp,
+                batch.max_timestamp, batch.producer_id, batch.producer_epoch, _, batch.record_count,
             ) = unpack_header(record_set, at)  # fmt: skip
             batch.last_offset = base_offset + last_offset_delta
         yield batch

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import attrs
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import error_of
 from mm2py.wire.metadata import UNKNOWN_EPOCH
 
 
@@ -64,18 +66,32 @@ class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
 
 
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequest_v3]):
-    """The end offset of an epoch; *partitions* maps a topic to pairs of partition and leader epoch."""
+    """
+    Where epochs end in the leaders' logs.
+
+    *partitions* maps a topic to rows of partition, the leader's own epoch as we know it, and the epoch asked for.
+    """
 
     API_KEY = 23
 
-    def __init__(self, partitions: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    def __init__(self, partitions: Mapping[str, Sequence[tuple[int, int, int]]]) -> None:
         self._partitions = partitions
 
     def build(self, request_struct_class: Any) -> Any:
-        topics = [
-            (topic, [(number, epoch, epoch) for number, epoch in pairs]) for topic, pairs in self._partitions.items()
-        ]
-        return request_struct_class(_NO_REPLICA, topics)
+        return request_struct_class(_NO_REPLICA, [(topic, list(rows)) for topic, rows in self._partitions.items()])
+
+
+@attrs.frozen
+class EpochEnd:
+    """
+    Where an epoch ends in a leader's log.
+
+    `epoch` is the one asked for, or the greatest before it of which the log holds anything; the log has no record of
+    the epoch asked for from `end` on. Both are -1 where the log knows neither: it is another log.
+    """
+
+    epoch: int
+    end: int
 
 
 async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -84,19 +100,33 @@ async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
 
     A partition is left out where a leader moved or a broker is too old (before 2.3).
     """
-    by_leader: dict[int, dict[str, list[tuple[int, int]]]] = {}
-    for tp in partitions:
-        leader, epoch = cluster.leader(tp), cluster.leader_epoch(tp)
-        if leader is not None and epoch != UNKNOWN_EPOCH:
-            by_leader.setdefault(leader, {}).setdefault(tp.topic, []).append((tp.partition, epoch))
-    found: dict[TopicPartition, int] = {}
+    answers = await epoch_ends(cluster, {tp: cluster.leader_epoch(tp) for tp in partitions})
+    return {tp: answer.end for tp, answer in answers.items() if isinstance(answer, EpochEnd) and answer.end >= 0}
+
+
+async def epoch_ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd | BrokerAnsweredError]:
+    """
+    Ask the leaders where each partition's epoch ends.
+
+    A partition is left out where nobody leads it, its leader's own epoch is unknown, or the broker does not answer or
+    is too old for the question (before 2.3).
+    """
+    by_leader: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
+    for tp, epoch in epochs.items():
+        leader, own = cluster.leader(tp), cluster.leader_epoch(tp)
+        if leader is not None and own != UNKNOWN_EPOCH:
+            by_leader.setdefault(leader, {}).setdefault(tp.topic, []).append((tp.partition, own, epoch))
+    found: dict[TopicPartition, EpochEnd | BrokerAnsweredError] = {}
     for leader, topics in by_leader.items():
         try:
             response = await cluster.send_to(leader, OffsetForLeaderEpochRequest(topics))
         except (BrokerConnectionError, BrokerAnsweredError):
             continue
         for topic, answers in response.topics:
-            for code, number, _epoch, end in answers:
-                if code == 0 and end >= 0:
-                    found[TopicPartition(topic, number)] = end
+            for code, number, epoch, end in answers:
+                tp = TopicPartition(topic, number)
+                error = error_of(code, cluster.alias, "OffsetForLeaderEpoch", str(tp)) if code else None
+                found[tp] = error or EpochEnd(epoch, end)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, cast
 
 import attrs
@@ -16,6 +17,7 @@ from tests.support.model_cluster import ModelCluster
 
 TOPIC, REMOTE = "orders", "A.orders"
 EPOCH_MS, DRAIN_MS = 1_000, 2_000
+_LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">i"), 12
 
 
 @attrs.define
@@ -65,6 +67,7 @@ class Rig:
                 downstream=partition.downstream,
                 is_unsure=partition.is_unsure,
                 producer=partition.producer,
+                leader=partition.leader,
             )
 
     def doubt(self) -> None:
@@ -72,14 +75,16 @@ class Rig:
         self.plans = {number: attrs.evolve(plan, is_unsure=True) for number, plan in self.plans.items()}
         self.worker = worker_of(self.source, self.target)
 
-    def load(self, number: int, batches: int, *, records: int = 3, size: int = 10) -> None:
+    def load(self, number: int, batches: int, *, records: int = 3, size: int = 10, leader_epoch: int = 0) -> None:
         """Write batches to the source whose values are their upstream offsets."""
         partition = self.source.partitions[TopicPartition(TOPIC, number)]
         for _ in range(batches):
             contents = [
                 Content(n, START_MS, b"k", b"%d" % (partition.end + n) + b"." * (size - 10)) for n in range(records)
             ]
-            partition.load(build_batch(contents, base_offset=partition.end, producer=(99, 0, 0)))
+            batch = bytearray(build_batch(contents, base_offset=partition.end, producer=(99, 0, 0)))
+            _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
+            partition.load(bytes(batch))
 
     def values(self, number: int = 0) -> list[int]:
         """Give the upstream offsets of what the target holds."""

@@ -36,7 +36,7 @@ EPOCH_MS = 700
 DRAIN_MS = 5_000
 
 #: A partition that ended like this is not planned again here; a daemon would wait for somebody.
-_STOPPED = frozenset({Ended.FAILED, Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.UNPROVEN})
+_STOPPED = frozenset(Ended) - {Ended.OK, Ended.INTERRUPTED}
 
 
 def endpoint(alias: str, cluster: KafkaCluster, **settings: Any) -> ClusterEndpoint:
@@ -195,6 +195,7 @@ class Copying:
             downstream=outcome.downstream,
             is_unsure=outcome.is_unsure,
             producer=outcome.producer,
+            leader=outcome.leader,
         )
         if outcome.ended in _STOPPED:
             self.stopped[tp] = outcome

@@ -48,6 +48,8 @@ class ModelPartition:
 
     leader: int | None = 0
     leader_epoch: int = 0
+    #: Where epochs end that are not the leader's own.
+    epoch_ends: dict[int, int] = attrs.field(factory=dict)
     start: int = 0
     end: int = 0
     not_replicated: int = 0
@@ -265,6 +267,8 @@ class ModelCluster:
     producer_ids: int = 1000
     known_leaders: dict[TopicPartition, int | None] | None = None
     topic_ids: dict[str, str] = attrs.field(factory=dict)
+    #: How often it was asked where epochs end.
+    epochs_asked: int = 0
 
     @classmethod
     def of(cls, alias: str, topic: str, partitions: int = 1, *, brokers: int = 1) -> ModelCluster:
@@ -324,12 +328,17 @@ class ModelCluster:
         return attrs.make_class("Answer", ["error_code", "producer_id", "producer_epoch"])(0, self.producer_ids, 0)
 
     async def send_to(self, node: int, request: Any, purpose: str = "") -> Any:
-        """Answer where the leaders' logs end."""
+        """Answer where epochs end in the leaders' logs."""
+        self.epochs_asked += 1
         rows = [
-            (topic, [(0, number, epoch, self.partitions[TopicPartition(topic, number)].end) for number, epoch in pairs])
-            for topic, pairs in request._partitions.items()
+            (topic, [self._epoch_end(TopicPartition(topic, number), epoch) for number, _, epoch in asked])
+            for topic, asked in request._partitions.items()
         ]
         return OffsetForLeaderEpochResponse_v3(0, rows)
+
+    def _epoch_end(self, tp: TopicPartition, epoch: int) -> tuple[int, int, int, int]:
+        partition = self.partitions[tp]
+        return 0, tp.partition, epoch, partition.epoch_ends.get(epoch, partition.end)
 
     async def list_offsets(
         self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool = False

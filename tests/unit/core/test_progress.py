@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import pytest
 from hypothesis import given
@@ -11,12 +13,15 @@ from mm2py.core.progress import (
     WRITE_AHEAD_BYTES,
     Happening,
     PartitionState,
+    Repair,
     RetryPauses,
     account,
+    acquit,
     due_positions,
     lose,
     next_plans,
     next_retry_at,
+    question,
     stop,
     write,
 )
@@ -29,6 +34,7 @@ from mm2py.model.state import PartitionStage
 TP = TopicPartition("t", 0)
 NOW = 1_000.0
 FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
+REPAIR = Repair(1, 100, 99, None, 95)
 
 
 def state(**changes: object) -> PartitionState:
@@ -87,12 +93,28 @@ def test_rates_are_smoothed() -> None:
             Happening.STOPPED, id="failed",
         ),
         pytest.param(
-            state(stage=PartitionStage.STOPPED, failures=2), outcome(ended=Ended.OUT_OF_RANGE, failure=FAILURE),
-            PartitionStage.STOPPED, NOW + 20.0, Happening.STOPPED, id="out of range for the third time",
+            state(stage=PartitionStage.STOPPED, failures=2), outcome(ended=Ended.FAILED, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 20.0, Happening.STOPPED, id="failed for the third time",
         ),
         pytest.param(
-            state(stage=PartitionStage.STOPPED, failures=99), outcome(ended=Ended.TARGET_REWOUND, failure=FAILURE),
-            PartitionStage.STOPPED, NOW + 300.0, Happening.STOPPED, id="rewound for days",
+            state(stage=PartitionStage.STOPPED, failures=99), outcome(ended=Ended.FAILED, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 300.0, Happening.STOPPED, id="failed for days",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.OUT_OF_RANGE, failure=FAILURE), PartitionStage.BACKING_OFF, math.inf,
+            Happening.QUESTIONED, id="out of range",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.TARGET_REWOUND, failure=FAILURE), PartitionStage.BACKING_OFF, math.inf,
+            Happening.QUESTIONED, id="rewound",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED), outcome(ended=Ended.TRUNCATED, failure=FAILURE),
+            PartitionStage.STOPPED, math.inf, Happening.QUESTIONED, id="truncated, and stopped before",
+        ),
+        pytest.param(
+            state(repair=REPAIR, downstream=None), outcome(ended=Ended.UNPROVEN, downstream=None),
+            PartitionStage.BACKING_OFF, math.inf, Happening.QUESTIONED, id="a search found nothing",
         ),
         pytest.param(
             state(stage=PartitionStage.STOPPED, failures=2, retry_at=NOW - 1), outcome(), PartitionStage.COPYING, 0.0,
@@ -155,10 +177,42 @@ def test_a_lost_epoch_leaves_everything_unsure() -> None:
 
 
 def test_a_stop_without_an_epoch_is_not_planned() -> None:
-    """A partition that must not be copied is never planned."""
-    stopped = stop(state(), FAILURE, now=NOW)
+    """A partition that must not be copied is never planned, but looked at again at growing intervals."""
+    stopped = stop(state(), FAILURE, now=NOW, luck=0.5, pauses=RetryPauses())
+    again = stop(stopped, FAILURE, now=NOW + 10, luck=0.5, pauses=RetryPauses())
 
     assert next_plans([stopped], now=1e12) == ()
+    assert [it.look_at for it in (stopped, again)] == [NOW + 5, NOW + 20]
+    assert again.failed_at == NOW
+
+
+def test_a_partition_in_question_is_not_planned_until_it_is_acquitted() -> None:
+    """While somebody looks at both clusters nothing is copied; an acquittal plans it again after a short pause."""
+    questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
+    acquitted = acquit(questioned, now=NOW + 1, luck=0.5, pauses=RetryPauses())
+
+    assert next_plans([questioned], now=1e12) == ()
+    assert len(next_plans([acquitted], now=NOW + 10)) == 1
+    assert acquitted.is_unsure == questioned.is_unsure
+
+
+def test_an_outcome_does_not_answer_a_question() -> None:
+    """What an epoch did that ended meanwhile is counted; the partition stays in question."""
+    questioned = question(state(), Ended.TARGET_REWOUND, FAILURE, now=NOW)
+    moved, happenings = after(questioned, outcome())
+
+    assert (moved.position, moved.is_questioned, moved.ended, happenings) == (150, True, Ended.TARGET_REWOUND, ())
+
+
+def test_a_search_is_neither_written_nor_kept_when_its_epoch_is_lost() -> None:
+    """The stored position stays what it was until the search has found something; a lost epoch gives it up."""
+    searching = state(position=90, downstream=None, written=None, repair=REPAIR)
+    found, _ = after(searching, outcome(position=95, downstream=94))
+    lost = lose(searching, retry_at=NOW, cause="killed")
+
+    assert due_positions([searching], is_interval_over=True) == ()
+    assert [it.next_upstream for it in due_positions([found], is_interval_over=True)] == [95]
+    assert (lost.position, lost.downstream, lost.is_unsure, lost.repair) == (100, 99, True, None)
 
 
 @given(

@@ -13,7 +13,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, TaskState
@@ -372,18 +372,21 @@ async def test_a_partition_is_planned_as_soon_as_its_pause_is_over() -> None:
     assert 5.0 <= at[1] - EPOCH_S < 6.0
 
 
-async def test_a_recreated_topic_stops_visibly() -> None:
-    """A position is not used for another topic of the same name."""
+async def test_a_recreated_topic_is_put_in_question() -> None:
+    """A position is not used for another topic of the same name: somebody must look, and nothing is copied until then."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)
         look = mirrored(0, topic_id="id-2")
         group.tasks.adopt(look, positions(look))
         group.tasks.adopt(look, positions(look))
         await asyncio.sleep(60)
+        (state,) = group.tasks.questions()
+        for _ in range(3):
+            group.tasks.stop(state.source, RECREATED)
         (view,) = group.tasks.partition_views()
 
     (told,) = group.events.of(PartitionStopped)
-    assert (view.stage, view.bytes_per_s) == (PartitionStage.STOPPED, 0.0)
+    assert (state.ended, view.stage, view.bytes_per_s) == (Ended.RECREATED, PartitionStage.STOPPED, 0.0)
     assert told.retry_in_s is view.retry_in_s is None
     assert len(group.epochs.plans) == 1
 

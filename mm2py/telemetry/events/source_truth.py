@@ -1,0 +1,69 @@
+"""What happens when the source or the target is not what a position is about."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class _HistoryBroke(Event):
+    """
+    What these events share. `records` are concerned, `lost` ones will never be at the target, `repeated` ones may be
+    there twice; all three are offsets, so upper bounds where a topic is compacted or transactional.
+    """
+
+    level = Level.ERROR
+
+    flow: Flow
+    source: TopicPartition
+    remote_topic: str
+    message: str
+    records: int
+    #: The setting that decided, and what it says.
+    setting: str
+    policy: str
+    #: The upstream offset that was next.
+    position: int
+    #: Where copying goes on; None where it stopped, or waits for the remote topic to be created anew.
+    goes_on_at: int | None
+    lost: int | None
+    repeated: int | None
+
+
+@attrs.frozen
+class SourceTopicRecreated(_HistoryBroke):
+    """A source topic was deleted and created again; `records` of the old one were never copied."""
+
+
+@attrs.frozen
+class SourceRecordsExpired(_HistoryBroke):
+    """Retention, or somebody, removed `records` at the source before they were copied."""
+
+
+@attrs.frozen
+class SourceTruncated(_HistoryBroke):
+    """The source has lost `records` that were copied, and may hold others at their offsets."""
+
+
+@attrs.frozen
+class RemoteTopicRewound(_HistoryBroke):
+    """The target has lost `records` that were copied: the remote topic was truncated."""
+
+
+@attrs.frozen
+class RemoteTopicRecreated(_HistoryBroke):
+    """The remote topic was deleted and created again: `records` that were copied are not in it."""
+
+
+@attrs.frozen
+class RemoteTopicDeleted(Event):
+    """The mirror deleted a remote topic, to create it anew for a source topic that was created anew."""
+
+    level = Level.WARN
+
+    flow: Flow
+    topic: str
+    remote_topic: str

@@ -1,0 +1,163 @@
+"""A source that lost what was copied, and a remote topic that is another one: noticed before anything is mixed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+
+from mm2py.model.epoch import Ended, EpochOutcome, LeaderMark, PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from tests.support.copy_rig import REMOTE, TOPIC, Rig, rig_of
+from tests.support.model_cluster import ModelPartition
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = rig_of()
+    yield rig
+    await rig.worker.close()
+
+
+def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
+    return next(p for p in outcome.partitions if p.source.partition == number)
+
+
+def source(rig: Rig, number: int = 0) -> ModelPartition:
+    return rig.source.partitions[TopicPartition(TOPIC, number)]
+
+
+def truncate(partition: ModelPartition, to: int, *, new_epoch: int) -> None:
+    """Do what an unclean election does: the new leader's log ends at *to*."""
+    old_epoch = partition.leader_epoch
+    partition.batches = [batch for batch in partition.batches if batch[0] < to]
+    partition.end, partition.leader_epoch, partition.epoch_ends[old_epoch] = to, new_epoch, to
+
+
+async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: Rig) -> None:
+    """The outcome says under which leader the record before the position was written, and since when."""
+    rig.load(0, 4, leader_epoch=0)
+    rig.load(0, 4, leader_epoch=3)
+    source(rig).leader_epoch = 3
+    rig.load(1, 40, records=1, leader_epoch=2)
+    rig.load(1, 40, records=1, leader_epoch=3)
+    outcome = await rig.epoch()
+
+    assert of(outcome, 0).leader == LeaderMark(3, 12)
+    assert of(outcome, 1).leader == LeaderMark(3, 40)
+    assert rig.values(1) == list(range(80))
+
+
+async def test_a_source_that_lost_what_was_copied_and_grew_past_it_is_noticed(rig: Rig) -> None:
+    """
+    An unclean leader whose log has grown past the position is not taken for the old one; another partition goes on.
+
+    Records 0 to 29 are copied; the new leader has 0 to 17 of them, and 33 others behind these.
+    """
+    rig.load(0, 10)
+    await rig.epoch()
+    truncate(source(rig), 18, new_epoch=1)
+    rig.load(0, 11, leader_epoch=1)
+    rig.load(1, 3)
+    outcome = await rig.epoch()
+    failure = of(outcome).failure
+
+    assert of(outcome).ended is Ended.TRUNCATED
+    assert failure is not None
+    assert failure.offset == 18
+    assert of(outcome).position == 30
+    assert (rig.values(0), rig.values(1)) == (list(range(30)), list(range(9)))
+
+
+async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: Rig) -> None:
+    """The new leader is asked before the epoch goes on with it, not only at the next epoch's start."""
+    rig.load(0, 10)
+
+    def elect() -> None:
+        truncate(source(rig), 18, new_epoch=1)
+        rig.load(0, 11, leader_epoch=1)
+        rig.source.fetch_fault = lambda tp: 74 if tp.partition == 0 and not rig.source.epochs_asked else 0
+
+    asyncio.get_running_loop().call_later(1.0, elect)
+    outcome = await rig.epoch(epoch_ms=3_000)
+
+    assert of(outcome).ended is Ended.TRUNCATED
+    assert rig.values(0) == list(range(30))
+
+
+async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Rig) -> None:
+    """A new leader that has everything goes on at once; an idle partition is not asked about in each epoch."""
+    rig.load(0, 10)
+    await rig.epoch()
+    source(rig).leader_epoch = 5
+    source(rig).epoch_ends[0] = 30
+    for _ in range(3):
+        await rig.epoch()
+    asked = rig.source.epochs_asked
+    rig.load(0, 2, leader_epoch=5)
+    outcome = await rig.epoch()
+
+    assert asked == 1
+    assert (of(outcome).ended, of(outcome).leader) == (Ended.OK, LeaderMark(5, 30))
+    assert rig.values(0) == list(range(36))
+
+
+async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: Rig) -> None:
+    """A log that has no such epoch at all, as one restored from a backup, is not the one that was copied."""
+    rig.load(0, 10, leader_epoch=7)
+    source(rig).leader_epoch = 7
+    await rig.epoch()
+    source(rig).leader_epoch = 2
+    source(rig).epoch_ends[7] = -1
+    outcome = await rig.epoch()
+
+    assert of(outcome).ended is Ended.TRUNCATED
+
+
+async def test_a_remote_topic_of_another_id_is_not_written(rig: Rig) -> None:
+    """A remote topic that was deleted and created again gets no record from the middle of the source."""
+    rig.target.topic_ids[REMOTE] = "new"
+    rig.load(0, 3)
+    rig.load(1, 3)
+    rig.plans[0] = attrs.evolve(rig.plans[0], remote_topic_id="old", position=3, downstream=2)
+    rig.plans[1] = attrs.evolve(rig.plans[1], remote_topic_id="new")
+    outcome = await rig.epoch()
+
+    assert [of(outcome, number).ended for number in (0, 1)] == [Ended.TARGET_REWOUND, Ended.OK]
+    assert (rig.values(0), rig.values(1)) == ([], list(range(9)))
+
+
+async def test_a_remote_topic_that_is_made_anew_within_an_epoch_is_not_written(rig: Rig) -> None:
+    """Once metadata tells of another remote topic, nothing more is sent to it."""
+    rig.target.topic_ids[REMOTE] = "old"
+    rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id="old")}
+    rig.load(0, 2)
+
+    def make_anew() -> None:
+        rig.target.topic_ids[REMOTE] = "new"
+        rig.target.partitions[TopicPartition(REMOTE, 0)] = ModelPartition()
+        rig.load(0, 2)
+
+    asyncio.get_running_loop().call_later(1.0, make_anew)
+    outcome = await rig.epoch(epoch_ms=3_000)
+
+    assert of(outcome).ended is Ended.TARGET_REWOUND
+    assert (of(outcome).position, rig.values(0)) == (6, [])
+
+
+async def test_a_search_ends_where_the_record_cannot_be_any_more() -> None:
+    """What the target ends with must come from before the records that it lost, or it is not what it seems."""
+    rig = rig_of(1, coalesce_below_bytes=0)
+    rig.load(0, 10)
+    await rig.epoch()
+    remote = rig.target.partitions[TopicPartition(REMOTE, 0)]
+    strays = remote.batches[5:7]
+    remote.batches, remote.end = [(0, 2, strays[0][2]), (3, 5, strays[1][2])], 6
+    rig.plans = {
+        0: attrs.evolve(rig.plans[0], position=0, downstream=None, is_unsure=True, found_before=6, producer=None)
+    }
+    outcome = await rig.epoch()
+
+    assert of(outcome).ended is Ended.UNPROVEN
