@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 
 import attrs
 
 from mm2py.cli.asking import ArgumentsError, Mirror, run
 from mm2py.cli.mirror_maker import Parser
-from mm2py.client import MirrorClient, OffsetTranslation, TopicPartition, Translated, Translation
-from mm2py.errors import Mm2Error
+from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
+from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.model.flow import Flow
 
 
@@ -85,24 +87,33 @@ async def _translate(options: argparse.Namespace) -> None:
         raise ArgumentsError(f"{options.flow} is no flow; write it as A->B, in quotes")
     mirror = Mirror.read(options.file)
     flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
-    async with (
-        MirrorClient(mirror.client_config(flow.source, source=flow.target)) as source,
-        MirrorClient(mirror.client_config(flow.target, source=flow.source)) as target,
-    ):
-        settings = mirror.flow(flow)
+    settings = mirror.flow(flow)
+    positions_topic = settings.offset_storage_topic if settings else ""
+    needs_source = not options.back and any(_PLACE.fullmatch(what) is None for what in options.what)
+    async with AsyncExitStack() as clients:
+        target = await clients.enter_async_context(MirrorClient(mirror.client_config(flow.target, source=flow.source)))
+        source = await _source(clients, mirror.client_config(flow.source, source=flow.target), is_needed=needs_source)
         translation = await target.offset_translation(
-            flow.source,
-            source=source,
-            target_alias=flow.target,
-            positions_topic=settings.offset_storage_topic if settings else "",
+            flow.source, source=source, target_alias=flow.target, positions_topic=positions_topic
         )
-        asked_at = target if options.back else source
+        asked_at = target if options.back or source is None else source
         rows = [row for what in options.what for row in await _rows(what, asked_at, translation, is_back=options.back)]
     for line in _json_lines(rows) if options.json else _lines(rows):
         print(line)
     failed = sum(not isinstance(row.answer, Translated) for row in rows)
     if failed:
         raise NotTranslatedError(failed, len(rows))
+
+
+async def _source(clients: AsyncExitStack, config: MirrorClientConfig, *, is_needed: bool) -> MirrorClient | None:
+    """Connect to the source cluster; one that is gone is done without, where only the target need be asked."""
+    try:
+        return await clients.enter_async_context(MirrorClient(config))
+    except ClusterUnreachableError as error:
+        if is_needed:
+            raise
+        print(f"mm2py: {error}; translating by what the target holds", file=sys.stderr)
+        return None
 
 
 async def _rows(what: str, asked_at: MirrorClient, translation: OffsetTranslation, *, is_back: bool) -> list[_Row]:

@@ -11,8 +11,10 @@ from typing import Self
 
 import attrs
 
+from mm2py.config.layers import Value
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.resolve import parse_servers
+from mm2py.config.security import read_security
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.policy.plugins import PluginError, load_policy
 from mm2py.policy.replication import (
@@ -24,7 +26,6 @@ from mm2py.policy.replication import (
 
 
 _WHERE = "MirrorClientConfig"
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CLIENT_KEYS = ("bootstrap.servers", "security.protocol", "request.timeout.ms", "client.id")
 _SECURITY_STEMS = ("ssl.", "sasl.")
 #: Java has a consumer and an admin client, each with lines of its own; here one connection does both.
@@ -72,19 +73,15 @@ class MirrorClientConfig:
         client = dict(_client_lines(texts))
         problems: list[Problem] = []
         servers = _read_servers(client.get("bootstrap.servers"), problems)
-        protocol = client.get("security.protocol", "PLAINTEXT").strip().upper()
-        if protocol not in _PROTOCOLS:
-            hint = f"write one of {', '.join(_PROTOCOLS)}"
-            problems.append(Problem(_WHERE, "security.protocol", f"unknown security protocol {protocol!r}", hint))
+        security = _read_security(client, problems)
         timeout_ms = _read_timeout(client.get("request.timeout.ms", "30000"), problems)
         policy = _read_policy(texts, problems)
         if problems:
             raise ConfigError(tuple(problems))
-        secrets = sorted(item for item in client.items() if item[0].startswith(_SECURITY_STEMS))
         return cls(
             servers,
             policy=policy,
-            security=Security(protocol, tuple(secrets)),
+            security=security,
             name=name,
             client_id=client.get("client.id", "mm2py-client"),
             request_timeout_ms=timeout_ms,
@@ -140,6 +137,16 @@ def _read_servers(text: str | None, problems: list[Problem]) -> tuple[str, ...]:
     except ValueError as error:
         problems.append(Problem(_WHERE, "bootstrap.servers", str(error), "write host1:9092, host2:9092"))
         return ()
+
+
+def _read_security(client: Mapping[str, str], problems: list[Problem]) -> Security:
+    lines = {key: Value(text, _WHERE, key) for key, text in client.items() if key.startswith(_SECURITY_STEMS)}
+    protocol = Value(client.get("security.protocol", "PLAINTEXT"), _WHERE, "security.protocol")
+    found = read_security(protocol, lines)
+    if isinstance(found, Problem):
+        problems.append(found)
+        return Security()
+    return found
 
 
 def _read_timeout(text: str, problems: list[Problem]) -> int:

@@ -311,6 +311,20 @@ async def test_the_way_back_by_the_offset_syncs_of_java(mirror: JavaMirror) -> N
     assert "1 of 2 offsets could not be translated" in done.stderr
 
 
+async def test_a_source_that_is_gone_is_done_without(mirror: JavaMirror, tmp_path: Path) -> None:
+    """After a disaster single places and the way back translate by what the target holds; a group there cannot."""
+    file, flow = tmp_path / "mm2.properties", f"{mirror.source_alias}->{mirror.target_alias}"
+    file.write_text(mirror.file.read_text().replace(mirror.source, "127.0.0.1:1"))
+    arguments = ("translate", str(file), flow)
+    place = await asyncio.to_thread(command, *arguments, f"{mirror.topic}:0:300", name="offsets")
+    group = await asyncio.to_thread(command, *arguments, mirror.at_end, name="offsets")
+
+    assert (place.returncode, place.stdout.splitlines()[1].split()[3]) == (0, "300")
+    assert f"cluster {mirror.source_alias} does not answer" in place.stderr
+    assert (group.returncode, group.stdout) == (2, "")
+    assert f"cluster {mirror.source_alias} does not answer" in group.stderr
+
+
 async def test_a_group_that_committed_nothing(mirror: JavaMirror) -> None:
     """A group without offsets is named, with the cluster that was asked."""
     flow = f"{mirror.source_alias}->{mirror.target_alias}"

@@ -10,6 +10,7 @@ from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicati
 
 
 SERVERS = {"bootstrap.servers": "b1:9092,b2:9092"}
+_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hush";'
 
 
 def test_a_mapping_written_for_java_does() -> None:
@@ -21,6 +22,7 @@ def test_a_mapping_written_for_java_does() -> None:
             "replication.policy.internal.topic.separator.enabled": False,
             "security.protocol": "sasl_plaintext",
             "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": _LOGIN,
             "max.poll.records": 7,
             "ssl.truststore.location": None,
         }
@@ -33,7 +35,7 @@ def test_a_mapping_written_for_java_does() -> None:
         unused=("max.poll.records",),
     )
     assert config.security.protocol == "SASL_PLAINTEXT"
-    assert config.security.client_keys == (("sasl.mechanism", "PLAIN"),)
+    assert config.security.client_keys == (("sasl.jaas.config", _LOGIN), ("sasl.mechanism", "PLAIN"))
 
 
 def test_lines_of_the_consumer_win_over_those_of_the_admin_client_and_plain_ones() -> None:
@@ -41,6 +43,8 @@ def test_lines_of_the_consumer_win_over_those_of_the_admin_client_and_plain_ones
     config = MirrorClientConfig.from_mapping(
         {
             **SERVERS,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.jaas.config": _LOGIN,
             "sasl.mechanism": "GSSAPI",
             "admin.sasl.mechanism": "PLAIN",
             "consumer.sasl.mechanism": "SCRAM-SHA-256",
@@ -49,7 +53,7 @@ def test_lines_of_the_consumer_win_over_those_of_the_admin_client_and_plain_ones
         }
     )
 
-    assert config.security.client_keys == (("sasl.mechanism", "SCRAM-SHA-256"),)
+    assert dict(config.security.client_keys)["sasl.mechanism"] == "SCRAM-SHA-256"
     assert (config.bootstrap_servers, config.request_timeout_ms, config.unused) == (("c:9092",), 5_000, ())
 
 
@@ -103,6 +107,15 @@ def test_an_address_that_cannot_be_read() -> None:
 
 def test_secrets_are_not_shown() -> None:
     """Printing the settings prints no password."""
-    config = MirrorClientConfig.from_mapping({**SERVERS, "sasl.jaas.config": 'x required password="hush";'})
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": _LOGIN}
+    config = MirrorClientConfig.from_mapping({**SERVERS, **security})
 
+    assert "hush" in str(config.security.client_keys)
     assert "hush" not in repr(config)
+
+
+def test_a_login_that_is_incomplete() -> None:
+    """Security is judged as in mm2.properties: what is missing is named before anything connects."""
+    security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config is missing"):
+        MirrorClientConfig.from_mapping({**SERVERS, **security})
