@@ -47,17 +47,17 @@ async def test_configs_and_acls_across_a_kill(prefix: str, tmp_path: Path) -> No
             "emit.heartbeats.enabled": "false",
         }
         settings = mm2_properties(source, target, **keys)
-        await create_topic(source, prefix, configs={"retention.ms": "1000000", "segment.ms": "700000"})
+        await create_topic(source, prefix, configs={"delete.retention.ms": "1000000", "segment.ms": "700000"})
         await produce_numbers(source, prefix, count=100, partitions=1)
         await grant(source, [allow(prefix, "early", Operation.ALL), allow(prefix, "both", Operation.READ)])
         async with daemon(tmp_path, settings) as first:
             await _becomes(
-                target, remote, {"retention.ms": "1000000", "segment.ms": "700000"}, {"User:early", "User:both"}
+                target, remote, {"delete.retention.ms": "1000000", "segment.ms": "700000"}, {"User:early", "User:both"}
             )
-            await set_configs(source, prefix, retention_ms="2000000", max_message_bytes="2000000")
+            await set_configs(source, prefix, delete_retention_ms="2000000", max_message_bytes="2000000")
             await set_configs(target, remote, segment_ms="800000")
             await first.wait_for_event("topic_configs_kept", remote_topic=remote)
-        await set_configs(source, prefix, retention_ms=None, segment_ms="900000", max_message_bytes="3000000")
+        await set_configs(source, prefix, delete_retention_ms=None, segment_ms="900000", max_message_bytes="3000000")
         await revoke(source, [allow(prefix, "early", Operation.ALL)])
         await grant(source, [allow(prefix, "late", Operation.DESCRIBE)])
         async with daemon(tmp_path, settings) as second:

@@ -44,7 +44,7 @@ def every_second(prefix: str, **keys: object) -> dict[str, object]:
 async def test_new_topics_have_their_source_s_configs(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A remote topic is created with what is set on its source, but for what is never copied."""
+    """A remote topic is created with what is set on its source, but for what is never copied, and with its factor."""
     configs = {
         "cleanup.policy": "compact",
         "max.message.bytes": "2000000",
@@ -56,7 +56,7 @@ async def test_new_topics_have_their_source_s_configs(
     settings = flow_settings(
         primary.bootstrap_servers,
         backup.bootstrap_servers,
-        **every_second(prefix, **{"sync.topic.configs.enabled": "false"}),
+        **every_second(prefix, **{"sync.topic.configs.enabled": "false", "replication.factor": "source"}),
     )
     async with running_flow(settings, tmp_path) as flow:
         await told(flow, FlowStarted)
@@ -186,7 +186,7 @@ async def test_missing_describe_configs_acl(
         "guarded", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
     )
     source = guarded.bootstrap_servers
-    await create_topic(source, prefix, configs={"retention.ms": "1000000"})
+    await create_topic(source, prefix, configs={"segment.ms": "700000"})
     denied = allow(prefix, "ANONYMOUS", Operation.DESCRIBE_CONFIGS, permission=Permission.DENY)
     await grant(source, [allow(prefix, "ANONYMOUS", Operation.ALL), denied])
     settings = flow_settings(source, backup.bootstrap_servers, **every_second(prefix))
@@ -195,7 +195,7 @@ async def test_missing_describe_configs_acl(
         await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 10)
         await told(flow, TopicSyncFailed, 2)
         await revoke(source, [denied])
-        await configured(backup, f"A.{prefix}", {"retention.ms": "1000000"})
+        await configured(backup, f"A.{prefix}", {"segment.ms": "700000"})
         await told(flow, TopicSyncRecovered)
 
     creation, sync = flow.events.of(TopicSyncFailed)
