@@ -1,0 +1,100 @@
+"""Failback where another node runs the flow in the other direction: what it keeps on the clusters is enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.state import GroupOffsetView
+from mm2py.telemetry.events import FlowStarted
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, running_flow
+from tests.support.groups import commit_as_admin, committed, member
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce_transactions
+from tests.support.records import plain_records
+from tests.support.topics import create_topic
+
+
+def both_ways(source: str, target: str, prefix: str, folder: Path) -> dict[Flow, FlowSettings]:
+    """Read the settings of both flows as two nodes would from one file."""
+    file = folder / "mm2.properties"
+    keys = {
+        "B->A.enabled": "true",
+        "topics": prefix,
+        "groups": f"{prefix}.*",
+        "A.consumer.isolation.level": "read_committed",
+        "copy.epoch.ms": 1_000,
+        "copy.drain.ms": 2_000,
+        "emit.heartbeats.enabled": "false",
+        "heartbeats.replication.enabled": "false",
+        "emit.checkpoints.interval.seconds": 0,
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": 1,
+        "A.offset.flush.interval.ms": 500,
+        "B.offset.flush.interval.ms": 500,
+    }
+    file.write_text(mm2_properties(source, target, **keys))
+    return {settings.flow: settings for settings in load_settings(file).flows}
+
+
+def offset_of(running: RunningFlow, group: str, topic: str) -> GroupOffsetView | None:
+    """Give the picture of a group's offset of a topic."""
+    views = (view for view in running.runner.view().consumer_groups if view.group == group)
+    return next((offset for view in views for offset in view.offsets if offset.source.topic == topic), None)
+
+
+async def test_a_group_comes_back_by_what_another_node_keeps(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Two nodes, one for each direction, that know nothing of each other but the clusters.
+
+    A transactional topic of A is mirrored to B, where offsets are smaller; a group reads on at B, and its offset comes
+    back to A as that of the very record that it would read next.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    rounds = [(number % 2 == 0, [list(plain_records(10, start=number * 10))]) for number in range(10)]
+    await produce_transactions(source, prefix, rounds, transactional_id=prefix)
+    settings = both_ways(source, target, prefix, tmp_path)
+    group, remote = f"{prefix}-group", TopicPartition(f"A.{prefix}", 0)
+    await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(0)})
+    async with (
+        running_flow(settings[Flow("A", "B")], tmp_path) as there,
+        running_flow(settings[Flow("B", "A")], tmp_path) as back,
+    ):
+        await await_arrived(target, remote.topic, 50)
+        await eventually(lambda: back.events.of(FlowStarted), within_s=60, what="the flow home runs")
+        async with member(target, group, remote.topic) as consumer:
+
+            async def has_read() -> bool:
+                await consumer.getmany(timeout_ms=200, max_records=1)
+                places = consumer.assignment()
+                return any([await consumer.position(place) >= 25 for place in places])
+
+            await eventually(has_read, within_s=60, what="the group reads at B", every_s=0)
+            await consumer.commit()
+            at_b = (await committed(target, group))[remote]
+
+            def is_known() -> bool:
+                view = offset_of(back, group, remote.topic)
+                return view is not None and view.upstream == at_b and view.is_exact
+
+            await eventually(is_known, within_s=60, what="the way back is known exactly")
+
+        async def is_back() -> int | None:
+            at_a = (await committed(source, group))[TopicPartition(prefix, 0)]
+            return at_a if at_a > 0 else None
+
+        at_a = await eventually(is_back, within_s=60, what="the group is back")
+        await there.drain()
+        await back.drain()
+
+    # Every transaction takes eleven offsets at A, its marker included; only every second one was committed.
+    assert at_b == 25
+    assert at_a == 2 * 22 + 5
