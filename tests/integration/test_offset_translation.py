@@ -289,10 +289,10 @@ async def java_copies(over: Mirror) -> str:
     return (over.tmp_path / "java.log").read_text(errors="replace")
 
 
-async def test_recreated_topic_inherits_no_translation(
+async def test_what_is_kept_names_its_topic(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """What is kept belongs to a topic's id: the records in the positions topic say which."""
+    """Every chunk says which topic it is about, by id: one that is created anew inherits nothing."""
     over = mirror(primary, backup, prefix, tmp_path)
     await create_topic(over.source, over.topic)
     await produce(over.source, over.topic, [plain_records(100)])

@@ -132,6 +132,7 @@ replication.factor = 1
 offset.storage.replication.factor = 1
 heartbeats.topic.replication.factor = 1
 checkpoints.topic.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
 
 # The demo reads the mirror's log: one JSON object a line, one line for each epoch.
 log.format = json
