@@ -9,14 +9,15 @@ names, on filters, and on flows that other nodes run: all of it is known before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
-from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, Reached, walk_together
+from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, walk_together
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from mm2py.policy.selection import is_cycle, judge_topic
 
@@ -26,7 +27,11 @@ LONGEST_NAME = 249
 #: A name that nobody has, to see what policies make of names in general.
 _PROBE = "mm2py-probe"
 _MOST_NODES = 5_000
-_MOST_EDGES = 60
+#: So many combinations of filters are looked into; what is left then is doubtful.
+_MOST_WORDS = 2_000
+_LONGEST_WAY = 8
+#: Never mirrored, or never under its own name.
+_NEVER = NamePatterns.compile((r"__.*", r"\..*", r"mm2.*internal", r".*checkpoints.internal", r".*heartbeats"))
 
 
 @attrs.frozen
@@ -65,13 +70,25 @@ class _Edge:
 
     mirror: Mirror
     name: str
+    there: _Node
+
+    @property
+    def here(self) -> _Node:
+        return self.mirror.flow.source, self.name
 
 
 @attrs.frozen
 class _Circle:
-    mirrors: tuple[Mirror, ...]
-    name: str
+    """Steps that lead back to where the first one began, or, if it grows, to ever longer names."""
+
+    edges: tuple[_Edge, ...]
     grows: bool
+    #: Of one that grows: the steps from where the name was born, the first few of them.
+    way: tuple[_Edge, ...] = ()
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        return tuple(edge.mirror.flow for edge in self.edges)
 
 
 def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
@@ -84,22 +101,20 @@ def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
 def _find(mirrors: Sequence[Mirror]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
-    circle, edges = _possible(mirrors)
-    if circle is None:
+    circles, edges = _possible(mirrors)
+    if not circles:
         return None
     for word in _likely(mirrors):
         if found := _travel(mirrors, word):
             return found
-    is_open = False
-    try:
-        for word in _taken_together(edges):
-            if found := _travel(mirrors, word):
-                return found
-    except NotWalkableError:
-        is_open = True
-    if is_open or any(_is_opaque(edge.mirror.topic_filter) for edge in edges):
-        return Loop(tuple(mirror.flow for mirror in circle.mirrors), None, circle.grows, is_sure=False)
-    return None
+    doubtful: _Circle | None = None
+    search = _Search()
+    for circle, found_word in search.circles(circles, edges):
+        if found := _travel(mirrors, found_word.text):
+            return found
+        if found_word.is_open:
+            doubtful = doubtful or circle
+    return Loop(doubtful.flows, None, doubtful.grows, is_sure=False) if doubtful is not None else None
 
 
 def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
@@ -114,19 +129,20 @@ def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
     return not any(policy.separator in alias for alias in aliases)
 
 
-def _possible(mirrors: Sequence[Mirror]) -> tuple[_Circle | None, list[_Edge]]:
-    """Let a name travel that every filter takes: a circle, and all ways that it takes."""
+def _possible(mirrors: Sequence[Mirror]) -> tuple[list[_Circle], list[_Edge]]:
+    """Let a name travel that every filter takes: a circle from each cluster that has one, and all steps taken."""
 
     def takes(mirror: Mirror, name: str) -> bool:
         return not mirror.policy.is_internal_topic(name) and not is_cycle(name, mirror.flow, mirror.policy)
 
-    circle: _Circle | None = None
-    edges: dict[_Edge, None] = {}
+    circles: list[_Circle] = []
+    edges: list[_Edge] = []
+    seen: set[_Node] = set()
     for alias in sorted({mirror.flow.source for mirror in mirrors}):
-        found, walked = _explore(mirrors, (alias, _PROBE), takes)
-        circle = circle or found
-        edges |= dict.fromkeys(walked)
-    return circle, list(edges)
+        found, walked = _explore(mirrors, (alias, _PROBE), takes, seen)
+        circles += [found] if found is not None else []
+        edges += walked
+    return circles, edges
 
 
 def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
@@ -142,22 +158,26 @@ def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
         )
         return judged.is_replicated
 
+    seen: set[_Node] = set()
     for alias in sorted({mirror.flow.source for mirror in mirrors}):
-        circle, _ = _explore(mirrors, (alias, word), takes)
+        circle, _ = _explore(mirrors, (alias, word), takes, seen)
         if circle is not None:
-            flows = tuple(mirror.flow for mirror in circle.mirrors)
-            is_sure = all(_is_built_in(mirror.policy) for mirror in circle.mirrors)
-            return Loop(flows, circle.name, circle.grows, is_sure)
+            is_sure = all(_is_built_in(edge.mirror.policy) for edge in circle.edges)
+            # A name that grows is told as it was born.
+            return Loop(circle.flows, (circle.way or circle.edges)[0].name, circle.grows, is_sure)
     return None
 
 
 def _explore(
-    mirrors: Sequence[Mirror], start: _Node, takes: Callable[[Mirror, str], bool]
+    mirrors: Sequence[Mirror], start: _Node, takes: Callable[[Mirror, str], bool], seen: set[_Node]
 ) -> tuple[_Circle | None, list[_Edge]]:
-    """Follow every way from *start*, depth first; give the first circle, and each step that was taken."""
+    """Follow every way from *start* to what was not *seen*, depth first; give the first circle, and each step taken."""
     circle: _Circle | None = None
     edges: list[_Edge] = []
-    seen = {start}
+    if start in seen:
+        return circle, edges
+    most = len(seen) + _MOST_NODES
+    seen.add(start)
     on_path: dict[_Node, int] = {start: 0}
     path: list[_Edge] = []
     open_ways = [_ways(mirrors, start, takes)]
@@ -169,38 +189,30 @@ def _explore(
             if path:
                 path.pop()
             continue
-        edge, there = step
-        edges.append(edge)
-        if there in on_path:
-            circle = circle or _circle([*path[on_path[there] :], edge], grows=False)
-        elif len(there[1]) > LONGEST_NAME:
-            circle = circle or _circle(_last_round([*path, edge]), grows=True)
-        elif there not in seen and len(seen) < _MOST_NODES:
-            seen.add(there)
-            on_path[there] = len(on_path)
-            path.append(edge)
-            open_ways.append(_ways(mirrors, there, takes))
+        edges.append(step)
+        if step.there in on_path:
+            circle = circle or _Circle((*path[on_path[step.there] :], step), grows=False)
+        elif len(step.there[1]) > LONGEST_NAME:
+            circle = circle or _Circle(_last_round([*path, step]), grows=True, way=tuple(path[:_LONGEST_WAY]))
+        elif step.there not in seen and len(seen) < most:
+            seen.add(step.there)
+            on_path[step.there] = len(on_path)
+            path.append(step)
+            open_ways.append(_ways(mirrors, step.there, takes))
     return circle, edges
 
 
-def _ways(
-    mirrors: Sequence[Mirror], node: _Node, takes: Callable[[Mirror, str], bool]
-) -> Iterator[tuple[_Edge, _Node]]:
+def _ways(mirrors: Sequence[Mirror], node: _Node, takes: Callable[[Mirror, str], bool]) -> Iterator[_Edge]:
     alias, name = node
     for mirror in mirrors:
         if mirror.flow.source == alias and takes(mirror, name):
-            yield _Edge(mirror, name), (mirror.flow.target, mirror.policy.format_remote_topic(alias, name))
+            yield _Edge(mirror, name, (mirror.flow.target, mirror.policy.format_remote_topic(alias, name)))
 
 
-def _circle(edges: Sequence[_Edge], *, grows: bool) -> _Circle:
-    return _Circle(tuple(edge.mirror for edge in edges), edges[0].name, grows)
-
-
-def _last_round(path: Sequence[_Edge]) -> Sequence[_Edge]:
-    """Give the end of *path* since it was where it is now; the name that it begins with is one of many."""
+def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
+    """Give the end of *path* since it was where it is now."""
     here = path[-1].mirror.flow.target
-    begin = max((at for at, edge in enumerate(path) if edge.mirror.flow.source == here), default=0)
-    return [attrs.evolve(edge, name=path[0].name) for edge in path[begin:]]
+    return tuple(path[max((at for at, edge in enumerate(path) if edge.mirror.flow.source == here), default=0) :])
 
 
 # Names to try.
@@ -218,48 +230,96 @@ def _likely(mirrors: Sequence[Mirror]) -> list[str]:
     return list(dict.fromkeys([*written, "orders"]))
 
 
-def _taken_together(edges: Sequence[_Edge]) -> Iterator[str]:
-    """Give a name for each set of *edges* whose filters take it together; raise `NotWalkableError` if that is hard."""
-    automata: dict[NamePatterns, Automaton] = {}
-    starts: dict[object, tuple[Automaton, str]] = {}
-    asked: list[_Asked] = []
-    for edge in edges[:_MOST_EDGES]:
-        before, probe, after = edge.name.partition(_PROBE)
-        topic_filter = edge.mirror.topic_filter
-        if not probe or not isinstance(topic_filter, DefaultTopicFilter):
-            continue
-        lists = (topic_filter.included, topic_filter.excluded)
-        for patterns in lists:
-            if patterns.regex is not None:
-                automaton = automata.get(patterns) or Automaton(patterns.regex)
-                automata[patterns] = automaton
-                starts[patterns, before] = automaton, before
-        asked.append(_Asked(*lists, before, after))
-    seen: set[frozenset[int]] = set()
-    for word, reached in walk_together(starts):
-        takers = frozenset(number for number, one in enumerate(asked) if one.is_taken(automata, reached))
-        if takers and takers not in seen:
-            seen.add(takers)
-            yield word
-
-
 @attrs.frozen
-class _Asked:
-    """A filter that is asked about a word between two texts."""
+class _Word:
+    """A name that goes round, as far as filters can be followed; where it `is_open`, it is one of many guesses."""
 
-    included: NamePatterns
-    excluded: NamePatterns
-    before: str
-    after: str
+    text: str
+    is_open: bool
 
-    def is_taken(self, automata: Mapping[NamePatterns, Automaton], reached: Reached) -> bool:
-        return self._ends(self.included, automata, reached) and not self._ends(self.excluded, automata, reached)
 
-    def _ends(self, patterns: NamePatterns, automata: Mapping[NamePatterns, Automaton], reached: Reached) -> bool:
-        automaton = automata.get(patterns)
-        if automaton is None:
-            return False
-        return automaton.accepts(automaton.walk(self.after, reached[patterns, self.before]))
+_GUESS = _Word("orders", is_open=True)
+
+
+class _Search:
+    """Looks for names that all filters of a circle take."""
+
+    def __init__(self) -> None:
+        self._automata: dict[NamePatterns, Automaton | None] = {}
+        self._known: dict[frozenset[tuple[TopicFilter, str]], _Word | None] = {}
+
+    def circles(self, grown: Sequence[_Circle], edges: Sequence[_Edge]) -> Iterator[tuple[_Circle, _Word]]:
+        """Give circles with a name that may go round."""
+        for circle in grown:
+            if circle.grows and (word := self._word(circle.way)) is not None:
+                yield circle, word
+        ways: dict[_Node, list[_Edge]] = {}
+        for edge in edges:
+            ways.setdefault(edge.here, []).append(edge)
+        for start in sorted(ways):
+            if not self._is_exhausted:
+                yield from self._circles_from(start, ways)
+
+    def _circles_from(self, start: _Node, ways: Mapping[_Node, Sequence[_Edge]]) -> Iterator[tuple[_Circle, _Word]]:
+        """Give circles through *start* and later nodes, each once; a way that no name can go is left early."""
+        paths: deque[tuple[_Edge, ...]] = deque((edge,) for edge in ways[start])
+        while paths:
+            path = paths.popleft()
+            if self._is_exhausted:
+                yield _Circle(path, grows=False), _GUESS
+                return
+            there = path[-1].there
+            if there < start or any(edge.here == there for edge in path[1:]):
+                continue
+            word = self._word(path)
+            if word is not None and there == start:
+                yield _Circle(path, grows=False), word
+            elif word is not None:
+                paths += [(*path, edge) for edge in ways.get(there, ())]
+
+    @property
+    def _is_exhausted(self) -> bool:
+        return len(self._known) >= _MOST_WORDS
+
+    def _word(self, path: Sequence[_Edge]) -> _Word | None:
+        """Give the shortest name that goes all of *path*; None where there surely is none."""
+        asked = frozenset((edge.mirror.topic_filter, edge.name) for edge in path)
+        if asked not in self._known:
+            self._known[asked] = self._searched(asked)
+        return self._known[asked]
+
+    def _searched(self, asked: Iterable[tuple[TopicFilter, str]]) -> _Word | None:
+        starts: dict[object, tuple[Automaton, str]] = {}
+        wanted: list[tuple[object, Automaton, str, bool]] = []
+        is_open = False
+        for topic_filter, name in asked:
+            before, probe, after = name.partition(_PROBE)
+            if not probe or not isinstance(topic_filter, DefaultTopicFilter):
+                is_open = True
+                continue
+            if topic_filter.included.regex is None:
+                return None
+            for patterns, shall in ((topic_filter.included, True), (topic_filter.excluded, False), (_NEVER, False)):
+                automaton = self._automaton(patterns)
+                is_open |= automaton is None and patterns.regex is not None
+                if automaton is not None:
+                    starts[patterns, before] = automaton, before
+                    wanted.append(((patterns, before), automaton, after, shall))
+        try:
+            for word, reached in walk_together(starts):
+                if all(auto.accepts(auto.walk(after, reached[key])) is shall for key, auto, after, shall in wanted):
+                    return _Word(word, is_open)
+        except NotWalkableError:
+            return _GUESS
+        return None
+
+    def _automaton(self, patterns: NamePatterns) -> Automaton | None:
+        if patterns not in self._automata:
+            try:
+                self._automata[patterns] = Automaton(patterns.regex) if patterns.regex is not None else None
+            except NotWalkableError:
+                self._automata[patterns] = None
+        return self._automata[patterns]
 
 
 def _is_built_in(policy: ReplicationPolicy) -> bool:

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from mm2py.model.flow import Flow
+from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.loops import Loop, Mirror, describe, find_loop
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
@@ -174,6 +175,23 @@ def test_what_cannot_be_ruled_out_is_said(back: Mirror) -> None:
 
     assert found is not None
     assert (found.topic, found.is_sure) == (None, False)
+
+
+def test_more_combinations_than_can_be_looked_into_leave_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the search is given up, nothing is taken to be fine."""
+    monkeypatch.setattr(loops, "_MOST_WORDS", 2)
+
+    found = find_loop([mirror(f"{a}->{b}", f"{a}{b}.*") for a in "ABCD" for b in "ABCD" if a != b])
+
+    assert found is not None
+    assert (found.topic, found.is_sure) == (None, False)
+
+
+def test_a_mesh_that_keeps_names_is_fine_with_a_list_for_each_flow() -> None:
+    """However many rings there are, no name goes round any of them."""
+    aliases = [f"c{number}" for number in range(4)]
+
+    assert find_loop([mirror(f"{a}->{b}", f"{a}-to-{b}-.*") for a in aliases for b in aliases if a != b]) is None
 
 
 def test_a_full_mesh_is_judged_at_once() -> None:
