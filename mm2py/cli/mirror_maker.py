@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
 import sys
+import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +30,7 @@ from mm2py.telemetry.logs import log_sink
 
 
 _STATUS_EVERY_S = 1.0
+_WATCH_EVERY_S = 1.0
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a line that counts as if it were the file's last one; may be given several times",
     )
     parser.add_argument(
+        "--watch", action="store_true", help="apply changes of the file as soon as it is saved; SIGHUP does so once"
+    )
+    parser.add_argument(
         "--status-file", type=Path, metavar="PATH", help="write what the flows do to this file once a second, as JSON"
     )
 
@@ -87,8 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def execute(options: argparse.Namespace) -> int:
     """Do what the parsed *options* ask for, and give the exit code."""
+
+    def read() -> MirrorSettings:
+        return judged(load_settings(options.file, targets=options.clusters, overrides=dict(options.override)))
+
     try:
-        settings = judged(load_settings(options.file, targets=options.clusters, overrides=dict(options.override)))
+        settings = read()
     except ConfigError as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)
@@ -103,7 +113,7 @@ def execute(options: argparse.Namespace) -> int:
         only = f"; only heartbeats: {others}" if others else ""
         print(f"{options.file}: no problems; flows: {flows or 'none'}{only}")
         return ExitCode.OK
-    return asyncio.run(_run(settings, options.status_file))
+    return asyncio.run(_run(settings, read, status_file=options.status_file, is_watching=options.watch))
 
 
 def _explain(settings: MirrorSettings, name: str) -> int:
@@ -119,18 +129,25 @@ def _explain(settings: MirrorSettings, name: str) -> int:
     return ExitCode.OK
 
 
-async def _run(settings: MirrorSettings, status_file: Path | None) -> int:
+async def _run(
+    settings: MirrorSettings, read: Callable[[], MirrorSettings], *, status_file: Path | None, is_watching: bool
+) -> int:
     clock = SystemClock()
     events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
-    mirror_maker = MirrorMaker(settings, clock=clock, events=events)
+    mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, mirror_maker.request_stop, number.name)
+    loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=_has_terminal()))
     try:
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file")
+            beside = [
+                tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
+                tasks.create_task(_watch(settings.path if is_watching else None, mirror_maker, clock), name="watch"),
+            ]
             await mirror_maker.run()
-            writing.cancel()
+            for task in beside:
+                task.cancel()
     except* Mm2Error as group:
         for line in dict.fromkeys(_line(error) for error in leaves(group)):
             print(line, file=sys.stderr)
@@ -138,6 +155,44 @@ async def _run(settings: MirrorSettings, status_file: Path | None) -> int:
     else:
         return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
     return return_code
+
+
+def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
+    """Read the settings again; where the terminal that it was started from is gone, end in good order."""
+    if has_terminal and not _has_terminal():
+        mirror_maker.request_stop(signal.SIGHUP.name)
+    else:
+        mirror_maker.request_reload()
+
+
+def _has_terminal() -> bool:
+    try:
+        termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return False
+    return True
+
+
+async def _watch(path: Path | None, mirror_maker: MirrorMaker, clock: Clock) -> None:
+    """Have the settings read again whenever the file was saved."""
+    if path is None:
+        return
+    known = _stamp(path)
+    while True:
+        await clock.sleep(_WATCH_EVERY_S)
+        now = _stamp(path)
+        # An editor may replace the file, so that for a moment there is none.
+        if now is not None and now != known:
+            known = now
+            mirror_maker.request_reload()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _line(error: BaseException) -> str:

@@ -27,6 +27,38 @@ class SettingNoted(Event):
 
 
 @attrs.frozen
+class SettingsReloaded(Event):
+    """The properties file was read again; flows that changed were drained and started anew, others went on."""
+
+    path: str
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    took_s: float
+    is_drained: bool
+
+
+@attrs.frozen
+class SettingsRefused(Event):
+    """The properties file was read again and cannot be used; everything goes on with the settings it had."""
+
+    level = Level.ERROR
+
+    path: str
+    problems: tuple[str, ...]
+
+
+@attrs.frozen
+class RestartNeeded(Event):
+    """The properties file was read again; these keys changed and will count when the daemon is started anew."""
+
+    level = Level.WARN
+
+    keys: tuple[str, ...]
+
+
+@attrs.frozen
 class DaemonDraining(Event):
     """Somebody asked the daemon to stop; epochs end now and positions are written."""
 

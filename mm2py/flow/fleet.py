@@ -1,0 +1,115 @@
+"""
+The flows that a node runs, and how they change while it runs.
+
+A flow whose settings changed is drained, which writes its positions, and starts anew with the new ones; all others go
+on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.reload import FlowChanges
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
+
+
+class Fleet:
+    """
+    The running flows of one node, by name.
+
+    *make* makes a runner, *drain_s* says how long the epochs of a flow may take to end, *slack_s* what its drain may
+    take beyond that.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[FlowSettings], FlowRunner],
+        drain_s: Callable[[FlowSettings], float],
+        *,
+        slack_s: float,
+    ) -> None:
+        self._make = make
+        self._drain_s = drain_s
+        self._slack_s = slack_s
+        self._runners: dict[Flow, FlowRunner] = {}
+        self._running: dict[Flow, asyncio.Task[None]] = {}
+        self._is_changing = False
+        self._news = asyncio.Event()
+
+    @property
+    def runners(self) -> tuple[FlowRunner, ...]:
+        return tuple(self._runners.values())
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether a flow has not come to its end."""
+        return any(not task.done() for task in self._running.values())
+
+    def add(self, flows: Iterable[FlowSettings]) -> None:
+        """Make runners for *flows*, to be run by `start`."""
+        for settings in flows:
+            self._runners[settings.flow] = self._make(settings)
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """Tell each flow of the one in the other direction, which knows the way back."""
+        for flow, runner in self._runners.items():
+            back = self._runners.get(Flow(flow.target, flow.source))
+            runner.reverse = back.translations if back is not None and back.settings.is_enabled else None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Run what does not run yet."""
+        for flow, runner in self._runners.items():
+            if flow not in self._running:
+                self._running[flow] = tasks.create_task(self._run(runner), name=str(flow))
+
+    async def _run(self, runner: FlowRunner) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            over = tasks.create_task(runner.is_over.wait(), name=f"{runner.flow}/over")
+            over.add_done_callback(lambda _: self._news.set())
+            await runner.run()
+            over.cancel()
+        self._news.set()
+
+    async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
+        """Drain what changed or is gone and start what is new; False where a drain was not over in time."""
+        self._is_changing = True
+        try:
+            leaving = [*changes.removed, *(settings.flow for settings in changes.changed)]
+            is_drained = await self.drain(leaving)
+            for flow in leaving:
+                del self._runners[flow], self._running[flow]
+            self.add((*changes.changed, *changes.added))
+            self.start(tasks)
+        finally:
+            self._is_changing = False
+            self._news.set()
+        return is_drained
+
+    async def drain(self, flows: Iterable[Flow] | None = None) -> bool:
+        """End *flows*, or all, in good order; False where one was not over in time, which is cancelled."""
+        leaving = tuple(self._runners) if flows is None else tuple(flows)
+        if not leaving:
+            return True
+        longest = max(self._drain_s(self._runners[flow].settings) for flow in leaving)
+        for flow in leaving:
+            self._runners[flow].drain(within_s=self._drain_s(self._runners[flow].settings))
+        _, late = await asyncio.wait([self._running[flow] for flow in leaving], timeout=longest + self._slack_s)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+        return not late
+
+    async def until_over(self) -> None:
+        """Wait until nothing is left of what the node is there for: flows that mirror, or else any."""
+        while True:
+            self._news.clear()
+            mirroring = [runner for runner in self.runners if runner.settings.is_enabled]
+            purpose = mirroring or self.runners
+            if not self._is_changing and all(runner.is_over.is_set() for runner in purpose):
+                return
+            await self._news.wait()
