@@ -93,6 +93,8 @@ class TopicLog:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.topic = topic
         self._cluster = cluster
+        #: Why the topic could not be created: it says more than that the topic is unknown.
+        self._refusal: BrokerAnsweredError | None = None
 
     # Creating.
 
@@ -118,7 +120,9 @@ class TopicLog:
             if error is not None and error.code not in _FINE_WHEN_CREATING:
                 raise error
             if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._refusal = error
                 return
+        self._refusal = None
         await self._leaders()
 
     async def _leaders(self) -> tuple[TopicPartition, ...]:
@@ -131,6 +135,8 @@ class TopicLog:
             metadata = self._cluster.metadata.topics.get(self.topic)
             code = ErrorCode.LEADER_NOT_AVAILABLE if partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             error = self._error((metadata.error_code if metadata else 0) or code, "Metadata")
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._refusal is not None:
+                error = self._refusal
             await self._retry_after(error, patience)
 
     # Reading.

@@ -11,6 +11,7 @@ import pytest
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
+from mm2py.wire.access import NotAuthorizedError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from tests.support.clocks import WALL_START_MS, LoopClock
@@ -62,6 +63,17 @@ async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log:
     await log.ensure(25, 3, setting=SETTING)
 
     assert len(brokers.requests_of(CREATE_TOPICS)) == 1
+
+
+async def test_a_topic_that_we_may_not_create_is_asked_for_by_that(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A missing topic that we may not create is reported by the permission that lacks, not as unknown."""
+    brokers.topics = {}
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 29, None)]))
+    await log.ensure(25, 3, setting=SETTING)
+    with pytest.raises(NotAuthorizedError) as caught:
+        await log.read_all()
+
+    assert caught.value.hint_for("User:mm2").startswith("grant User:mm2 CREATE on topic log of cluster A")
 
 
 async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: TopicLog) -> None:
