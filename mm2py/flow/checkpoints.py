@@ -120,7 +120,7 @@ class Checkpoints:
         self._clock = clock
         self._events = events
         self._log = TopicLog(target, policy.checkpoints_topic(settings.flow.source))
-        self._last: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         self._knows_history = True
         self._refused: set[str] = set()
         # Of groups that read at the source what came from the target: see `is_own_move`.
@@ -130,7 +130,7 @@ class Checkpoints:
 
     def last_of(self, group: str) -> dict[TopicPartition, int]:
         """Give the offsets at the target that the last checkpoints of *group* hold."""
-        return {remote: it.downstream for (owner, remote), it in self._last.items() if owner == group}
+        return {remote: checkpoint.downstream for remote, checkpoint in self._last.get(group, {}).items()}
 
     # What was written before.
 
@@ -158,10 +158,14 @@ class Checkpoints:
             except MalformedCheckpointError:
                 malformed += 1
                 continue
-            self._last[checkpoint.group, checkpoint.remote] = checkpoint
+            self._remember(checkpoint)
         self._knows_history = True
-        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, len(self._last), malformed))
+        known = sum(map(len, self._last.values()))
+        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, known, malformed))
         return True
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        self._last.setdefault(checkpoint.group, {})[checkpoint.remote] = checkpoint
 
     # A round.
 
@@ -194,7 +198,7 @@ class Checkpoints:
 
     def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
         """Give the checkpoint that stands from now on, and whether it is to be written."""
-        last = self._last.get((place.group, place.remote))
+        last = self._last.get(place.group, {}).get(place.remote)
         new = Checkpoint(
             place.group,
             place.remote,
@@ -214,7 +218,8 @@ class Checkpoints:
             LogRecord(*encode_checkpoint(checkpoint), partition=_PARTITION, timestamp_ms=wall_ms) for checkpoint in due
         ]
         await self._log.append(records)
-        self._last |= {(checkpoint.group, checkpoint.remote): checkpoint for checkpoint in due}
+        for checkpoint in due:
+            self._remember(checkpoint)
 
     # Looking.
 
