@@ -120,24 +120,11 @@ class Translations:
                 self.forget(source)
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
+            kept = self._kept.pop(source, ())
             if known.index is None:
-                known.index = self._restored(position) or _begun(position)
+                known.index = _restored(kept, position) or _begun(position)
                 self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
-
-    def _restored(self, position: Position) -> RunIndex | None:
-        kept = self._kept.pop(position.source, ())
-        index = put_together(one for one in kept if not _are_different(one.topic_id, position.topic_id))
-        if index is None:
-            return None
-        if (
-            position.downstream is not None
-            and index.covered_to <= position.next_upstream
-            and index.end > position.downstream + 1
-        ):
-            return None  # the position was written after the target had lost records
-        index.first_changed = None
-        return index
 
     def take(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Learn from what an epoch did, which began at upstream offset *begun_at*."""
@@ -227,6 +214,21 @@ class Translations:
 
 def _are_different(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
+
+
+def _restored(kept: Iterable[KeptChunk], position: Position) -> RunIndex | None:
+    """Make an index of what was *kept* of the topic that *position* is of; None where that is nothing."""
+    index = put_together(one for one in kept if not _are_different(one.topic_id, position.topic_id))
+    if index is None:
+        return None
+    if (
+        position.downstream is not None
+        and index.covered_to <= position.next_upstream
+        and index.end > position.downstream + 1
+    ):
+        return None  # the position was written after the target had lost records
+    index.first_changed = None
+    return index
 
 
 def _begun(position: Position) -> RunIndex | None:

@@ -80,6 +80,19 @@ def test_what_was_kept_is_exact_in_the_next_life() -> None:
     assert second.take_changes() == []
 
 
+def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
+    """A group that fell over reads what was kept again; what it had learnt since is not given up for it."""
+    translations = begun()
+    translations.take(outcome(Run(0, 0, 10), position=10), 0)
+    kept = [KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in translations.take_changes()]
+    translations.take(outcome(Run(12, 10, 5), position=18), 10)
+    translations.load(kept)
+    translations.adopt({SOURCE: Position(SOURCE, 10, 9, "one")}, REMOTE_OF)
+
+    assert translations.downstream(SOURCE, 14) == Translated(12)
+    assert [change.number for change in translations.take_changes()] == [0]
+
+
 @pytest.mark.parametrize(
     ("position", "downstream", "topic_id"),
     [
