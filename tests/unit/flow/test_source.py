@@ -373,7 +373,7 @@ async def test_a_partition_is_planned_as_soon_as_its_pause_is_over() -> None:
 
 
 async def test_a_recreated_topic_is_put_in_question() -> None:
-    """A position is not used for another topic of the same name: somebody must look, and nothing is copied until then."""
+    """A position is not used for another topic of its name: somebody must look, and nothing is copied until then."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)
         look = mirrored(0, topic_id="id-2")

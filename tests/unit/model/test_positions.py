@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import ProducerMark
+from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import (
     DOWNSTREAM_HEADER,
+    LEADER_HEADER,
     PRODUCER_HEADER,
+    REMOTE_TOPIC_ID_HEADER,
     TOPIC_ID_HEADER,
     Position,
     decode_position,
@@ -75,14 +77,17 @@ def test_value_is_java_s_last_replicated_offset() -> None:
 
 
 def test_headers_carry_what_java_does_not_keep() -> None:
-    """The downstream offset, the topic id and the producer with its next sequence travel in headers, in plain text."""
-    position = Position(FOO, 124, 77, "1gp1R00ESh-1y9yvSBsR9g", ProducerMark(4000, 2, 31))
+    """The downstream offset, both topics' ids, the producer and the source's leader epoch travel in plain headers."""
+    ids = "1gp1R00ESh-1y9yvSBsR9g", "Zq1R00ESh-1y9yvSBsR9gA"
+    position = Position(FOO, 124, 77, ids[0], ProducerMark(4000, 2, 31), ids[1], LeaderMark(12, 700))
     _, _, headers = encode_position("A", position)
 
     assert headers == [
         (DOWNSTREAM_HEADER, b"77"),
         (TOPIC_ID_HEADER, b"1gp1R00ESh-1y9yvSBsR9g"),
         (PRODUCER_HEADER, b"4000:2:31"),
+        (REMOTE_TOPIC_ID_HEADER, b"Zq1R00ESh-1y9yvSBsR9gA"),
+        (LEADER_HEADER, b"12:700"),
     ]
 
 
@@ -173,6 +178,8 @@ POSITIONS = st.builds(
         st.integers(0, 2**31 - 1),
         st.just(value=False),
     ),
+    remote_topic_id=st.none() | st.text("ABCabc019-_", min_size=22, max_size=22),
+    leader=st.none() | st.builds(LeaderMark, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
 )
 
 
