@@ -99,11 +99,10 @@ def _common(flow: FlowSettings) -> dict[str, str]:
         "config.storage.replication.factor": "1",
         "offset.storage.replication.factor": "1",
         "status.storage.replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "checkpoints.topic.replication.factor": "1",
+        # Else Java runs a second worker, for the direction that is not enabled.
         "emit.heartbeats.enabled": "false",
-        "emit.checkpoints.enabled": "false",
-        "emit.offset-syncs.enabled": "false",
-        "sync.topic.configs.enabled": "false",
-        "sync.topic.acls.enabled": "false",
     }
 
 
