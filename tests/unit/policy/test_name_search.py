@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2py.model.patterns import compile_java
@@ -47,6 +47,7 @@ def together(*patterns: str, behind: str = "") -> str | None:
     return None
 
 
+@settings(deadline=None)
 @given(pattern=_PATTERNS, name=_NAMES.filter(bool))
 def test_an_automaton_takes_what_its_expression_matches(pattern: str, name: str) -> None:
     """Whatever the expression, whatever the name."""
