@@ -57,7 +57,8 @@ class NotAuthorizedError(BrokerAnsweredError):
 
     def hint_for(self, principal: str) -> str:
         """Say what to grant to whom."""
-        return f"grant {principal} {self.grant} of cluster {self.cluster}; {self.hint}"
+        where = f" {self.cluster}" if self.grant.endswith("the cluster") else f" of cluster {self.cluster}"
+        return f"grant {principal} {self.grant}{where}; {self.hint}"
 
 
 @attrs.define
@@ -221,8 +222,10 @@ _GRANTS: Final = {
 }
 
 
-def grant_for(request: str, detail: str) -> str:
+def grant_for(request: str, detail: str, *, on_cluster: bool = False) -> str:
     """Say what a principal lacks whose *request* was refused; *detail* begins with the resource's name."""
     resource = detail.split(":", 1)[0].strip() or "(see the message)"
     known = _GRANTS.get(request.removesuffix("Request"))
+    if known and on_cluster:
+        return f"{known.split(' on ')[0]} on the cluster"
     return known.format(resource) if known else f"what {request} on {resource} needs"

@@ -202,7 +202,9 @@ class Admin:
         results: dict[str, Configs | BrokerAnsweredError] = {}
         for code, message, _kind, name, rows in response.resources:
             if code:
-                results[name] = error_of(code, self._cluster.alias, "DescribeConfigs", message or name)
+                results[name] = error_of(
+                    code, self._cluster.alias, "DescribeConfigs", f"{name}: {message}" if message else name
+                )
             else:
                 results[name] = {key: _entry(*fields) for key, *fields in rows}
         return results

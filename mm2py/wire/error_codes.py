@@ -243,6 +243,6 @@ def needs_lookup(code: int) -> bool:
 def error_of(code: int, cluster: str, request: str, detail: str | None = None) -> BrokerAnsweredError:
     """Turn an error *code* into our error."""
     if code in _REFUSES_PRINCIPAL:
-        grant = grant_for(request, detail or "")
+        grant = grant_for(request, detail or "", on_cluster=code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return NotAuthorizedError(cluster, request, code, name_of(code), detail or "", grant)
     return BrokerAnsweredError(cluster, request, code, name_of(code), detail or "")
