@@ -136,3 +136,16 @@ def test_unchanged_is_not_written() -> None:
     index.take(14, [], 20, 7)
 
     assert (unchanged, list(changed_chunks(index)), chunk_count(index)) == ([], [2], 3)
+
+
+def test_half_of_a_stretch_is_not_taken_for_a_gap() -> None:
+    """A stretch that reaches into what is known better is left out, and what it reached over counts as unknown."""
+    index = RunIndex(0, 0)
+    index.take(0, [Run(0, 0, 15)], 15, 15)
+    older = RunIndex(0, 0)
+    older.take(0, [Run(10, 10, 10), Run(40, 30, 5)], 45, 35)
+    index.append_chunk(cut_chunk(older, 0))
+
+    assert index.downstream(17) == Translated(15, Precision.COARSE)
+    assert [index.downstream(at) for at in (14, 40, 44)] == [Translated(14), Translated(30), Translated(34)]
+    assert index.is_unknown(17)
