@@ -6,15 +6,16 @@ The PLAINTEXT listener, by which tests themselves write, read and grant, is the 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.devkit.java import run_tool
 from tests.support.brokers import TEST_PROPERTIES
-from tests.support.certificates import PASSWORD, Authority
+from tests.support.certificates import PASSWORD, Authority, Certificate
+from tests.support.java_programs import java_program
 
 
 LISTENERS = {
@@ -24,7 +25,9 @@ LISTENERS = {
     "PLAIN": "SASL_PLAINTEXT",
     "OAUTH": "SASL_PLAINTEXT",
 }
-USER, USER_PASSWORD = "mm2", "mm2-s3cr3t"
+#: The password is another one in each run, so that it may be searched for on a machine that runs other tests.
+USER, USER_PASSWORD = "mm2", f"mm2-s3cr3t-{secrets.token_hex(4)}"
+HOSTS = ("127.0.0.1", "localhost")
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -34,7 +37,6 @@ class SecureCluster:
 
     cluster: KafkaCluster
     authority: Authority
-    client_authority: Authority
     directory: Path
 
     def client_keys(self, listener: str, **more: str) -> dict[str, str]:
@@ -58,32 +60,34 @@ class SecureCluster:
             keys |= {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": unsecured_line(USER)}
         return keys | {name.replace("_", "."): value for name, value in more.items()}
 
-    def grant(self, principal: str, *rules: str) -> None:
-        """Let *principal* do what *rules* say, each ``resource name operations``: ``topic A. READ,WRITE``."""
-        self._acls("--add", principal, rules)
+    async def grant(self, principal: str, *rules: str) -> None:
+        """
+        Let *principal* do what *rules* say, each a resource, its name and operations: ``topic orders READ,DESCRIBE``.
 
-    def revoke(self, principal: str, *rules: str) -> None:
+        A name that ends in a dot or a dash stands for all that begin so.
+        """
+        await self._tell("grant", principal, rules)
+
+    async def revoke(self, principal: str, *rules: str) -> None:
         """Take back what was granted."""
-        self._acls("--remove", principal, rules)
+        await self._tell("revoke", principal, rules)
 
-    def _acls(self, verb: str, principal: str, rules: tuple[str, ...]) -> None:
+    async def _tell(self, verb: str, principal: str, rules: tuple[str, ...]) -> None:
+        words = []
         for rule in rules:
             resource, name, operations = rule.split()
-            words = [verb, "--allow-principal", principal]
-            for operation in operations.split(","):
-                words += ["--operation", operation]
-            words += {"cluster": ["--cluster"], "topic": ["--topic", name], "group": ["--group", name]}[resource]
-            if resource != "cluster":
-                words += ["--resource-pattern-type", "prefixed" if name.endswith((".", "-")) else "literal"]
-            words += ["--force"] if verb == "--remove" else []
-            run_tool("kafka.admin.AclCommand", "--bootstrap-server", self.cluster.bootstrap_servers, *words)
+            pattern = "PREFIXED" if name.endswith((".", "-")) else "LITERAL"
+            words += [verb, principal, resource.upper(), pattern, name, operations]
+        await java_program("Grants").ask(self.cluster.bootstrap_servers, *words)
 
-    def set_password(self, user: str, password: str) -> None:
+    async def set_password(self, user: str, password: str) -> None:
         """Give a SCRAM user another password."""
-        run_tool(
-            "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", self.cluster.bootstrap_servers, "--alter",
-            "--add-config", f"SCRAM-SHA-512=[password={password}]", "--entity-type", "users", "--entity-name", user,
-        )  # fmt: skip
+        await java_program("Grants").ask(self.cluster.bootstrap_servers, "password", user, password)
+
+    async def show_certificate(self, listener: str, certificate: Certificate) -> None:
+        """Have the broker show another certificate at *listener* from now on."""
+        path = certificate.pkcs12(self.directory / f"broker-{secrets.token_hex(4)}.p12")
+        await java_program("Grants").ask(self.cluster.bootstrap_servers, "store", listener, str(path))
 
 
 def plain_line(user: str = USER, password: str = USER_PASSWORD) -> str:
@@ -105,19 +109,28 @@ def secure_cluster(
     """Make a cluster that is not started yet; *authority* signs brokers' certificates and clients' ones."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "authority.pem").write_text(authority.pem)
-    authority.sign("broker", "127.0.0.1", "localhost").pkcs12(directory / "broker.p12")
+    authority.sign("broker", *HOSTS).pkcs12(directory / "broker.p12")
     authority.sign("mm2").pkcs12(directory / "client.p12")
     authority.pkcs12(directory / "trust.p12")
     settings = {
         **TEST_PROPERTIES,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        # Certificates that are shown later may be for somebody else.
+        "ssl.allow.dn.changes": "true",
+        "ssl.allow.san.changes": "true",
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(directory / "broker.p12"),
         "ssl.keystore.password": PASSWORD,
         "ssl.truststore.type": "PKCS12",
         "ssl.truststore.location": str(directory / "trust.p12"),
         "ssl.truststore.password": PASSWORD,
+        **{
+            f"listener.name.{name.lower()}.ssl.keystore.{key}": value
+            for name, protocol in LISTENERS.items()
+            if protocol.endswith("SSL")
+            for key, value in (("location", str(directory / "broker.p12")), ("password", PASSWORD), ("type", "PKCS12"))
+        },
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.tls.ssl.client.auth": "none",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -133,4 +146,4 @@ def secure_cluster(
     cluster = KafkaCluster(
         name, properties=settings, listeners=LISTENERS, scram_users={USER: USER_PASSWORD, "other": "other-pw"}
     )
-    return SecureCluster(cluster, authority, authority, directory)
+    return SecureCluster(cluster, authority, directory)

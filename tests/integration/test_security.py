@@ -1,0 +1,415 @@
+"""Coming into real clusters, with and without right to, and what is said when they keep us out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.client import MirrorClient
+from mm2py.clock import SystemClock
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.errors import ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, PartitionStopped, StepFailed
+from mm2py.wire import oauth
+from mm2py.wire.access import ClusterAccessError
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import MetadataRequest
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.mirrored import arrived, await_arrived
+from tests.support.producing import produce_numbers
+from tests.support.secure_clusters import (
+    HOSTS,
+    LISTENERS,
+    USER,
+    USER_PASSWORD,
+    SecureCluster,
+    plain_line,
+    scram_line,
+    secure_cluster,
+    unsecured_line,
+)
+from tests.support.token_endpoint import token_endpoint
+from tests.support.topics import create_topic
+
+
+_SHORT_SESSION_MS = 3_000
+_ASKED = re.compile(r"grant User:CN=mm2,O=mm2py (?P<operation>\w+) on topic (?P<topic>\S+) of cluster B")
+#: Records and nothing else, which needs the fewest permissions.
+_COPY_ONLY = {
+    "sync.topic.configs.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+    "emit.checkpoints.enabled": "false",
+    "emit.heartbeats.enabled": "false",
+    "emit.offset-syncs.enabled": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    """A cluster with a listener for each way to come in; sessions of the PLAIN one are short."""
+    directory = tmp_path_factory.mktemp("secure")
+    settings = {"listener.name.plain.connections.max.reauth.ms": str(_SHORT_SESSION_MS)}
+    made = secure_cluster("secure", directory, authority=Authority(), properties=settings)
+    other = Authority("Other Authority")
+    (directory / "other.pem").write_text(other.pem)
+    other.sign("stranger").pkcs12(directory / "stranger.p12")
+    made.authority.sign("late", days=-1).pkcs12(directory / "expired.p12")
+    with made.cluster:
+        yield made
+
+
+def endpoint(keys: Mapping[str, str], **more: int) -> ClusterEndpoint:
+    left = dict(keys)
+    servers, protocol = left.pop("bootstrap.servers"), left.pop("security.protocol")
+    return ClusterEndpoint(
+        "A", tuple(servers.split(",")), security=Security(protocol, tuple(sorted(left.items()))), **more
+    )
+
+
+async def refusal(keys: Mapping[str, str]) -> ClusterAccessError:
+    with pytest.raises(ClusterAccessError) as caught:
+        async with Cluster(endpoint(keys), SystemClock()):
+            pass
+    return caught.value
+
+
+def flow_keys(alias: str, keys: Mapping[str, str]) -> dict[str, str]:
+    return {f"{alias}.{name}": value for name, value in keys.items()}
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+async def test_every_way_in(secure: SecureCluster, listener: str) -> None:
+    """One-way and mutual TLS, SCRAM over TLS, PLAIN and a token without it: each is let in and answered."""
+    async with Cluster(endpoint(secure.client_keys(listener)), SystemClock()) as cluster:
+        await cluster.refresh_metadata(None)
+
+        assert len(cluster.brokers) == 1
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+async def test_the_library_comes_in_by_java_s_keys(secure: SecureCluster, listener: str) -> None:
+    """The client library takes the same keys from a mapping, as a program written for Java's client has them."""
+    async with MirrorClient(secure.client_keys(listener)) as client:
+        assert client.config.security.protocol == LISTENERS[listener]
+        assert await client.upstream_clusters() == set()
+
+
+async def test_client_certificates_in_every_form(secure: SecureCluster, tmp_path: Path) -> None:
+    """Mutual TLS with key and chain from a PEM file, from the settings, and with a locked key."""
+    client = secure.authority.sign("mm2")
+    forms = (
+        {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(client.write_pem(tmp_path / "own.pem"))},
+        {
+            "ssl_keystore_type": "PEM",
+            "ssl_keystore_location": "",
+            "ssl_keystore_key": client.locked_key_pem(),
+            "ssl_key_password": PASSWORD,
+            "ssl_keystore_certificate_chain": client.pem,
+            "ssl_truststore_type": "PKCS12",
+            "ssl_truststore_location": str(secure.directory / "trust.p12"),
+            "ssl_truststore_password": PASSWORD,
+        },
+    )
+    for form in forms:
+        async with Cluster(endpoint(secure.client_keys("MUTUAL", **form)), SystemClock()) as cluster:
+            assert cluster.brokers
+
+
+async def test_tokens_of_an_endpoint(secure: SecureCluster) -> None:
+    """A token is fetched by the client credentials grant, once for several connections, and again when it is old."""
+    with token_endpoint() as tokens:
+        keys = secure.client_keys(
+            "OAUTH",
+            sasl_jaas_config="x.OAuthBearerLoginModule required scope=kafka;",
+            sasl_oauthbearer_token_endpoint_url=tokens.url,
+            sasl_oauthbearer_client_credentials_client_id=tokens.client,
+            sasl_oauthbearer_client_credentials_client_secret=tokens.secret,
+        )
+        tokens.life_s = 2.0
+        async with Cluster(endpoint(keys), SystemClock()) as cluster:
+            (node,) = cluster.brokers
+            for purpose in ("fetch", "produce"):
+                await cluster.connection(node, purpose)
+            before = len(tokens.scopes)
+            await eventually(lambda: _is_old(endpoint(keys)) or None, within_s=10, what="the token is old")
+            await cluster.connection(node, "later")
+            after = len(tokens.scopes)
+        tokens.secret = "changed"
+        await eventually(lambda: _is_old(endpoint(keys)) or None, within_s=10, what="the token is old")
+        error = await refusal(keys)
+
+    assert (before, after) == (1, 2)
+    assert set(tokens.scopes) == {"kafka"}
+    assert "/token answered 401 Unauthorized (invalid_client: no such client, or a wrong secret)" in error.cause
+    assert error.principal == f"User:{tokens.client}"
+
+
+def _is_old(end: ClusterEndpoint) -> bool:
+    return oauth._tokens[end.security].use_until < asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize(
+    ("listener", "keys", "cause", "hint"),
+    [
+        pytest.param(
+            "PLAIN", {"sasl_jaas_config": plain_line(password="wr0ng")},
+            "the broker refused the user name or password: Authentication failed: Invalid username or password",
+            "correct username and password in sasl.jaas.config", id="password of PLAIN",
+        ),
+        pytest.param(
+            "SCRAM", {"sasl_jaas_config": scram_line(password="wr0ng")},
+            "the broker refused the user name or password", "or create the user on the cluster", id="password of SCRAM",
+        ),
+        pytest.param(
+            "SCRAM", {"sasl_jaas_config": scram_line(user="nobody")},
+            "the broker refused the user name or password", "or create the user on the cluster", id="no such user",
+        ),
+        pytest.param(
+            "OAUTH", {"sasl_jaas_config": unsecured_line(USER)[:-1] + ' unsecuredLoginLifetimeSeconds="-100";'},
+            "the broker refused the token: invalid_token", "what the broker expects of a token", id="token",
+        ),
+        pytest.param(
+            "SCRAM", {"sasl_mechanism": "PLAIN"},
+            "the broker does not take sasl.mechanism PLAIN; it takes SCRAM-SHA-512", "set sasl.mechanism to one",
+            id="mechanism",
+        ),
+        pytest.param(
+            "TLS", {"ssl_truststore_location": "{}/other.pem"},
+            "the broker's certificate is not trusted", "add the authority that signed", id="unknown authority",
+        ),
+        pytest.param(
+            "MUTUAL", {"ssl_keystore_location": ""},
+            "the broker does not accept the client's certificate", "set ssl.keystore.*", id="no certificate",
+        ),
+        pytest.param(
+            "MUTUAL", {"ssl_keystore_location": "{}/stranger.p12"},
+            "the broker does not accept the client's certificate", "set ssl.keystore.*", id="a stranger's certificate",
+        ),
+        pytest.param(
+            "MUTUAL", {"ssl_keystore_location": "{}/expired.p12"},
+            "the broker does not accept the client's certificate", "may have expired", id="expired certificate",
+        ),
+        pytest.param(
+            "MUTUAL", {"ssl_keystore_password": "wr0ng"},
+            "client.p12: it is damaged, or the password is wrong", "mend the file", id="password of a store",
+        ),
+        pytest.param(
+            "MUTUAL", {"ssl_keystore_location": "{}/none.p12"},
+            "No such file or directory", "mend the file", id="no store",
+        ),
+        pytest.param(
+            "TLS", {"security_protocol": "PLAINTEXT"},
+            "the broker speaks TLS on this port", "set security.protocol to SSL", id="plaintext to TLS",
+        ),
+        pytest.param(
+            "SCRAM", {"security_protocol": "SASL_PLAINTEXT"},
+            "the broker speaks TLS on this port", "set security.protocol to SSL", id="SASL without TLS",
+        ),
+        pytest.param(
+            "PLAIN", {"security_protocol": "SSL"},
+            "the broker does not speak TLS on this port", "PLAINTEXT or SASL_PLAINTEXT", id="TLS to plaintext",
+        ),
+        pytest.param(
+            "PLAIN", {"security_protocol": "PLAINTEXT"},
+            "the broker closed the connection at the first request", "set security.protocol to SASL_PL", id="no SASL",
+        ),
+        pytest.param(
+            "TLS", {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_jaas_config": plain_line()},
+            "the broker does no SASL on this port", "set security.protocol to PLAINTEXT or SSL", id="SASL for nobody",
+        ),
+    ],
+)  # fmt: skip
+async def test_being_kept_out_is_explained(
+    secure: SecureCluster, listener: str, keys: dict[str, str], cause: str, hint: str
+) -> None:
+    """Each mistake gives one message that says what is wrong and what to mend, and shows no secret."""
+    given = {name: value.replace("{}", str(secure.directory)) for name, value in keys.items()}
+    error = await refusal(secure.client_keys(listener, **given))
+
+    assert cause in error.cause
+    assert hint in error.hint
+    assert str(error).startswith(f"cluster A at {error.servers}, ")
+    assert not {secret for secret in ("wr0ng", USER_PASSWORD, PASSWORD) if secret in str(error) + error.hint}
+
+
+async def test_broker_s_certificates(secure: SecureCluster) -> None:
+    """An expired certificate and one for another host are told apart; the host's check can be switched off."""
+    keys = secure.client_keys("TLS")
+    await secure.show_certificate("TLS", secure.authority.sign("broker", *HOSTS, days=-1))
+    expired = await _refusal_with(keys, "expired")
+    await secure.show_certificate("TLS", secure.authority.sign("broker", "elsewhere.example.com"))
+    elsewhere = await _refusal_with(keys, "another host")
+    async with Cluster(endpoint(keys | {"ssl.endpoint.identification.algorithm": ""}), SystemClock()) as unchecked:
+        brokers = unchecked.brokers
+    await secure.show_certificate("TLS", secure.authority.sign("broker", *HOSTS))
+    await eventually(lambda: _enters(keys), within_s=20, what="the mended certificate is shown")
+
+    assert expired.cause == "the broker's certificate: certificate has expired"
+    assert elsewhere.cause.startswith("the broker's certificate is for another host: IP address mismatch")
+    assert "advertised.listeners" in elsewhere.hint
+    assert len(brokers) == 1
+
+
+async def _enters(keys: Mapping[str, str]) -> bool | None:
+    try:
+        async with Cluster(endpoint(keys), SystemClock()):
+            return True
+    except ClusterAccessError:
+        return None
+
+
+async def _refusal_with(keys: Mapping[str, str], word: str) -> ClusterAccessError:
+    """Wait until the broker has taken its new certificate and is refused for that."""
+
+    async def refused() -> ClusterAccessError | None:
+        try:
+            async with Cluster(endpoint(keys), SystemClock()):
+                return None
+        except ClusterAccessError as error:
+            return error if word in error.cause else None
+
+    return await eventually(refused, within_s=20, what=f"the broker is refused: {word}")
+
+
+async def test_no_account_is_locked(secure: SecureCluster) -> None:
+    """However often a refused cluster is asked for, the broker is bothered once in a while, by all its users."""
+    end = endpoint(secure.client_keys("PLAIN", sasl_jaas_config=plain_line(user="locked", password="wr0ng")))
+    clock = SystemClock()
+    tried = _failed_logins(secure)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 1.0:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(5):
+                tasks.create_task(_ask_and_fail(Cluster(end, clock)))
+
+    assert _failed_logins(secure) - tried <= 10  # the first five clusters, asked at the same moment
+
+
+async def _ask_and_fail(cluster: Cluster) -> None:
+    with pytest.raises(ClusterUnreachableError):
+        await cluster.connect()
+    await cluster.close()
+
+
+def _failed_logins(secure: SecureCluster) -> int:
+    return secure.cluster.log_tail(lines=5_000).count("Failed authentication")
+
+
+async def test_sessions_are_renewed(secure: SecureCluster) -> None:
+    """Connections outlive the broker's sessions: logins are renewed between requests that go on all the time."""
+    end = endpoint(secure.client_keys("PLAIN"))
+    async with Cluster(end, SystemClock()) as cluster:
+        (node,) = cluster.brokers
+        connection = await cluster.connection(node, "fetch")
+        first = connection._renew_at
+        until = time.monotonic() + 2.2 * _SHORT_SESSION_MS / 1000
+        asked = 0
+        while time.monotonic() < until:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(4):
+                    tasks.create_task(cluster.refresh_metadata(None))
+                tasks.create_task(cluster.send_to(node, MetadataRequest(()), "fetch"))
+            asked += 1
+        same = await cluster.connection(node, "fetch")
+        renewed = connection._renew_at
+
+    assert same is connection
+    assert renewed > first + _SHORT_SESSION_MS / 1000
+    assert asked > 10
+
+
+async def test_an_idle_session_is_renewed_late(secure: SecureCluster) -> None:
+    """A connection that nobody used until its session was over is used again without a loss."""
+    async with Cluster(endpoint(secure.client_keys("PLAIN")), SystemClock()) as cluster:
+        (node,) = cluster.brokers
+        connection = await cluster.connection(node)
+        await asyncio.sleep(_SHORT_SESSION_MS / 1000 + 0.5)
+        await cluster.send_to(node, MetadataRequest(()))
+
+        assert await cluster.connection(node) is connection
+
+
+async def test_a_flow_recovers_when_a_password_is_mended(
+    secure: SecureCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A flow that is not let in says so once, with its cluster and principal, and copies once it is."""
+    target = backup.bootstrap_servers
+    user = f"user-{prefix[-6:]}"
+    await create_topic(secure.cluster.bootstrap_servers, prefix)
+    await produce_numbers(secure.cluster.bootstrap_servers, prefix, count=500, partitions=1)
+    await secure.set_password(user, "another-pw")
+    keys = flow_keys("A", secure.client_keys("SCRAM", sasl_jaas_config=scram_line(user, "right-pw")))
+    settings = flow_settings("x:1", target, **{**keys, "A->B.topics": prefix})
+    async with running_flow(settings, tmp_path) as running:
+        await eventually(lambda: running.events.of(AuthenticationFailed), within_s=30, what="the refusal is told")
+        await secure.grant(f"User:{user}", f"topic {prefix} READ,DESCRIBE")
+        await secure.set_password(user, "right-pw")
+        await await_arrived(target, f"A.{prefix}", 500)
+        told = running.events.of(AuthenticationFailed)
+        recovered = running.events.of(ClusterRecovered)
+
+    assert [(event.cluster, event.principal) for event in told] == [("A", f"User:{user}")]
+    assert str(told[0].flow) == "A->B"
+    assert told[0].error.startswith("the broker refused the user name or password")
+    assert len(recovered) == 1
+
+
+async def test_a_flow_recovers_when_a_permission_is_granted(
+    secure: SecureCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A permission that lacks at source or target is named with principal, operation and topic; then it is granted."""
+    target = backup.bootstrap_servers
+    await create_topic(secure.cluster.bootstrap_servers, prefix)
+    await produce_numbers(secure.cluster.bootstrap_servers, prefix, count=500, partitions=1)
+    await secure.grant("User:other", f"topic {prefix} DESCRIBE")
+    keys = flow_keys("A", secure.client_keys("PLAIN", sasl_jaas_config=plain_line("other", "other-pw")))
+    settings = flow_settings("x:1", target, **{**keys, "A->B.topics": prefix})
+    async with running_flow(settings, tmp_path) as running:
+        await eventually(lambda: running.events.of(PartitionStopped), within_s=30, what="the refusal is told")
+        before = await arrived(target, f"A.{prefix}")
+        await secure.grant("User:other", f"topic {prefix} READ")
+        await await_arrived(target, f"A.{prefix}", 500)
+        (stopped,) = running.events.of(PartitionStopped)
+
+    assert before == 0
+    assert "TOPIC_AUTHORIZATION_FAILED" in stopped.message
+    assert stopped.hint == f"grant User:other READ on topic {prefix} of cluster A"
+
+
+async def test_missing_permissions_at_the_target(
+    primary: KafkaCluster, secure: SecureCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Granting exactly what is asked for, each time it is asked for, ends in a flow that copies."""
+    source = primary.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=500, partitions=1)
+    positions, remote = f"positions-{prefix[-6:]}", f"A.{prefix}"
+    keys = {**flow_keys("B", secure.client_keys("MUTUAL")), "A->B.topics": prefix, "offset.storage.topic": positions}
+    granted: list[tuple[str, str]] = []
+
+    async def obey(running: RunningFlow) -> bool:
+        told = [event.hint for event in (*running.events.of(StepFailed), *running.events.of(PartitionStopped))]
+        for hint in told:
+            asked = _ASKED.match(hint)
+            if asked is not None and (asked["operation"], asked["topic"]) not in granted:
+                granted.append((asked["operation"], asked["topic"]))
+                await secure.grant("User:CN=mm2,O=mm2py", f"topic {asked['topic']} {asked['operation']}")
+        found = await arrived(secure.cluster.bootstrap_servers, remote)
+        assert found == 500, f"{found} records; granted is {granted}, told was {running.events.of(StepFailed)}"
+        return True
+
+    async with running_flow(flow_settings(source, "y:1", **{**_COPY_ONLY, **keys}), tmp_path) as running:
+        await eventually(lambda: obey(running), within_s=60, what="all is granted and copied")
+
+    assert set(granted) == {
+        *((operation, positions) for operation in ("DESCRIBE", "CREATE", "READ", "WRITE")),
+        *((operation, remote) for operation in ("CREATE", "WRITE")),
+    }
