@@ -25,6 +25,7 @@ from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.policy.selection import near_misses
 from mm2py.telemetry.events import NoTopicChosen, PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.access import unseen
 from mm2py.wire.admin import Admin
 
 
@@ -194,7 +195,7 @@ class Topics:
     def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
         errors = [error for error in results.values() if error is not None]
         if errors:
-            self._reach.failed(step, errors[0])
+            self._reach.failed(step, unseen(errors[0]))
         elif results:
             self._reach.answered((), step)
 

@@ -89,7 +89,7 @@ class Refused:
     may_lock: bool = False
 
 
-_WANTS_PLAINTEXT: Final = Refused(
+WANTS_PLAINTEXT: Final = Refused(
     "the broker does not speak TLS on this port",
     "set security.protocol to what this listener takes (PLAINTEXT or SASL_PLAINTEXT), or name a TLS listener's port",
 )
@@ -131,11 +131,6 @@ def tls_refusal(error: BaseException | None) -> Refused | None:
     return None
 
 
-def lost_in_hand_shake() -> Refused:
-    """Say what it means that the connection ended while TLS was being set up."""
-    return _WANTS_PLAINTEXT
-
-
 def _untrusted(error: ssl.SSLCertVerificationError) -> Refused:
     said = error.verify_message or str(error)
     lower = said.lower()
@@ -157,7 +152,7 @@ def _refused_hand_shake(error: ssl.SSLError) -> Refused:
         if f"ALERT_{alert}" in reason or reason.endswith(alert):
             return Refused(cause, _CLIENT_CERTIFICATE_HINT)
     if any(word in reason for word in _NOT_TLS) or isinstance(error, ssl.SSLEOFError):
-        return _WANTS_PLAINTEXT
+        return WANTS_PLAINTEXT
     if any(word in reason for word in _NOTHING_IN_COMMON):
         hint = "compare ssl.enabled.protocols and ssl.cipher.suites with the brokers', or set ssl.keystore.*"
         return Refused(f"no TLS version or cipher in common, or no certificate: {reason.lower()}", hint)
@@ -220,6 +215,14 @@ _GRANTS: Final = {
     "OffsetDelete": "DELETE on group {}",
     "FindCoordinator": "DESCRIBE on group {}",
 }
+
+
+def unseen(error: BrokerAnsweredError) -> BrokerAnsweredError:
+    """Say what lacks where a topic cannot be created because it is there, though no listing showed it to us."""
+    if error.name != "TOPIC_ALREADY_EXISTS":
+        return error
+    grant = f"DESCRIBE on topic {error.detail.split(':', 1)[0]}"
+    return NotAuthorizedError(error.cluster, error.request, error.code, error.name, error.detail, grant)
 
 
 def grant_for(request: str, detail: str, *, on_cluster: bool = False) -> str:

@@ -29,11 +29,11 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.access import (
     WANTS_LOGIN,
+    WANTS_PLAINTEXT,
     WANTS_TLS,
     BrokerAccessError,
     Refused,
     lost_before_answer,
-    lost_in_hand_shake,
     tls_refusal,
 )
 from mm2py.wire.sasl import LoginRefusedError, Session, log_in
@@ -409,10 +409,10 @@ def _kept_out(
 
 async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Exception) -> Refused | None:
     """Say what a failure to connect has to do with TLS; None where it has nothing."""
-    if (refused := tls_refusal(error)) is not None:
+    refused = tls_refusal(error)
+    if refused is None and lost_before_answer(error):
+        refused = WANTS_PLAINTEXT if endpoint.security.uses_tls else WANTS_TLS
+    if refused not in (WANTS_PLAINTEXT, WANTS_TLS):
         return refused
-    if not lost_before_answer(error):
-        return None
-    if endpoint.security.uses_tls:
-        return lost_in_hand_shake()
-    return WANTS_TLS if await speaks_tls(host, port) else None
+    # A broker that ends hangs up just like one that is spoken to in the wrong way.
+    return refused if await speaks_tls(host, port) is (refused is WANTS_TLS) else None

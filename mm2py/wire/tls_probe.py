@@ -1,4 +1,4 @@
-"""Does a port speak TLS? Asked once a broker has hung up on a client that does not."""
+"""Does a port speak TLS? Asked once a broker has hung up on a client, to tell a wrong port from a broker that ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LIMIT_S: Final = 2.0
 _RECORDS: Final = (0x16, 0x15)
 
 
-async def speaks_tls(host: str, port: int) -> bool:
-    """Say hello as a TLS client does and look at the first byte that comes back; False where nothing does."""
+async def speaks_tls(host: str, port: int) -> bool | None:
+    """Say hello as a TLS client does and look at the first byte that comes back; None where nobody is there."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     hello = context.wrap_bio(incoming, outgoing, server_hostname=host)
@@ -23,11 +23,14 @@ async def speaks_tls(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_LIMIT_S):
             reader, writer = await asyncio.open_connection(host, port)
-            try:
-                writer.write(outgoing.read())
-                first = await reader.read(1)
-            finally:
-                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            writer.write(outgoing.read())
+            first = await reader.read(1)
     except (OSError, TimeoutError):
         return False
+    finally:
+        writer.close()
     return bool(first) and first[0] in _RECORDS

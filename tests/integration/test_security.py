@@ -20,6 +20,7 @@ from mm2py.wire import oauth
 from mm2py.wire.access import ClusterAccessError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import MetadataRequest
+from mm2py.wire.tls_probe import speaks_tls
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
@@ -279,6 +280,21 @@ async def _refusal_with(keys: Mapping[str, str], word: str) -> ClusterAccessErro
     return await eventually(refused, within_s=20, what=f"the broker is refused: {word}")
 
 
+async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
+    """A port where nobody is, and one that speaks no TLS, are told apart, so that a broker's end accuses nobody."""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        without = await speaks_tls("127.0.0.1", port)
+    nobody = await speaks_tls("127.0.0.1", port)
+
+    assert (without, nobody) == (False, None)
+
+
 async def test_no_account_is_locked(secure: SecureCluster) -> None:
     """However often a refused cluster is asked for, the broker is bothered once in a while, by all its users."""
     end = endpoint(secure.client_keys("PLAIN", sasl_jaas_config=plain_line(user="locked", password="wr0ng")))
@@ -411,5 +427,5 @@ async def test_missing_permissions_at_the_target(
 
     assert set(granted) == {
         *((operation, positions) for operation in ("DESCRIBE", "CREATE", "READ", "WRITE")),
-        *((operation, remote) for operation in ("CREATE", "WRITE")),
+        *((operation, remote) for operation in ("CREATE", "DESCRIBE", "WRITE")),
     }

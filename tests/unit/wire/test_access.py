@@ -13,6 +13,7 @@ from mm2py.wire.access import (
     login_refusal,
     next_penalty,
     tls_refusal,
+    unseen,
 )
 from mm2py.wire.error_codes import error_of
 
@@ -112,6 +113,16 @@ def test_permissions_on_the_cluster() -> None:
 
     assert isinstance(error, NotAuthorizedError)
     assert error.hint_for("User:x").startswith("grant User:x CREATE on the cluster B; ")
+
+
+def test_a_topic_that_is_there_but_not_shown() -> None:
+    """A topic that cannot be created because it exists, though we cannot see it, needs DESCRIBE."""
+    error = unseen(error_of(36, "B", "CreateTopics", "A.orders: Topic 'A.orders' already exists."))
+    other = error_of(44, "B", "CreateTopics", "A.orders: no")
+
+    assert isinstance(error, NotAuthorizedError)
+    assert error.hint_for("User:x").startswith("grant User:x DESCRIBE on topic A.orders of cluster B; ")
+    assert unseen(other) is other
 
 
 def test_brokers_words_are_kept() -> None:
