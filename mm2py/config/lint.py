@@ -23,6 +23,7 @@ from mm2py.config.row import FORMS, Key, Kind, Level, Place
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
 _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _ROLES = ("consumer", "producer")
+_WITHOUT_EFFECT = "accepted, without effect in this version"
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
@@ -63,19 +64,21 @@ def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
 def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> Findings:
     """Look at all of *document* and at every one of *lines*, which are those that count, overrides among them."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
-    notes = list(_note_document(document))
-    entries = {(f"{document.name}:{entry.line}", entry.key): entry for entry in document.entries}
+    notes = list(note_document(document))
+    entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
     for line in lines:
         entry = entries.get((line.value.where, line.value.written or line.value.key))
         problem = _spaced_arrow(line, aliases) or _judge_value(line, entry)
         if problem is not None:
             problems.append(problem)
         notes.extend(_note_line(line, entry, aliases))
+    notes.extend(_note_without_effect(lines))
     notes.extend(_note_shadowed(layers, lines))
     return Findings(tuple(problems), tuple(notes))
 
 
-def _note_document(document: Document) -> Iterator[Problem]:
+def note_document(document: Document) -> Iterator[Problem]:
+    """Say what is odd about a file as a whole: lines that come twice, and letters that Java would read otherwise."""
     for entry, winner in document.overruled():
         where = f"{document.name}:{entry.line}"
         yield Problem(where, entry.key, f"overruled by line {winner.line}: the last of several lines counts")
@@ -123,8 +126,8 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         return
     if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
         yield Problem(value.where, value.key, f"an old name of {row.name}", f"write {row.name}")
-    if not row.acts and value.text.strip() not in row.fits:
-        yield Problem(value.where, value.key, row.remark or "accepted, without effect in this version", _typo(line))
+    if _is_without_effect(line) and (row.remark or _typo(line)):
+        yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:
@@ -132,6 +135,22 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
     if entry.trailing_comment and not _cannot_hold_comment(row):
         shown = "what looks like a comment" if row.is_secret else repr(entry.trailing_comment)
         yield Problem(value.where, value.key, f"{shown} behind the value is part of it", "comments need their own line")
+
+
+def _is_without_effect(line: Line) -> bool:
+    return line.row is not None and not line.row.acts and line.value.text.strip() not in line.row.fits
+
+
+def _note_without_effect(lines: Sequence[Line]) -> Iterator[Problem]:
+    """Name in one note all lines that there is nothing to say about but that they have no effect."""
+    silent = [line for line in lines if _is_without_effect(line) and line.row and not line.row.remark]
+    found = [line.value for line in silent if not _typo(line)]
+    if len(found) == 1:
+        yield Problem(found[0].where, found[0].key, _WITHOUT_EFFECT)
+    elif found:
+        file, _, _ = found[0].where.rpartition(":")
+        named = ", ".join(f"{value.written or value.key} ({value.where.removeprefix(f'{file}:')})" for value in found)
+        yield Problem(file, "", f"{_WITHOUT_EFFECT}: {named}")
 
 
 def _typo(line: Line) -> str:

@@ -46,12 +46,12 @@ started, and secrets are masked.
 
 ## Values from elsewhere
 
-`${provider:path:key}` and `${provider:key}` stand for what a provider gives, as in Kafka; several may stand in a value, and
-what they give is not looked at again. `config.providers` names the providers that there are:
+`${provider:path:key}` and `${provider:key}` stand for what a provider gives, as in Kafka; several may stand in a
+value, and what they give is not looked at again. `config.providers` names the providers that there are:
 
 | provider | class in Kafka | example | parameters |
 |---|---|---|---|
-| `file` | `FileConfigProvider` | `${file:/etc/mm2/secrets.properties:b.password}`, a key of a properties file | `allowed.paths` |
+| `file` | `FileConfigProvider` | `${file:/etc/secrets.properties:b.password}`, a key of a file | `allowed.paths` |
 | `dir` | `DirectoryConfigProvider` | `${dir:/run/secrets:b-password}`, the whole content of a file | `allowed.paths` |
 | `env` | `EnvVarConfigProvider` | `${env:B_PASSWORD}`, an environment variable | `allowlist.pattern` |
 
@@ -63,10 +63,10 @@ B.ssl.truststore.password = ${env:STORE_PASSWORD}
 B.sasl.jaas.config = ${vault:kafka/b:jaas}
 ```
 
-The three names need no `class`; any other takes `config.providers.NAME.class`: Kafka's full class names, or the dotted path
-of a Python class. That class is called with a dict of its parameters, and its `get(path, keys)` gives a dict of those of
-`keys` that there are. A value that cannot be had is a problem. What came from a provider is shown as the reference,
-never as the value; so it is in problems, in notes and in `--explain`.
+The three names need no `class`; any other takes `config.providers.NAME.class`: Kafka's full class names, or the
+dotted path of a Python class. That class is called with a dict of its parameters, and its `get(path, keys)` gives a
+dict of those of `keys` that there are. A value that cannot be had is a problem. What came from a provider is shown as
+the reference, never as the value; so it is in problems, in notes and in `--explain`.
 
 ## Problems and notes
 

@@ -179,6 +179,13 @@ async def validates(reader: Reader, line: str) -> None:
     assert "mm2.properties: no problems; flows: A->B; only heartbeats: B->A\n" in await reader.follow(line, env=_dependencies())
 
 
+async def explains(reader: Reader, line: str) -> None:
+    said = " ".join((await reader.follow(line, env=_dependencies())).split())
+
+    assert "A->B: the client that reads A source.bootstrap.servers =" in said
+    assert "replication.factor = 1 [mm2.properties:" in said
+
+
 async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:
     topic = f"{reader.topics}-{LINES.index(line)}"
     await create_topic(reader.source, topic, partitions=2)
@@ -206,6 +213,7 @@ LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
     "~/mm2py/bin/pip install .": installs_the_package,
     "cp etc/mm2.properties mm2.properties": runs_to_its_end,
     "~/mm2py/bin/connect-mirror-maker mm2.properties --validate": validates,
+    '~/mm2py/bin/connect-mirror-maker mm2.properties --explain "A->B"': explains,
     "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
     "scripts/in-venv scripts/connect-mirror-maker.py mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
     "scripts/bench": tells_its_options,

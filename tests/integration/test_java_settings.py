@@ -10,12 +10,12 @@ import attrs
 import pytest
 
 from mm2py.config.clients import client_settings, connector_settings, worker_settings
-from mm2py.config.keys import find_key
-from mm2py.config.layers import Layers, Value
+from mm2py.config.keys import find_key, key_named
+from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.properties import parse_bytes
 from mm2py.config.resolve import read, running_flows
 from mm2py.config.row import Level, Place
-from mm2py.config.ways import Client
+from mm2py.config.ways import Client, is_client_key
 from tests.support.java_programs import java_program
 from tests.support.settings_files import BLANK_BEHIND_TRUE, settings_files
 
@@ -181,6 +181,29 @@ def _written(value: object) -> str:
 
 def _is_unset(ours: str, java: str) -> bool:
     return (ours, java) == ("", "null")
+
+
+@pytest.mark.parametrize(
+    ("side", "what"), [(Side.SOURCE, "sourceConsumer"), (Side.TARGET, "dataProducer")], ids=["source", "target"]
+)
+def test_clusters_are_reached_as_java_reaches_them(
+    folder: Path, by_java: Mapping[str, Java], side: Side, what: str
+) -> None:
+    """Brokers, protocol, TLS and SASL of the connections that copy are those of Java's consumer and producer."""
+    different = {}
+    compared = 0
+    for name, java in by_java.items():
+        layers = _layers(folder, name)
+        for flow in running_flows(layers) if not java.refusal else ():
+            for key, text in java.maps[str(flow), what].items():
+                if is_client_key(key) and text != "null":
+                    compared += 1
+                    line = layers.first(spellings(attrs.evolve(key_named("bootstrap.servers"), name=key), flow, side))
+                    if line is None or line.text != text:
+                        different[f"{name} {flow} {key}"] = (line, text)
+
+    assert compared > 1_000
+    assert different == {}
 
 
 def test_a_blank_behind_true_does_not_turn_a_flow_off(tmp_path: Path) -> None:

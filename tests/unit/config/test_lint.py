@@ -234,6 +234,18 @@ def test_a_sound_file_has_no_notes(notes: Notes) -> None:
     assert notes(lines) == []
 
 
+def test_lines_without_effect_are_named_in_one_note(notes: Notes) -> None:
+    """Settings that Java has and this version does not need make one line at the start, with theirs."""
+    lines = "transforms = x\nA.consumer.metrics.num.samples = 3\ntasks.max = 2\nB.producer.client.dns.lookup = y\n"
+
+    assert notes(lines, overrides={"B.plugin.path": "/p"}) == [
+        (
+            "mm2.properties: accepted, without effect in this version: transforms (5), "
+            "A.consumer.metrics.num.samples (6), B.producer.client.dns.lookup (8), B.plugin.path (--override)"
+        )
+    ]
+
+
 def test_a_repeated_key_is_named_with_the_line_that_counts(notes: Notes) -> None:
     """The overruled line is named, and the one that counts."""
     assert notes("tasks.max = 1\ntasks.max = 2") == [

@@ -16,8 +16,8 @@ from mm2py.config.settings import ConfigError, load_settings
 _PREFIXES = st.sampled_from(
     [
         "", "A.", "B.", "C.", "A->B.", "B->A.", "A->A.", "A->C.", "A->B.source.", "A->B.target.",
-        "A->B.producer.override.", "A.consumer.", "B.producer.", "A.admin.", "cluster.A.", "connector.A->B.", "->", "A->",
-        ".", "config.providers.",
+        "A->B.producer.override.", "A.consumer.", "B.producer.", "A.admin.", "cluster.A.", "connector.A->B.", "->",
+        "A->", ".", "config.providers.",
     ]
 )  # fmt: skip
 _NAMES = st.sampled_from([*sorted({key.full_name.replace("*", "x") for key in KEYS}), "", "x", "topic", "brokers.list"])
