@@ -31,11 +31,14 @@ class Shift:
 
     by_topic: Mapping[str, int]
     precision: Precision = Precision.EXACT
+    why_not: Untranslated | None = None
 
     async def refresh(self) -> None:
         """Know all that there is to know."""
 
     def __call__(self, place: TopicPartition, offset: int) -> Translation:
+        if self.why_not is not None:
+            return self.why_not
         if place.topic not in self.by_topic:
             return Untranslated.NOT_MIRRORED
         return Translated(max(0, offset + self.by_topic[place.topic]), self.precision)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.core.translation import Precision
+from mm2py.core.translation import Precision, Untranslated
 from mm2py.flow.checkpoints import Checkpoints
 from mm2py.flow.reach import Reach
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
@@ -210,3 +210,16 @@ async def test_an_offset_that_merely_stands_abroad_stays_there(rig: Rig) -> None
 
     assert found.wanted == {}
     assert await rig.offsets() == [("g", 20, 23)]
+
+
+async def test_nothing_is_written_before_translations_are_ready(rig: Rig) -> None:
+    """While what was copied before is still being read there is no checkpoint (testCheckpointStoreInitialized)."""
+    await rig.made.read()
+    rig.forward.why_not = Untranslated.NOT_READY
+    found = await rig.made.emit_once(["g"])
+    rig.forward.why_not = None
+    later = await rig.made.emit_once(["g"])
+
+    assert (found.is_ready, found.wanted) == (False, {})
+    assert later.is_ready
+    assert await rig.offsets() == [("g", 40, 35)]
