@@ -60,7 +60,8 @@ class Repair:
     A search for the target's last record in the source, because the target has lost records that were copied.
 
     `position`, `downstream` and `remote_topic_id` are what stood before, and what is stored until the search has found
-    something. The record that is looked for lies before `found_before` at the source.
+    something. The record that is looked for lies before `found_before` at the source, and is at `found_at` at the
+    target, or the last one there.
     """
 
     attempt: int
@@ -68,6 +69,7 @@ class Repair:
     downstream: int | None
     remote_topic_id: str | None
     found_before: int | None
+    found_at: int | None = None
 
 
 @attrs.frozen
@@ -94,6 +96,8 @@ class PartitionState:
     producer: ProducerMark | None = None
     leader: LeaderMark | None = None
     repair: Repair | None = None
+    #: From here on the target has lost what was copied, and holds a batch that belongs further behind.
+    stray_from: int | None = None
     is_questioned: bool = False
     look_at: float = 0.0
     max_message_bytes: int = 1_048_588
@@ -151,6 +155,7 @@ class PartitionState:
             remote_topic_id=self.remote_topic_id,
             leader=self.leader,
             found_before=self.repair.found_before if self.repair is not None else None,
+            found_at=self.repair.found_at if self.repair is not None else None,
         )
 
 
@@ -228,6 +233,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         producer=outcome.producer if has_moved else state.producer,
         leader=outcome.leader if has_moved else state.leader,
         repair=None if outcome.downstream is not None else state.repair,
+        stray_from=_stray_from(state, outcome),
         is_unsure=outcome.is_unsure,
         ended=outcome.ended,
         failure=outcome.failure,
@@ -244,6 +250,13 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
         last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
     )
+
+
+def _stray_from(state: PartitionState, outcome: PartitionOutcome) -> int | None:
+    if outcome.stray_from is not None:
+        return outcome.stray_from
+    is_repaired = state.repair is not None and outcome.downstream is not None
+    return None if is_repaired else state.stray_from
 
 
 def _fresh(told: int, known: int) -> int:
@@ -265,7 +278,11 @@ def lose(state: PartitionState, *, retry_at: float, cause: str) -> PartitionStat
     """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
     stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
     failure = PartitionFailure(message=cause, error="EpochLostError")
+    is_cut_short = state.repair is not None and state.stray_from is not None
     state = _unrepaired(attrs.evolve(state, is_unsure=True))
+    if is_cut_short:
+        # What the target holds now is in no order that a resume could tell.
+        state = question(state, Ended.TARGET_REWOUND, failure, now=retry_at)
     if state.is_questioned:
         return attrs.evolve(state, look_at=max(state.look_at, retry_at))
     return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)

@@ -116,9 +116,10 @@ def diagnose(state: PartitionState, look: Look) -> Finding | None:
         had = 0 if downstream is None else downstream + 1
         message = f"{state.remote_topic} was deleted and created again at the target, where it held {had} records"
         return Finding(Trouble.REMADE, had, message)
-    if downstream is not None and look.remote_end <= downstream:
-        gone = downstream + 1 - look.remote_end
-        message = f"{state.remote_topic} lost its last {gone} records at the target and ends at {look.remote_end}"
+    kept = _kept(state, look)
+    if downstream is not None and kept <= downstream:
+        gone = downstream + 1 - kept
+        message = f"{state.remote_topic} lost its last {gone} records at the target, from offset {kept} on"
         return Finding(Trouble.REWOUND, gone, message)
     return _of_source(state, look, position)
 
@@ -185,6 +186,7 @@ def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> Partit
         producer=state.producer if act.keeps_producer else None,
         leader=None,
         repair=act.repair,
+        stray_from=state.stray_from if act.repair is not None else None,
         is_questioned=False,
         look_at=0.0,
         retry_at=now,
@@ -214,7 +216,8 @@ def _after_expiry(finding: Finding, state: PartitionState, look: Look, policy: s
     match policy:
         case "earliest" if state.is_unsure:
             # More may be at the target than is known: its last record may still be in the source.
-            return GoOn(look.log_start, None, lost=finding.records)
+            unknown = 0 if state.downstream is None else max(0, look.remote_end - 1 - state.downstream)
+            return GoOn(look.log_start, None, lost=max(0, finding.records - unknown))
         case "earliest":
             return GoOn(look.log_start, state.downstream, lost=finding.records, keeps_producer=True)
         case "latest":
@@ -258,10 +261,10 @@ def _after_rewind(finding: Finding, state: PartitionState, look: Look, policy: s
 def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
     """Copy what the target lacks: from the source's start, or from behind the target's last record, once found."""
     position, downstream, remote_topic_id = _stood(state)
-    end = look.remote_end
-    missing = None if downstream is None else downstream + 1 - end
-    if end == 0:
-        return _from_start(finding, position, look)
+    end, kept = look.remote_end, _kept(state, look)
+    missing = None if downstream is None else downstream + 1 - kept
+    if kept == 0:
+        return _from_start(finding, position, look, behind=end - 1)
     attempt = state.repair.attempt + 1 if state.repair is not None else 1
     limit = position - missing if missing is not None and missing > 0 else None
     if limit is not None and limit <= look.log_start and finding.trouble is Trouble.REWOUND:
@@ -269,7 +272,8 @@ def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
         return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
     if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
         start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
-        return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit))
+        found_at = kept - 1 if kept < end else None
+        return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
     if finding.trouble is Trouble.REMADE and limit is not None:
         # What is in the new topic was sent before anybody saw that it is one: copy all behind it.
         return _from_start(finding, position, look, behind=end - 1)
@@ -277,7 +281,12 @@ def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
     return _stop(finding, hint, "TargetRewound")
 
 
-def _from_start(finding: Finding, position: int, look: Look, *, behind: int = -1) -> GoOn:
+def _kept(state: PartitionState, look: Look) -> int:
+    """Give where the target's copy ends: before its end, where a batch got in that belongs further behind."""
+    return look.remote_end if state.stray_from is None else min(look.remote_end, state.stray_from)
+
+
+def _from_start(finding: Finding, position: int, look: Look, *, behind: int) -> GoOn:
     left = max(0, position - look.log_start)
     return GoOn(look.log_start, behind, lost=max(0, finding.records - left), repeated=min(left, finding.records))
 

@@ -93,6 +93,8 @@ class PartitionPlan:
     leader: LeaderMark | None = None
     #: What the target ends with comes from before this upstream offset; if not, the target is not what it seems.
     found_before: int | None = None
+    #: Where at the target the record is that is searched for; None for the last one.
+    found_at: int | None = None
 
 
 @attrs.frozen
@@ -256,6 +258,8 @@ class PartitionOutcome:
     producer: ProducerMark | None = None
     #: Goes with `position`; None where the source does not tell.
     leader: LeaderMark | None = None
+    #: Where the target put a batch that belongs further behind: from there on it has lost what was copied.
+    stray_from: int | None = None
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

@@ -155,6 +155,7 @@ class PartitionCopy:
     last_timestamp_ms: int = -1
     #: Leader epochs of what was read, each with the offset from which on it holds.
     leaders: list[LeaderMark] = attrs.field(factory=list)
+    stray_from: int | None = None
 
     @classmethod
     def of(cls, plan: PartitionPlan) -> PartitionCopy:
@@ -302,4 +303,5 @@ class PartitionCopy:
             foreign_records=self.foreign_records,
             producer=self.producer,
             leader=self.leader_before(self.position),
+            stray_from=self.stray_from,
         )

@@ -220,7 +220,8 @@ class Resumer:
 
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
         """Find the target's last records in the source, from the position's own record on."""
-        tail = await self._target_tail(copy, downstream, _MATCH_RECORDS)
+        found_at = copy.plan.found_at if copy.plan.found_at is not None else downstream
+        tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
         if not tail.records:
             return self._unproven(copy, tail.why_empty)
         walked = self._walks.get(self._key(copy), Walked(copy.position, 0))

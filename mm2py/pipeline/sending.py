@@ -269,6 +269,7 @@ class Dispatch:
             f"{copy.downstream} had been written to it"
         )
         failure = PartitionFailure(where, HINT_REWOUND, "TargetRewound", parcel.first_upstream)
+        copy.stray_from = ack.base_offset
         copy.forget_producer()
         self._give_up(copy, Ended.TARGET_REWOUND, failure)
 

@@ -136,6 +136,7 @@ def test_after_retention_was_faster() -> None:
 
     assert act(STATE, seen) == GoOn(1120, 99, lost=20, keeps_producer=True)
     assert act(state(is_unsure=True), seen) == GoOn(1120, None, lost=20)
+    assert act(state(is_unsure=True), attrs.evolve(seen, remote_end=115)) == GoOn(1120, None, lost=5)
     assert act(STATE, seen, on_source_expired="latest") == GoOn(1130, 99, lost=30)
 
 
@@ -179,6 +180,16 @@ def test_after_a_truncation_of_the_source() -> None:
 def test_what_the_target_lacks_is_copied_again(before: PartitionState, seen: Look, wanted: GoOn) -> None:
     """From behind the target's last record where that is found in the source, else from the source's start."""
     assert act(before, seen) == wanted
+
+
+def test_a_batch_that_got_in_is_not_taken_for_the_target_s_end() -> None:
+    """Where a batch from further behind got in, what was copied ends before it, and goes on behind it."""
+    strays = state(stray_from=60)
+    seen = look(remote_end=110)
+
+    assert found(strays, seen).records == 40
+    assert act(strays, seen) == GoOn(1060, None, repair=Repair(1, 1100, 99, "r1", 1060, found_at=59))
+    assert act(state(stray_from=0), seen) == GoOn(1000, 109, repeated=100)
 
 
 def test_a_search_in_vain_stops() -> None:

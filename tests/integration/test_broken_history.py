@@ -1,0 +1,344 @@
+"""Sources and targets that are not what a position is about, on real clusters. Epochs run in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import position_key
+from mm2py.model.state import PartitionStage
+from mm2py.telemetry.events import (
+    Event,
+    PartitionStopped,
+    RemoteTopicDeleted,
+    RemoteTopicRecreated,
+    RemoteTopicRewound,
+    ResumeUnproven,
+    SourceRecordsExpired,
+    SourceTopicRecreated,
+    SourceTruncated,
+)
+from tests.support.brokers import MakeCluster
+from tests.support.damage import delete_records, lose_ends, recreate_topic
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.producing import producer
+from tests.support.reading import read_topic
+from tests.support.topics import create_topic, delete_topic, end_offsets, list_topics
+
+
+T = TypeVar("T", bound=Event)
+#: Brokers forget producers whose last record is a day old.
+_OLD_S = 1_000_000.0
+
+
+@attrs.frozen
+class Mirror:
+    """Two topics, the one that something happens to and one that goes on, and the settings of their flow."""
+
+    source: str
+    target: str
+    prefix: str
+    work_dir: Path
+
+    @property
+    def topic(self) -> str:
+        return f"{self.prefix}-a"
+
+    @property
+    def other(self) -> str:
+        return f"{self.prefix}-b"
+
+    async def create(self) -> None:
+        for topic in (self.topic, self.other):
+            await create_topic(self.source, topic)
+
+    async def write(self, topic: str, first: int, count: int, *, age_s: float = 0.0) -> None:
+        """Write numbers from *first* on, ten records to a batch, with timestamps of that age."""
+        stamp = round((time.time() - age_s) * 1000)
+        async with producer(self.source) as connected:
+            for start in range(first, first + count, 10):
+                batch = connected.create_batch()
+                for number in range(start, min(start + 10, first + count)):
+                    batch.append(key=None, value=b"%d" % number, timestamp=stamp)
+                batch.close()
+                await (await connected.send_batch(batch, topic, partition=0))
+
+    def running(self, **keys: object) -> AbstractAsyncContextManager[RunningFlow]:
+        settings = flow_settings(
+            self.source,
+            self.target,
+            **{
+                "A->B.topics": f"{self.prefix}.*",
+                "B.offset.storage.topic": f"{self.prefix}-offsets",
+                "offset.flush.interval.ms": 500,
+                **keys,
+            },
+        )
+        return running_flow(settings, self.work_dir)
+
+    async def mirrored_once(self, count: int = 100) -> None:
+        """Mirror *count* records of both topics and stop in good order."""
+        await self.create()
+        for topic in (self.topic, self.other):
+            await self.write(topic, 0, count)
+        async with self.running() as flow:
+            for topic in (self.topic, self.other):
+                await self.holds(topic, range(count))
+            await flow.drain()
+
+    async def values(self, topic: str) -> list[int]:
+        """Give the numbers that the remote topic of *topic* holds."""
+        if f"A.{topic}" not in await list_topics(self.target):
+            return []
+        records = await read_topic(self.target, f"A.{topic}")
+        return [int(record.value or b"") for record in records[0]]
+
+    async def holds(self, topic: str, numbers: Sequence[int]) -> None:
+        """Wait until the remote topic of *topic* holds exactly *numbers*, in that order."""
+
+        async def is_so() -> bool:
+            found = await self.values(topic)
+            assert found == list(numbers), f"{len(found)} records, {found[:5]} to {found[-5:]}"
+            return True
+
+        await eventually(is_so, within_s=60, what=f"A.{topic} holds {numbers}", every_s=0.3)
+
+
+@pytest.fixture
+def mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> Mirror:
+    return Mirror(primary.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path)
+
+
+async def told(flow: RunningFlow, kind: type[T]) -> T:
+    """Wait until the flow told of something, and give it; it must be told once."""
+    await eventually(lambda: flow.events.of(kind), within_s=60, what=f"{kind.__name__} is told")
+    (event,) = flow.events.of(kind)
+    return event
+
+
+def stages(flow: RunningFlow) -> list[PartitionStage]:
+    return [partition.stage for partition in flow.runner.view().partitions]
+
+
+# A source topic that was deleted and created again.
+
+
+async def test_a_recreated_source_topic_is_copied_behind_the_old_one(mirror: Mirror) -> None:
+    """With `earliest` the new topic's records follow the old one's, none left out."""
+    await mirror.mirrored_once()
+    await recreate_topic(mirror.source, mirror.topic)
+    await mirror.write(mirror.topic, 1000, 150)
+    await mirror.write(mirror.other, 100, 20)
+    async with mirror.running(**{"A->B.copy.on.source.recreated": "earliest"}) as flow:
+        await mirror.holds(mirror.topic, [*range(100), *range(1000, 1150)])
+        await mirror.holds(mirror.other, range(120))
+        event = await told(flow, SourceTopicRecreated)
+        await flow.drain()
+    async with mirror.running() as again:
+        await mirror.write(mirror.topic, 1150, 10)
+        await mirror.holds(mirror.topic, [*range(100), *range(1000, 1160)])
+        await again.drain()
+
+    assert (event.source, event.goes_on_at, event.policy) == (TopicPartition(mirror.topic, 0), 0, "earliest")
+    assert not again.events.of(SourceTopicRecreated)
+    assert not again.events.of(ResumeUnproven)
+
+
+async def test_a_recreated_source_topic_gets_a_new_remote_topic(mirror: Mirror) -> None:
+    """With `re-create` the remote topic holds the new topic and nothing else, partition by partition; others go on."""
+    await mirror.create()
+    await mirror.write(mirror.topic, 0, 100)
+    async with mirror.running(**{"A->B.copy.on.source.recreated": "re-create"}) as flow:
+        await mirror.holds(mirror.topic, range(100))
+        await recreate_topic(mirror.source, mirror.topic, partitions=2)
+        await mirror.write(mirror.topic, 1000, 50)
+        await mirror.holds(mirror.topic, range(1000, 1050))
+        await mirror.write(mirror.other, 0, 20)
+        await mirror.holds(mirror.other, range(20))
+        deleted = await told(flow, RemoteTopicDeleted)
+        await flow.drain()
+
+    assert deleted.remote_topic == f"A.{mirror.topic}"
+    assert set(await end_offsets(mirror.target, f"A.{mirror.topic}")) == {0, 1}
+    assert not flow.events.of(PartitionStopped)
+
+
+async def test_an_operator_removes_the_position_of_a_recreated_topic(mirror: Mirror) -> None:
+    """Where the flow stopped, removing the position has the new topic copied behind the old one; it stops once."""
+    await mirror.mirrored_once()
+    await recreate_topic(mirror.source, mirror.topic)
+    await mirror.write(mirror.topic, 1000, 20)
+    async with mirror.running() as stopped:
+        await told(stopped, SourceTopicRecreated)
+        await mirror.write(mirror.other, 100, 20)
+        await mirror.holds(mirror.other, range(120))
+        await told(stopped, PartitionStopped)
+        seen = stages(stopped)
+        await stopped.drain()
+    async with producer(mirror.target) as connected:
+        await _remove_position(connected, mirror)
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.topic, [*range(100), *range(1000, 1020)])
+        await flow.drain()
+
+    assert seen == [PartitionStage.STOPPED, PartitionStage.COPYING]
+
+
+async def _remove_position(connected: AIOKafkaProducer, mirror: Mirror) -> None:
+    key = position_key("A", TopicPartition(mirror.topic, 0))
+    await connected.send_and_wait(f"{mirror.prefix}-offsets", value=None, key=key)
+
+
+# Retention that overtook the mirror.
+
+
+async def _expire(mirror: Mirror) -> None:
+    await mirror.mirrored_once()
+    for topic in (mirror.topic, mirror.other):
+        await mirror.write(topic, 100, 100)
+    await delete_records(mirror.source, mirror.topic, 150)
+
+
+async def test_expired_records_are_counted_and_the_rest_is_copied(mirror: Mirror) -> None:
+    """What retention removed before it was copied is told with its number; copying goes on at what is left."""
+    await _expire(mirror)
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.topic, [*range(100), *range(150, 200)])
+        await mirror.holds(mirror.other, range(200))
+        event = await told(flow, SourceRecordsExpired)
+        await flow.drain()
+
+    assert (event.records, event.lost, event.position, event.goes_on_at) == (50, 50, 100, 150)
+    assert not flow.events.of(PartitionStopped)
+
+
+async def test_expired_records_stop_their_partition_alone_if_told_to(mirror: Mirror) -> None:
+    """With `fail` the partition stops, once and visibly; the next start with `latest` leaves the rest out."""
+    await _expire(mirror)
+    async with mirror.running(**{"copy.on.source.expired": "fail"}) as stopped:
+        await mirror.holds(mirror.other, range(200))
+        event = await told(stopped, SourceRecordsExpired)
+        await told(stopped, PartitionStopped)
+        seen = stages(stopped)
+        await stopped.drain()
+    async with mirror.running(**{"copy.on.source.expired": "latest"}) as flow:
+        skipped = await told(flow, SourceRecordsExpired)
+        await mirror.write(mirror.topic, 200, 10)
+        await mirror.holds(mirror.topic, [*range(100), *range(200, 210)])
+        await flow.drain()
+
+    assert (event.lost, event.goes_on_at, seen) == (None, None, [PartitionStage.STOPPED, PartitionStage.COPYING])
+    assert (skipped.records, skipped.lost) == (50, 100)
+
+
+# A source that lost what was copied.
+
+
+@pytest.mark.timeout(240)
+async def test_a_source_that_lost_its_end_and_grew_past_it(
+    make_cluster: MakeCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Records that took the offsets of copied ones are noticed by their leader epoch and all copied; nothing is left out.
+
+    The source loses records 60 to 99 and gets 90 others in their place, while no mirror runs.
+    """
+    source = make_cluster("shortened")
+    mirror = Mirror(source.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path)
+    await mirror.mirrored_once()
+    ends = await lose_ends(source, [mirror.topic], keep_batches=6)
+    await mirror.write(mirror.topic, 1000, 90)
+    await mirror.write(mirror.other, 100, 20)
+    async with mirror.running(**{"copy.on.source.truncated": "fail"}) as stopped:
+        await told(stopped, PartitionStopped)
+        await mirror.holds(mirror.other, range(120))
+        before = await mirror.values(mirror.topic)
+        await stopped.drain()
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.topic, [*range(100), *range(1000, 1090)])
+        event = await told(flow, SourceTruncated)
+        await flow.drain()
+
+    assert (ends, before) == ({60}, list(range(100)))
+    assert (event.records, event.position, event.goes_on_at, event.lost) == (40, 100, 60, 0)
+
+
+# A target that lost what was copied.
+
+
+async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
+    """A remote topic that somebody deleted comes back with all that the source has, and the loss is told."""
+    await mirror.create()
+    await mirror.write(mirror.topic, 0, 100)
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.topic, range(100))
+        await delete_topic(mirror.target, f"A.{mirror.topic}")
+        event = await told(flow, RemoteTopicRecreated)
+        await mirror.write(mirror.topic, 100, 20)
+        await mirror.holds(mirror.topic, range(120))
+        await mirror.write(mirror.other, 0, 20)
+        await mirror.holds(mirror.other, range(20))
+        await flow.drain()
+
+    assert (event.records, event.lost, event.repeated, event.goes_on_at) == (100, 0, 100, 0)
+
+
+async def test_records_deleted_at_the_target_are_not_a_truncation(mirror: Mirror) -> None:
+    """What retention removes at the target stays removed: its end is where it was."""
+    await mirror.mirrored_once()
+    await delete_records(mirror.target, f"A.{mirror.topic}", 100)
+    async with mirror.running() as flow:
+        await mirror.write(mirror.topic, 100, 20)
+        await mirror.holds(mirror.topic, range(100, 120))
+        await flow.drain()
+
+    assert not [event for kind in (RemoteTopicRewound, RemoteTopicRecreated) for event in flow.events.of(kind)]
+
+
+@pytest.mark.timeout(240)
+async def test_a_target_that_lost_its_end_gets_it_again(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A target that lost records 60 to 99 while copying went on gets just these again, and is its source's copy.
+
+    Where the records are so old that the broker does not know the producer any more, it takes a batch from further
+    behind before anybody sees the loss. Then all come, that batch twice.
+    """
+    target = make_cluster("shortened")
+    mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)
+    await mirror.create()
+    await mirror.write(mirror.topic, 0, 100)
+    await mirror.write(mirror.other, 0, 100, age_s=_OLD_S)
+    async with mirror.running(**{"copy.coalesce.below.bytes": 0}) as flow:
+        for topic in (mirror.topic, mirror.other):
+            await mirror.holds(topic, range(100))
+        await lose_ends(target, [f"A.{mirror.topic}", f"A.{mirror.other}"], keep_batches=6)
+        await mirror.write(mirror.topic, 100, 20)
+        await mirror.write(mirror.other, 100, 20, age_s=_OLD_S)
+        await mirror.holds(mirror.topic, range(120))
+
+        async def all_there() -> bool:
+            return (await mirror.values(mirror.other))[-60:] == [*range(60, 120)]
+
+        await eventually(all_there, within_s=60, what="the older records are copied again")
+        old = await mirror.values(mirror.other)
+        await flow.drain()
+
+    assert {(event.source.topic, event.records) for event in flow.events.of(RemoteTopicRewound)} == {
+        (mirror.topic, 40),
+        (mirror.other, 40),
+    }
+    assert old[:60] == list(range(60))
+    assert set(old[60:-60]) <= set(range(100, 120))
+    assert not flow.events.of(PartitionStopped)
