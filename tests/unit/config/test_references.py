@@ -8,7 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from mm2py.config.keys import KEYS
 from mm2py.config.render import explain
+from mm2py.config.row import Place
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.model.flow import Flow
 
@@ -41,6 +43,17 @@ class ModelMachine:
         return self.variables
 
 
+_OWNERS = {
+    Place.TOP: "",
+    Place.FLOW: "A->B.",
+    Place.FLOW_ONLY: "A->B.",
+    Place.CLUSTER: "A.",
+    Place.CONSUMER: "A.",
+    Place.ADMIN: "A.",
+    Place.WORKER: "B.",
+    Place.WORKER_TOP: "B.",
+    Place.PRODUCER: "B.",
+}
 MACHINE = ModelMachine(
     {"/etc/secrets.properties": "topics = orders\ntasks:max = 7\nbad = hush", "/run/pods/topics": "orders, bills"},
     {"TOPICS": "from-env", "TASKS": "3", "SECRET": "hush"},
@@ -205,6 +218,31 @@ def test_values_of_providers_are_shown_as_references(tmp_path: Path) -> None:
     assert settings.flows[0].source.client_id == "hush"
     assert row.value == "${env:SECRET}"
     assert "hush" not in repr(settings.effective) + repr(settings.notes)
+
+
+def test_no_key_shows_what_a_provider_gave(tmp_path: Path) -> None:
+    """For any key: not in a problem where it does not fit, nor in a note or explained where it does."""
+    keys = {
+        f"{_OWNERS[key.place]}{key.full_name.replace('*', 'x')}": key
+        for key in KEYS
+        if key.name not in {"clusters", "enabled"} and not key.name.startswith("config.providers")
+    }
+    machine = ModelMachine(variables={"HUSH": "hushhush ("})
+    path = tmp_path / "mm2.properties"
+
+    def load(names: Iterable[str]) -> MirrorSettings:
+        path.write_text(f"{BASE}config.providers = env\n" + "".join(f"{name} = ${{env:HUSH}}\n" for name in names))
+        return load_settings(path, machine=machine)
+
+    with pytest.raises(ConfigError) as caught:
+        load(keys)
+    problems = caught.value.problems
+    loaded = load(set(keys) - {problem.key for problem in problems} - {"A.security.protocol"})
+    rows = [row for flow in loaded.flows for row in explain(loaded, flow.flow)]
+
+    assert len(problems) > 50
+    assert "hushhush" not in "".join(map(str, (*problems, *loaded.notes, *rows)))
+    assert sum("${env:HUSH}" in row.value for row in rows) > 50
 
 
 def test_this_machine_is_read_where_nothing_else_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
