@@ -7,6 +7,7 @@ growing intervals (`Penalty`), and nothing is gained by trying the next broker.
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import ClassVar, Final
 
@@ -192,6 +193,8 @@ def lost_before_answer(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError)
 
 
+#: Requests whose answers speak of topic-partitions; permissions are on topics.
+_OF_PARTITIONS: Final = ("Produce", "Fetch", "ListOffsets")
 #: Which operation on what a request needs; what is in braces is the answer's detail, mostly a topic.
 _GRANTS: Final = {
     "Metadata": "DESCRIBE on topic {}",
@@ -227,8 +230,11 @@ def unseen(error: BrokerAnsweredError) -> BrokerAnsweredError:
 
 def grant_for(request: str, detail: str, *, on_cluster: bool = False) -> str:
     """Say what a principal lacks whose *request* was refused; *detail* begins with the resource's name."""
+    name = request.removesuffix("Request")
     resource = detail.split(":", 1)[0].strip() or "(see the message)"
-    known = _GRANTS.get(request.removesuffix("Request"))
+    if name in _OF_PARTITIONS:
+        resource = re.sub(r"-\d+\Z", "", resource)
+    known = _GRANTS.get(name)
     if known and on_cluster:
         return f"{known.split(' on ')[0]} on the cluster"
     return known.format(resource) if known else f"what {request} on {resource} needs"

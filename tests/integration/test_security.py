@@ -426,6 +426,6 @@ async def test_missing_permissions_at_the_target(
         await eventually(lambda: obey(running), within_s=60, what="all is granted and copied")
 
     assert set(granted) == {
-        *((operation, positions) for operation in ("DESCRIBE", "CREATE", "READ", "WRITE")),
+        *((operation, positions) for operation in ("DESCRIBE", "CREATE", "WRITE")),
         *((operation, remote) for operation in ("CREATE", "DESCRIBE", "WRITE")),
     }

@@ -88,6 +88,7 @@ def test_pauses_grow_to_what_accounts_can_bear() -> None:
     ("request_name", "detail", "grant"),
     [
         ("CreateTopics", "A.orders: Authorization failed.", "CREATE on topic A.orders"),
+        ("Produce", "orders-7-18", "WRITE on topic orders-7"),
         ("MetadataRequest", "orders", "DESCRIBE on topic orders"),
         ("InitProducerId", "", "IDEMPOTENT_WRITE on the cluster"),
         ("SomethingNew", "orders", "what SomethingNew on orders needs"),
