@@ -1,4 +1,4 @@
-"""Failback where another node runs the flow in the other direction: what it keeps on the clusters is enough."""
+"""Group offsets by what flows really copied: there, and back by what another node keeps on the clusters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mm2py.model.state import GroupOffsetView
 from mm2py.telemetry.events import FlowStarted
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, running_flow
-from tests.support.groups import commit_as_admin, committed, member
+from tests.support.groups import commit_as_admin, committed, member, read_rest
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
-from tests.support.producing import produce_transactions
+from tests.support.producing import produce, produce_transactions
 from tests.support.records import plain_records
 from tests.support.topics import create_topic
 
@@ -98,3 +98,36 @@ async def test_a_group_comes_back_by_what_another_node_keeps(
     # Every transaction takes eleven offsets at A, its marker included; only every second one was committed.
     assert at_b == 25
     assert at_a == 2 * 22 + 5
+
+
+async def test_groups_at_the_end_and_of_empty_partitions_move(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    MirrorMaker 2 gives neither a checkpoint before another record comes; here both are at the target at once.
+
+    The group has read the first partition to its end, and committed the start of the second, which is empty. Later
+    records are still to be read at the target.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, partitions=2)
+    await produce(source, prefix, [plain_records(100)])
+    group, remote = f"{prefix}-group", f"A.{prefix}"
+    at_source = {TopicPartition(prefix, 0): CommittedOffset(100), TopicPartition(prefix, 1): CommittedOffset(0)}
+    await commit_as_admin(source, group, at_source)
+    settings = both_ways(source, target, prefix, tmp_path)
+    async with running_flow(settings[Flow("A", "B")], tmp_path) as running:
+
+        async def has_moved() -> bool:
+            wanted = {TopicPartition(remote, 0): 100, TopicPartition(remote, 1): 0}
+            found = await committed(target, group)
+            assert found == wanted, found
+            return True
+
+        await eventually(has_moved, within_s=60, what="the group is at the end of what was copied")
+        await produce(source, prefix, [plain_records(5, start=100), plain_records(5, start=105)])
+        await await_arrived(target, remote, 110)
+        await running.drain()
+    rest = await read_rest(target, group, remote)
+
+    assert len(rest) == 10
