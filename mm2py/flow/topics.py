@@ -15,7 +15,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.reach import Reach
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topic_creation import TopicCreation
@@ -27,6 +27,8 @@ from mm2py.telemetry.events import NoTopicChosen, PartitionsGrown, StepFailed, T
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.access import unseen
 from mm2py.wire.admin import Admin
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import TooFewBrokersError
 
 
 _MAX_MESSAGE_BYTES = "max.message.bytes"
@@ -193,11 +195,18 @@ class Topics:
         return {topic for topic, error in {**created, **extended}.items() if error is not None}
 
     def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
-        errors = [error for error in results.values() if error is not None]
+        errors = [(topic, error) for topic, error in results.items() if error is not None]
         if errors:
-            self._reach.failed(step, unseen(errors[0]))
+            self._reach.failed(step, self._explained(*errors[0]))
         elif results:
             self._reach.answered((), step)
+
+    def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
+        """Name the setting where more replicas are asked for than there are brokers; Kafka's words name none."""
+        factor, brokers = self._settings.replication_factor, self._target.brokers
+        if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and factor is not None and factor > brokers:
+            return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
+        return unseen(error)
 
     async def _look_for(self, remote_of: Mapping[str, str], source: Mapping[str, int], refused: set[str]) -> TopicsView:
         """Look at the target again until all that was created or grown can be seen."""

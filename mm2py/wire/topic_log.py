@@ -53,7 +53,7 @@ _FINE_WHEN_CREATING = frozenset(
 
 @attrs.define(eq=False)
 class TooFewBrokersError(Mm2Error):
-    """An internal topic is to have more replicas than the cluster has brokers."""
+    """A topic is to have more replicas than the cluster has brokers."""
 
     hint: ClassVar[str] = "lower the setting, or add brokers"
 
