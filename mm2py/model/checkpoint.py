@@ -65,7 +65,7 @@ def checkpoint_key(group: str, remote: TopicPartition) -> bytes:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
-    """Give key and value of the record that holds *checkpoint*. Raise `MalformedCheckpointError` for too long a text."""
+    """Give key and value of the record that holds *checkpoint*; `MalformedCheckpointError` for too long a text."""
     value = _VALUE.pack(VERSION, checkpoint.upstream, checkpoint.downstream) + _text(checkpoint.metadata)
     return checkpoint_key(checkpoint.group, checkpoint.remote), value
 

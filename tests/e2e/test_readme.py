@@ -176,7 +176,9 @@ async def installs_the_package(reader: Reader, line: str) -> None:
 
 
 async def validates(reader: Reader, line: str) -> None:
-    assert "mm2.properties: no problems; flows: A->B; only heartbeats: B->A\n" in await reader.follow(line, env=_dependencies())
+    said = await reader.follow(line, env=_dependencies())
+
+    assert "mm2.properties: no problems; flows: A->B; only heartbeats: B->A\n" in said
 
 
 async def explains(reader: Reader, line: str) -> None:
