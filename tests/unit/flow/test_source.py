@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.progress import PartitionState
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.endpoint import ClusterEndpoint
@@ -389,6 +390,54 @@ async def test_a_recreated_topic_is_put_in_question() -> None:
     assert (state.ended, view.stage, view.bytes_per_s) == (Ended.RECREATED, PartitionStage.STOPPED, 0.0)
     assert told.retry_in_s is view.retry_in_s is None
     assert len(group.epochs.plans) == 1
+
+
+async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
+    """While one partition is in question for a minute, the other is copied in every epoch; then both are."""
+
+    def out_of_range(plan: EpochPlan) -> EpochOutcome:
+        outcome = copied(plan)
+        if plan.epoch:
+            return outcome
+        first, *others = outcome.partitions
+        return attrs.evolve(
+            outcome, partitions=(attrs.evolve(first, ended=Ended.OUT_OF_RANGE, position=0, records=0), *others)
+        )
+
+    broken: list[PartitionState] = []
+    async with running(out_of_range, partitions=2, tasks_max=1) as group:
+        group.tasks.break_listeners.append(broken.append)
+        await asyncio.wait_for(group.tasks.has_questions.wait(), 10)
+        await asyncio.sleep(60)
+        (state,) = group.tasks.questions()
+        now = asyncio.get_running_loop().time()
+        after = attrs.evolve(state, position=500, downstream=99, is_unsure=False, is_questioned=False, retry_at=now)
+        group.tasks.reset(after, breaks_history=True)
+        await asyncio.sleep(12)
+
+    counts = [len(plan.partitions) for _, plan in group.epochs.plans]
+    again = next(plan for _, plan in group.epochs.plans[1:] if len(plan.partitions) > 1)
+    assert counts[0] == 2
+    assert set(counts[1:12]) == {1}
+    assert again.partitions[0].position == 500
+    assert broken == [after]
+    assert not group.events.of(PartitionStopped)
+
+
+async def test_an_acquitted_partition_goes_on_where_it_was() -> None:
+    """Where nothing is wrong after all, the partition is planned again after a moment, and nothing is told."""
+    async with running(partitions=1, tasks_max=1) as group:
+        await asyncio.sleep(1)
+        look = mirrored(0, topic_id="id-2")
+        group.tasks.adopt(look, positions(look))
+        await asyncio.sleep(10)
+        (state,) = group.tasks.questions()
+        group.tasks.acquit(state.source)
+        await asyncio.sleep(10)
+
+    assert len(group.epochs.plans) > 1
+    assert group.epochs.plans[-1][1].partitions[0].position >= state.position
+    assert not group.events.of(PartitionStopped)
 
 
 async def test_resumes_are_told() -> None:
