@@ -57,7 +57,7 @@ class Layers:
 
     def __init__(self, document: Document, overrides: Mapping[str, str]) -> None:
         self._lines = {
-            entry.key: Value(entry.value, f"{document.name}:{entry.line}", entry.key)
+            entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)
             for entry in document.latest().values()
         }
         self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})

@@ -34,6 +34,9 @@ class Entry:
     drops_backslash: bool = False
     #: What follows the value as ``# …`` or ``// …``. It is part of the value, as for Java.
     trailing_comment: str = attrs.field(default="", repr=False)
+    #: Of a line that another file has: where that is, and the key that it has there.
+    where: str = ""
+    written: str = ""
 
 
 @attrs.frozen
@@ -52,6 +55,10 @@ class Document:
     entries: tuple[Entry, ...]
     malformed: tuple[Malformed, ...] = ()
     is_utf8: bool = False
+
+    def where(self, entry: Entry) -> str:
+        """Say where *entry* is written, ``mm2.properties:12``."""
+        return entry.where or f"{self.name}:{entry.line}"
 
     def latest(self) -> dict[str, Entry]:
         """Give the entry that counts for each key: the last one."""
