@@ -144,31 +144,41 @@ class Move(enum.Enum):
     FORWARD = "the group is further on at the source"
     BACK = "the group is further back at the source"
     UNCHANGED = "it is the same"
+    BEYOND = "the target's log ends before it: a consumer would be reset, and might skip all that comes"
     AHEAD = "the group is further on at the target"
 
     @property
     def is_written(self) -> bool:
         """Say whether the offset is written."""
-        return self in {Move.FIRST, Move.FORWARD, Move.BACK}
+        return self in {Move.FIRST, Move.FORWARD, Move.BACK, Move.BEYOND}
 
 
-def judge_offset(wanted: int, current: int | None, *, may_rewind: bool) -> Move:
-    """Decide whether *wanted* replaces *current*, None where the target has no offset."""
+def judge_offset(wanted: int, current: int | None, *, may_rewind: bool, end: int | None = None) -> Move:
+    """
+    Decide whether *wanted* replaces *current*, None where the target has no offset.
+
+    *end* is where the target's log ended after *current* was read, None where nobody asked.
+    """
     if current is None:
         return Move.FIRST
     if wanted == current:
         return Move.UNCHANGED
     if wanted > current:
         return Move.FORWARD
+    if end is not None and current > end:
+        return Move.BEYOND
     return Move.BACK if may_rewind else Move.AHEAD
 
 
-def due_offsets(wanted: Offsets, current: Offsets, *, may_rewind: bool) -> dict[TopicPartition, CommittedOffset]:
+def due_offsets(
+    wanted: Offsets, current: Offsets, *, may_rewind: bool, ends: Mapping[TopicPartition, int] | None = None
+) -> dict[TopicPartition, CommittedOffset]:
     """Give those of the *wanted* offsets that are to be written over the *current* ones."""
-    return {
-        tp: offset
-        for tp, offset in wanted.items()
-        if judge_offset(
-            offset.offset, held.offset if (held := current.get(tp)) else None, may_rewind=may_rewind
-        ).is_written
-    }
+    known_ends = ends or {}
+    due = {}
+    for tp, offset in wanted.items():
+        held = current.get(tp)
+        move = judge_offset(offset.offset, held.offset if held else None, may_rewind=may_rewind, end=known_ends.get(tp))
+        if move.is_written:
+            due[tp] = offset
+    return due

@@ -89,6 +89,7 @@ class CheckpointGroup(FlowGroup):
                 Groups(target),
                 may_rewind=chosen.sync_rewinds,
                 last_of=checkpoints.last_of,
+                ends_of=checkpoints.ends_of,
                 clock=self._clock,
                 events=self._events,
             )

@@ -292,6 +292,10 @@ class Checkpoints:
         self._offsets_back, self._active_back = offsets, active
         self._moved_back = {key: offset for key, offset in self._moved_back.items() if key in offsets}
 
+    async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask where the target's logs end; a partition that cannot be asked about is left out."""
+        return {tp: held.end for tp, held in (await self._ranges(partitions)).items()}
+
     async def _ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Give what the target's logs hold; a partition that cannot be asked about is left out."""
         if not partitions:

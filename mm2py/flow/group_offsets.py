@@ -9,7 +9,7 @@ group. What may be written is decided in `core.checkpoints`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import attrs
 
@@ -66,15 +66,22 @@ class GroupOffsets:
         *,
         may_rewind: bool,
         last_of: Callable[[str], Mapping[TopicPartition, int]],
+        ends_of: Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
         clock: Clock,
         events: EventLog,
     ) -> None:
-        """*last_of* gives what the last checkpoints of a group say, for the first look at it."""
+        """
+        Make them for the *groups* of the target.
+
+        *last_of* gives what the last checkpoints of a group say, for the first look at it, and *ends_of* asks where the
+        target's logs end.
+        """
         self.states: dict[str, Synced] = {}
         self._flow = flow
         self._groups = groups
         self._may_rewind = may_rewind
         self._last_of = last_of
+        self._ends_of = ends_of
         self._clock = clock
         self._events = events
         self._seen: dict[str, dict[TopicPartition, int]] = {}
@@ -86,10 +93,11 @@ class GroupOffsets:
             self._seen.pop(gone, None)
         described = await self._groups.describe(wanted)
         committed = await self._groups.committed(wanted)
+        ends = await self._ends_behind(wanted, committed)
         queue = []
         for group, offsets in wanted.items():
             state, current = self._judge(group, offsets, described[group], committed[group])
-            due = due_offsets(offsets, current, may_rewind=self._may_rewind) if state.is_writable else {}
+            due = self._due(offsets, current, ends) if state.is_writable else {}
             if due:
                 queue.append(group)
             else:
@@ -111,8 +119,9 @@ class GroupOffsets:
         """Look at the group again, and write what is still due."""
         committed = (await self._groups.committed([group]))[group]
         described = (await self._groups.describe([group]))[group]
+        ends = await self._ends_behind({group: offsets}, {group: committed})
         state, current = self._judge(group, offsets, described, committed)
-        due = due_offsets(offsets, current, may_rewind=self._may_rewind) if state.is_writable else {}
+        due = self._due(offsets, current, ends) if state.is_writable else {}
         if not due:
             self._note(group, state, current, _detail(described, committed))
             return
@@ -126,6 +135,22 @@ class GroupOffsets:
         else:
             self._note(group, AtTarget.IDLE, {**current, **written}, "", has_written=True)
             self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
+
+    def _due(
+        self, offsets: Offsets, current: Offsets, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return due_offsets(offsets, current, may_rewind=self._may_rewind, ends=ends)
+
+    async def _ends_behind(
+        self, wanted: Mapping[str, Offsets], committed: Mapping[str, Committed]
+    ) -> Mapping[TopicPartition, int]:
+        """Ask where logs end of which groups are further on than wanted, after their offsets were read."""
+        ahead = set()
+        for group, offsets in wanted.items():
+            current = committed[group]
+            if not isinstance(current, BrokerAnsweredError):
+                ahead |= {tp for tp, offset in offsets.items() if tp in current and current[tp].offset > offset.offset}
+        return await self._ends_of(ahead) if ahead else {}
 
     def _judge(
         self, group: str, offsets: Offsets, described: Described, committed: Committed

@@ -162,6 +162,13 @@ def test_offsets_only_go_forward(wanted: int, current: int | None, *, may_rewind
     assert judge_offset(wanted, current, may_rewind=may_rewind) is expected
 
 
+def test_an_offset_behind_the_end_of_the_target_s_log_is_corrected() -> None:
+    """The remote topic was made anew: a consumer at the old offset would be reset to anywhere."""
+    assert judge_offset(5, 900, may_rewind=False, end=10) is Move.BEYOND
+    assert judge_offset(5, 10, may_rewind=False, end=10) is Move.AHEAD
+    assert Move.BEYOND.is_written
+
+
 def test_partitions_without_an_offset_at_the_target_are_written() -> None:
     """A null offset at the target is none (testSyncOffsetForTargetGroupWithNullOffsetAndMetadata)."""
     wanted = {REMOTE: CommittedOffset(5, "m"), OTHER: CommittedOffset(8)}

@@ -93,6 +93,7 @@ class Rig:
     events: EventLog
     clock: LoopClock
     last: dict[TopicPartition, int] = attrs.field(factory=dict)
+    end: int = 1_000
     may_rewind: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -101,11 +102,15 @@ class Rig:
             cast("Groups", self.target),
             may_rewind=self.may_rewind,
             last_of=lambda _group: self.last,
+            ends_of=self.ends_of,
             clock=self.clock,
             events=self.events,
         )
 
     offsets: GroupOffsets = attrs.field(init=False)
+
+    async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
 
     async def sync(self, offset: int = 100, **more: int) -> frozenset[str]:
         """Sync one round of a group `g`, and of others by name, each with its own offset."""
@@ -291,3 +296,15 @@ async def test_a_group_that_is_gone_is_forgotten(rig: Rig) -> None:
     await rig.offsets.sync_once({})
 
     assert rig.offsets.states == {}
+
+
+async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: Rig) -> None:
+    """The remote topic was deleted and made anew; its group still has the old offset, far behind the end."""
+    rig.target.groups["g"] = FakeGroup({REMOTE: 900})
+    await rig.sync(100)
+    kept = dict(rig.target.groups["g"].offsets)
+    rig.end = 120
+    await rig.sync(100)
+
+    assert kept == {REMOTE: 900}
+    assert rig.target.groups["g"].offsets == {REMOTE: 100}
