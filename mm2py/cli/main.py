@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 
 import mm2py
-from mm2py.cli import mirror_maker, offsets, topics
+from mm2py.cli import mirror_maker, mirror_maker_1, offsets, standalone, topics
 from mm2py.cli.exit_code import ExitCode
 
 
@@ -19,11 +19,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("demo", help="mirror a stream between two real clusters on this machine", add_help=False)
     commands.add_parser("topics", help="print what mirrors keep on a cluster", add_help=False)
     commands.add_parser("offsets", help="translate offsets between a cluster and its mirror", add_help=False)
+    commands.add_parser("standalone", help="run connectors' files, as connect-standalone does", add_help=False)
+    commands.add_parser("legacy-mirror", help="run MirrorMaker 1's command line, as kafka-mirror-maker", add_help=False)
     options, rest = parser.parse_known_args(arguments)
     if options.command == "topics":
         return topics.main(rest)
     if options.command == "offsets":
         return offsets.main(rest)
+    if options.command == "standalone":
+        return standalone.main(rest, prog="mm2py standalone")
+    if options.command == "legacy-mirror":
+        return mirror_maker_1.main(rest, prog="mm2py legacy-mirror")
     if options.command == "demo":
         # The demo brings brokers with it; nobody else needs to load them.
         return int(importlib.import_module("mm2py.cli.demo").main(rest))

@@ -34,12 +34,14 @@ _WATCH_EVERY_S = 1.0
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with Java MirrorMaker's exit code for bad arguments."""
+    """An argument parser with Java MirrorMaker's exit code for bad arguments, or that of another tool of Kafka's."""
+
+    bad_arguments = ExitCode.BAD_ARGUMENTS
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         print(f"{self.prog}: {message}", file=sys.stderr)
-        sys.exit(ExitCode.BAD_ARGUMENTS)
+        sys.exit(self.bad_arguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clusters", nargs="+", default=[], metavar="ALIAS", help="run only the flows whose target is one of these"
     )
+    add_common_arguments(parser)
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what can be asked of any way to run a node."""
     parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
     parser.add_argument(
         "--explain",
@@ -93,9 +100,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def execute(options: argparse.Namespace) -> int:
     """Do what the parsed *options* ask for, and give the exit code."""
+    return act(
+        options,
+        lambda: load_settings(options.file, targets=options.clusters, overrides=dict(options.override)),
+        files=(options.file,),
+    )
+
+
+def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, files: Sequence[Path]) -> int:
+    """Validate, explain or run what *load* reads from *files*; give the exit code."""
 
     def read() -> MirrorSettings:
-        return judged(load_settings(options.file, targets=options.clusters, overrides=dict(options.override)))
+        return judged(load())
 
     try:
         settings = read()
@@ -111,9 +127,10 @@ def execute(options: argparse.Namespace) -> int:
         flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
         others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
         only = f"; only heartbeats: {others}" if others else ""
-        print(f"{options.file}: no problems; flows: {flows or 'none'}{only}")
+        print(f"{', '.join(map(str, files))}: no problems; flows: {flows or 'none'}{only}")
         return ExitCode.OK
-    return asyncio.run(_run(settings, read, status_file=options.status_file, is_watching=options.watch))
+    watched = files if options.watch else ()
+    return asyncio.run(_run(settings, read, status_file=options.status_file, watched=watched))
 
 
 def _explain(settings: MirrorSettings, name: str) -> int:
@@ -130,7 +147,7 @@ def _explain(settings: MirrorSettings, name: str) -> int:
 
 
 async def _run(
-    settings: MirrorSettings, read: Callable[[], MirrorSettings], *, status_file: Path | None, is_watching: bool
+    settings: MirrorSettings, read: Callable[[], MirrorSettings], *, status_file: Path | None, watched: Sequence[Path]
 ) -> int:
     clock = SystemClock()
     events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
@@ -143,7 +160,7 @@ async def _run(
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
-                tasks.create_task(_watch(settings.path if is_watching else None, mirror_maker, clock), name="watch"),
+                tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
             ]
             await mirror_maker.run()
             for task in beside:
@@ -173,17 +190,15 @@ def _has_terminal() -> bool:
     return True
 
 
-async def _watch(path: Path | None, mirror_maker: MirrorMaker, clock: Clock) -> None:
-    """Have the settings read again whenever the file was saved."""
-    if path is None:
-        return
-    known = _stamp(path)
-    while True:
+async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:
+    """Have the settings read again whenever one of the files was saved."""
+    known = {path: _stamp(path) for path in paths}
+    while paths:
         await clock.sleep(_WATCH_EVERY_S)
-        now = _stamp(path)
-        # An editor may replace the file, so that for a moment there is none.
-        if now is not None and now != known:
-            known = now
+        # An editor may replace a file, so that for a moment there is none.
+        now = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+        if now.items() - known.items():
+            known |= now
             mirror_maker.request_reload()
 
 

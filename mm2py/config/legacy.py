@@ -19,7 +19,8 @@ from mm2py.config.row import Level
 
 _CLUSTER = "cluster."
 _CONNECTOR = "connector."
-_RENAMED = {
+#: What KIP-382 called settings, and their names today.
+RENAMED = {
     "brokers.list": "bootstrap.servers",
     "emit.heartbeats": "emit.heartbeats.enabled",
     "emit.checkpoints": "emit.checkpoints.enabled",
@@ -90,5 +91,5 @@ def _modern_name(written: str, aliases: Sequence[str]) -> str | None:
         if written.startswith(stem) and stem[:-1] not in aliases:
             found, owner, name = level_of(written.removeprefix(stem), aliases)
             if found is level:
-                return f"{owner}.{_RENAMED.get(name, name)}"
+                return f"{owner}.{RENAMED.get(name, name)}"
     return None

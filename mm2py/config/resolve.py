@@ -129,6 +129,8 @@ class FlowSettings:
     topic_sync: TopicSyncSettings = TopicSyncSettings()
     truth: SourceTruthSettings = SourceTruthSettings()
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
+    #: The consumer group at the source where partitions without a position start; empty where there is none.
+    start_group: str = ""
 
 
 @attrs.frozen
@@ -246,6 +248,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
             on_target_rewound=of.text("copy.on.target.rewound"),
         ),
         offset_syncs=_offset_syncs(of),
+        start_group=of.text("copy.start.group").strip(),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),

@@ -199,6 +199,9 @@ _COPY = Section(
         Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
             "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
         Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
+        Key("copy.start.group", Kind.STRING, "", Place.FLOW,
+            "A consumer group at the source, as another mirror left it: a partition without a position starts at what "
+            "this group has committed for it, and as `auto.offset.reset` says where it has nothing."),
         Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
             "What becomes of a source topic that was deleted and created again: `fail` stops its partitions, "
             "`earliest` copies the new topic behind the old one's records, `latest` only what comes from then on, "

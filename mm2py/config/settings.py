@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.config.advice import note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
+from mm2py.config.imported import Imported
 from mm2py.config.keys import first_words, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.legacy import modernise
@@ -45,6 +46,7 @@ __all__ = [
     "MirrorSettings",
     "Problem",
     "SourceTruthSettings",
+    "import_settings",
     "load_settings",
 ]
 
@@ -87,8 +89,36 @@ def load_settings(
     process runs on. Raise ConfigError with all problems.
     """
     path = Path(path)
-    document = _read(path)
-    resolved = resolve_references(Layers(document, overrides or {}), machine or ThisMachine())
+    return _settings(path, _read(path), targets, overrides or {}, machine or ThisMachine())
+
+
+def import_settings(
+    imported: Imported, *, overrides: Mapping[str, str] | None = None, machine: Machine | None = None
+) -> MirrorSettings:
+    """
+    Give the settings that files of another shape amount to.
+
+    *overrides* are written as in an ``mm2.properties``. Raise ConfigError with all problems, those of the import and of
+    what came out of it.
+    """
+    try:
+        settings = _settings(imported.files[0], imported.document, (), overrides or {}, machine or ThisMachine())
+    except ConfigError as error:
+        # What is about no line of the user's follows from what the import says already.
+        others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
+        problems = _tidied((*imported.problems, *others)) or error.problems
+        raise ConfigError(imported.in_order(problems)) from error
+    if imported.problems:
+        raise ConfigError(imported.in_order(_tidied(imported.problems)))
+    # Aliases that nobody chose, and heartbeats that were asked for alone, are nothing to remark on.
+    notes = [found for note in settings.notes if (found := imported.as_written(note)) is not None]
+    return attrs.evolve(settings, notes=(*imported.notes, *notes))
+
+
+def _settings(
+    path: Path, document: Document, targets: Sequence[str], overrides: Mapping[str, str], machine: Machine
+) -> MirrorSettings:
+    resolved = resolve_references(Layers(document, overrides), machine)
     aliases = cluster_aliases(resolved.layers)
     modern = modernise(resolved.layers, aliases)
     layers = modern.layers

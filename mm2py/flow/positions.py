@@ -13,9 +13,11 @@ from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics import Place
 from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.groups import Groups
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -82,17 +84,24 @@ class Positions:
         that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
         first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
         are left out, and asked for again by the next refresh.
+
+        Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
+        copied and did not commit yet is found in the target, as above.
         """
         if not places:
             return {}
         remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
         when = LATEST if self._settings.auto_offset_reset == "latest" else EARLIEST
         is_committed = self._settings.limits.reads_committed
-        starts = await self._source.list_offsets(list(places), when, reads_committed=is_committed)
+        group = await self._start_group()
+        committed = {source: at.offset for source, at in group.items() if source not in self._removed}
+        beyond = [source for source in places if source not in committed]
+        starts = await self._source.list_offsets(beyond, when, reads_committed=is_committed) if beyond else {}
         ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
         fresh: dict[TopicPartition, Position] = {}
         for source, place in places.items():
-            start, end = starts[source], ends[remote_of[source]]
+            start = committed[source] if source in committed else starts[source]
+            end = ends[remote_of[source]]
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
                 downstream = end - 1 if end == 0 or source in self._removed else None
                 fresh[source] = Position(
@@ -100,3 +109,13 @@ class Positions:
                 )
         await self.write(fresh.values())
         return fresh
+
+    async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
+        """Give what the group has committed that partitions start from. Raise what keeps it from being known."""
+        group = self._settings.start_group
+        if not group:
+            return {}
+        answer = (await Groups(self._source).committed([group]))[group]
+        if isinstance(answer, BrokerAnsweredError):
+            raise answer
+        return answer

@@ -1,0 +1,48 @@
+"""``connect-standalone WORKER CONNECTOR …``: run MirrorMaker's or Mirus's connectors as Connect's script would."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import mm2py
+from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.mirror_maker import Parser, act, add_common_arguments
+from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.standalone import import_standalone
+
+
+class _Parser(Parser):
+    bad_arguments = ExitCode.BAD_USAGE
+
+
+def make_parser(prog: str = "connect-standalone") -> argparse.ArgumentParser:
+    parser = _Parser(prog=prog, description="Mirror topics as the connectors of a standalone worker would.")
+    parser.add_argument("worker", type=Path, metavar="worker.properties", help="the worker's file: the target cluster")
+    parser.add_argument(
+        "connectors",
+        nargs="+",
+        type=Path,
+        metavar="connector.properties",
+        help="a MirrorSourceConnector's, MirrorCheckpointConnector's, MirrorHeartbeatConnector's or "
+        "MirusSourceConnector's file; all of a flow run together. JSON as posted to Connect will do, too",
+    )
+    add_common_arguments(parser)
+    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-standalone") -> int:
+    options = make_parser(prog).parse_args(arguments)
+
+    def load() -> MirrorSettings:
+        imported = import_standalone(options.worker, options.connectors)
+        return import_settings(imported, overrides=dict(options.override))
+
+    return act(options, load, files=(options.worker, *options.connectors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""
+Files of other shapes as lines of an ``mm2.properties``: each line knows which file it is from, and its name there.
+
+What importers make of their files goes through the same checks, layers and explanations as MirrorMaker 2's own file.
+Only the words differ: a problem names the key that the user wrote, not the one that it became.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from mm2py.config.lint import note_document
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Document, Entry, parse_bytes
+
+
+@attrs.frozen
+class Imported:
+    """The lines that some files amount to, with what is wrong and odd about the files themselves."""
+
+    files: tuple[Path, ...]
+    document: Document
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Give *problems* file by file, as the user named the files."""
+        places = {file.name: number for number, file in enumerate(self.files)}
+        return tuple(sorted(problems, key=lambda problem: places.get(problem.where.rpartition(":")[0], -1)))
+
+    def as_written(self, problem: Problem) -> Problem | None:
+        """Give *problem* as it fits into the file that the user wrote; None where it is about a line of nobody's."""
+        for entry in self.document.entries:
+            if (entry.where, entry.key) == (problem.where, problem.key) and entry.written != entry.key:
+                before = entry.key.removesuffix(entry.written) if entry.key.endswith(entry.written) else ""
+                hint = problem.hint.replace(before, "") if before else problem.hint
+                return attrs.evolve(problem, key=entry.written, hint=hint)
+        return None if problem.where == self.document.name else problem
+
+
+class Lines:
+    """Lines that an importer collects; each key is set once, the first time wins."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._entries: dict[str, Entry] = {}
+
+    def set(self, key: str, value: str, *, written: str = "") -> None:
+        """Set what no file says."""
+        self._entries.setdefault(key, Entry(key, value, 0, where=self._name, written=written or key))
+
+    def take(self, key: str, entry: Entry, value: str | None = None) -> None:
+        """Take over *entry*, which is of some file, as *key*, with another value if one is given."""
+        taken = attrs.evolve(entry, key=key, written=entry.written or entry.key)
+        self._entries.setdefault(key, taken if value is None else attrs.evolve(taken, value=value))
+
+    def get(self, key: str) -> Entry | None:
+        """Give the line that *key* has so far."""
+        return self._entries.get(key)
+
+    def first(self, keys: Iterable[str]) -> Entry | None:
+        """Give the line of the first of *keys* that has one."""
+        return next((entry for key in keys if (entry := self._entries.get(key)) is not None), None)
+
+    def document(self) -> Document:
+        return Document(self._name, tuple(self._entries.values()))
+
+
+@attrs.frozen
+class Read:
+    """A file as it is written: what counts in it, by its keys, and what is wrong or odd about the file as such."""
+
+    path: Path
+    entries: dict[str, Entry]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def read_file(path: Path) -> Read:
+    """Read a properties file, or a connector's JSON as it is posted to Kafka Connect."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Read(path, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
+    if path.suffix == ".json":
+        return _read_json(path, data.decode("utf-8", "replace"))
+    document = parse_bytes(data, name=path.name)
+    problems = tuple(Problem(f"{path.name}:{bad.line}", "", bad.message) for bad in document.malformed)
+    entries = {key: attrs.evolve(entry, where=document.where(entry)) for key, entry in document.latest().items()}
+    return Read(path, entries, problems, tuple(note_document(document)))
+
+
+def _read_json(path: Path, text: str) -> Read:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        return Read(path, {}, (Problem(path.name, "", f"is no JSON: {error}"),))
+    if not isinstance(found, dict) or not isinstance(found.get("config", {}), dict):
+        return Read(path, {}, (Problem(path.name, "", "holds no connector: an object of keys and values is expected"),))
+    # The body of POST /connectors has the name beside the config; that of PUT …/config is the config alone.
+    pairs = {**{key: value for key, value in found.items() if key != "config"}, **found.get("config", {})}
+    entries: dict[str, Entry] = {}
+    problems: list[Problem] = []
+    for key, value in pairs.items():
+        line = 1 + text.count("\n", 0, max(0, text.find(json.dumps(key, ensure_ascii=False))))
+        where = f"{path.name}:{line}"
+        if isinstance(value, dict | list) or value is None:
+            problems.append(Problem(where, key, "a connector's settings are texts", f'write "{key}": "…"'))
+        else:
+            text_of = value if isinstance(value, str) else json.dumps(value)
+            entries[key] = Entry(key, text_of, line, where=where)
+    return Read(path, entries, tuple(problems))
+
+
+def hosts_of(servers: str) -> set[str]:
+    """Give the hosts that a list of brokers names, in small letters and without ports."""
+    return {address.strip().rpartition(":")[0].rpartition("//")[2].lower() for address in servers.split(",")} - {""}
