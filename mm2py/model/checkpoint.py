@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
+from mm2py.model.kafka_text import pack_text, unpack_text
 
 
 VERSION: Final = 0
@@ -23,7 +24,6 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 #: version, upstream offset, downstream offset
 _VALUE: Final = struct.Struct(">hqq")
-_LONGEST = 2**15 - 1
 
 
 @attrs.define(eq=False)
@@ -61,12 +61,14 @@ class Checkpoint:
 
 def checkpoint_key(group: str, remote: TopicPartition) -> bytes:
     """Give the record key of a group's topic-partition."""
-    return _text(group) + _text(remote.topic) + _INT32.pack(remote.partition)
+    names = (pack_text(name, MalformedCheckpointError) for name in (group, remote.topic))
+    return b"".join(names) + _INT32.pack(remote.partition)
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
     """Give key and value of the record that holds *checkpoint*; `MalformedCheckpointError` for too long a text."""
-    value = _VALUE.pack(VERSION, checkpoint.upstream, checkpoint.downstream) + _text(checkpoint.metadata)
+    metadata = pack_text(checkpoint.metadata, MalformedCheckpointError)
+    value = _VALUE.pack(VERSION, checkpoint.upstream, checkpoint.downstream) + metadata
     return checkpoint_key(checkpoint.group, checkpoint.remote), value
 
 
@@ -74,8 +76,8 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
     """Read a record. Raise `MalformedCheckpointError` where it is none, or of a version that is not known."""
     if key is None or value is None:
         raise MalformedCheckpointError("it has no key" if key is None else "it has no value")
-    group, at = _read_text(key, 0)
-    topic, at = _read_text(key, at)
+    group, at = unpack_text(key, 0, MalformedCheckpointError)
+    topic, at = unpack_text(key, at, MalformedCheckpointError)
     if len(key) < at + _INT32.size:
         raise MalformedCheckpointError("its key is cut short")
     (partition,) = _INT32.unpack_from(key, at)
@@ -87,26 +89,5 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
     if len(value) < _VALUE.size:
         raise MalformedCheckpointError("its value is cut short")
     _, upstream, downstream = _VALUE.unpack_from(value)
-    metadata, _ = _read_text(value, _VALUE.size)
+    metadata, _ = unpack_text(value, _VALUE.size, MalformedCheckpointError)
     return Checkpoint(group, TopicPartition(topic, partition), upstream, downstream, metadata)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    if len(encoded) > _LONGEST:
-        raise MalformedCheckpointError(f"a text of {len(encoded)} bytes does not fit, {_LONGEST} do")
-    return _INT16.pack(len(encoded)) + encoded
-
-
-def _read_text(raw: bytes, at: int) -> tuple[str, int]:
-    if len(raw) < at + _INT16.size:
-        raise MalformedCheckpointError("a text is cut short")
-    (length,) = _INT16.unpack_from(raw, at)
-    begin = at + _INT16.size
-    text = raw[begin : begin + max(length, 0)]
-    if length < 0 or len(text) < length:
-        raise MalformedCheckpointError("a text is cut short")
-    try:
-        return text.decode(), begin + length
-    except UnicodeDecodeError as error:
-        raise MalformedCheckpointError("a text is not UTF-8") from error

@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.errors import Mm2Error
+from mm2py.model.kafka_text import pack_text, unpack_text
 
 
 VERSION: Final = 0
@@ -21,7 +22,6 @@ VERSION: Final = 0
 _LENGTH: Final = struct.Struct(">h")
 #: version, timestamp
 _VALUE: Final = struct.Struct(">hq")
-_LONGEST: Final = 2**15 - 1
 
 
 @attrs.define(eq=False)
@@ -53,7 +53,8 @@ class Heartbeat:
 
 def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
     """Give key and value of the record that holds *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
-    key = _text(heartbeat.source_alias) + _text(heartbeat.target_alias)
+    aliases = (heartbeat.source_alias, heartbeat.target_alias)
+    key = b"".join(pack_text(alias, MalformedHeartbeatError) for alias in aliases)
     return key, _VALUE.pack(VERSION, heartbeat.timestamp_ms)
 
 
@@ -61,8 +62,8 @@ def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
     """Read a record. Raise `MalformedHeartbeatError` where it is none, or of a version that is not known."""
     if key is None or value is None:
         raise MalformedHeartbeatError("it has no key" if key is None else "it has no value")
-    source_alias, at = _read_text(key, 0)
-    target_alias, _ = _read_text(key, at)
+    source_alias, at = unpack_text(key, 0, MalformedHeartbeatError)
+    target_alias, _ = unpack_text(key, at, MalformedHeartbeatError)
     if len(value) < _LENGTH.size:
         raise MalformedHeartbeatError("its value is cut short")
     (version,) = _LENGTH.unpack_from(value)
@@ -72,24 +73,3 @@ def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
         raise MalformedHeartbeatError("its value is cut short")
     _, timestamp_ms = _VALUE.unpack_from(value)
     return Heartbeat(source_alias, target_alias, timestamp_ms)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    if len(encoded) > _LONGEST:
-        raise MalformedHeartbeatError(f"an alias of {len(encoded)} bytes does not fit, {_LONGEST} do")
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
-def _read_text(raw: bytes, at: int) -> tuple[str, int]:
-    if len(raw) < at + _LENGTH.size:
-        raise MalformedHeartbeatError("its key is cut short")
-    (length,) = _LENGTH.unpack_from(raw, at)
-    begin = at + _LENGTH.size
-    text = raw[begin : begin + max(length, 0)]
-    if length < 0 or len(text) < length:
-        raise MalformedHeartbeatError("its key is cut short")
-    try:
-        return text.decode(), begin + length
-    except UnicodeDecodeError as error:
-        raise MalformedHeartbeatError("an alias is not UTF-8") from error

@@ -15,13 +15,12 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
+from mm2py.model.kafka_text import pack_text, unpack_text
 
 
-_LENGTH: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 #: upstream offset, downstream offset
 _VALUE: Final = struct.Struct(">qq")
-_LONGEST: Final = 2**15 - 1
 
 
 @attrs.define(eq=False)
@@ -53,10 +52,7 @@ class OffsetSync:
 
 def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
     """Give key and value of the record that holds *sync*. Raise `MalformedOffsetSyncError` for too long a name."""
-    topic = sync.source.topic.encode()
-    if len(topic) > _LONGEST:
-        raise MalformedOffsetSyncError(f"a topic's name of {len(topic)} bytes does not fit, {_LONGEST} do")
-    key = _LENGTH.pack(len(topic)) + topic + _PARTITION.pack(sync.source.partition)
+    key = pack_text(sync.source.topic, MalformedOffsetSyncError) + _PARTITION.pack(sync.source.partition)
     return key, _VALUE.pack(sync.upstream, sync.downstream)
 
 
@@ -67,16 +63,8 @@ def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
     if len(value) < _VALUE.size:
         raise MalformedOffsetSyncError("its value is cut short")
     upstream, downstream = _VALUE.unpack_from(value)
-    return OffsetSync(_source(key), upstream, downstream)
-
-
-def _source(key: bytes) -> TopicPartition:
-    length = _LENGTH.unpack_from(key)[0] if len(key) >= _LENGTH.size else -1
-    behind = _LENGTH.size + length
-    if length < 0 or len(key) < behind + _PARTITION.size:
+    topic, at = unpack_text(key, 0, MalformedOffsetSyncError)
+    if len(key) < at + _PARTITION.size:
         raise MalformedOffsetSyncError("its key is cut short")
-    (partition,) = _PARTITION.unpack_from(key, behind)
-    try:
-        return TopicPartition(key[_LENGTH.size : behind].decode(), partition)
-    except UnicodeDecodeError as error:
-        raise MalformedOffsetSyncError("its topic's name is not UTF-8") from error
+    (partition,) = _PARTITION.unpack_from(key, at)
+    return OffsetSync(TopicPartition(topic, partition), upstream, downstream)

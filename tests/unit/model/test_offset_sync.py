@@ -48,10 +48,10 @@ def test_what_follows_is_ignored() -> None:
         (None, VALUE, "it has no key"),
         (KEY, None, "it has no value"),
         (KEY, VALUE[:-1], "its value is cut short"),
-        (b"\x00", VALUE, "its key is cut short"),
+        (b"\x00", VALUE, "a text is cut short"),
         (KEY[:-1], VALUE, "its key is cut short"),
-        (b"\xff\xff" + KEY[2:], VALUE, "its key is cut short"),
-        (b"\x00\x01\xff" + KEY[-4:], VALUE, "its topic's name is not UTF-8"),
+        (b"\xff\xff" + KEY[2:], VALUE, "a text is cut short"),
+        (b"\x00\x01\xff" + KEY[-4:], VALUE, "a text is not UTF-8"),
     ],
 )
 def test_what_is_no_sync_is_refused(key: bytes | None, value: bytes | None, reason: str) -> None:

@@ -1,0 +1,36 @@
+"""Kafka's STRING, as the records of MirrorMaker 2's internal topics hold it: UTF-8 behind a length of two bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from mm2py.errors import Mm2Error
+
+
+_LENGTH: Final = struct.Struct(">h")
+_LONGEST: Final = 2**15 - 1
+
+#: Makes the error of a record that is not what it should be, from the reason.
+Malformed = Callable[[str], Mm2Error]
+
+
+def pack_text(text: str, malformed: Malformed) -> bytes:
+    """Give the bytes of *text*; raise what *malformed* makes where it does not fit."""
+    encoded = text.encode()
+    if len(encoded) > _LONGEST:
+        raise malformed(f"a text of {len(encoded)} bytes does not fit, {_LONGEST} do")
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def unpack_text(raw: bytes, at: int, malformed: Malformed) -> tuple[str, int]:
+    """Give the text at *at* and where the next field begins; raise what *malformed* makes where there is none."""
+    length = _LENGTH.unpack_from(raw, at)[0] if len(raw) >= at + _LENGTH.size else -1
+    begin, end = at + _LENGTH.size, at + _LENGTH.size + length
+    if length < 0 or len(raw) < end:
+        raise malformed("a text is cut short")
+    try:
+        return raw[begin:end].decode(), end
+    except UnicodeDecodeError as error:
+        raise malformed("a text is not UTF-8") from error
