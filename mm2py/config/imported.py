@@ -30,7 +30,12 @@ class Imported:
     def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
         """Give *problems* file by file, as the user named the files."""
         places = {file.name: number for number, file in enumerate(self.files)}
-        return tuple(sorted(problems, key=lambda problem: places.get(problem.where.rpartition(":")[0], -1)))
+
+        def place(problem: Problem) -> int:
+            name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
+            return places.get(name, -1)
+
+        return tuple(sorted(problems, key=place))
 
     def as_written(self, problem: Problem) -> Problem | None:
         """Give *problem* as it fits into the file that the user wrote; None where it is about a line of nobody's."""

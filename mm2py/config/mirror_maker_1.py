@@ -23,6 +23,7 @@ COMMAND = "kafka-mirror-maker"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 #: What MirrorMaker 1's consumer never subscribed to, and what mm2py keeps for itself.
 _INTERNAL = r"mm2.*\.internal, __consumer_offsets, __transaction_state, __share_group_state"
+_NEW_TOPICS_S = "300"
 _OFF = (
     "emit.heartbeats.enabled",
     "emit.checkpoints.enabled",
@@ -94,6 +95,9 @@ def import_legacy(options: LegacyOptions) -> Imported:
     # It left the making of topics to the target's brokers, and its own offsets to the source's.
     lines.set(f"{flow}.replication.factor", "-1")
     lines.set(f"{target}.offset.storage.replication.factor", "-1")
+    # It found new topics when its consumer's metadata was renewed.
+    age = consumer.entries.get("metadata.max.age.ms")
+    lines.set(f"{flow}.refresh.topics.interval.seconds", _seconds(age.value if age else "") or _NEW_TOPICS_S)
     # A consumer without a word about it begins at the end.
     lines.set(f"{source}.consumer.auto.offset.reset", "latest")
     notes.extend(_notes(options, consumer, producer, source))
@@ -106,6 +110,11 @@ def _take_client(lines: Lines, file: Read, alias: str, client: str) -> None:
         if key in _ITS_OWN or key == "group.id":
             continue
         lines.take(f"{alias}.{key}" if is_client_key(key) else f"{client}.{key}", entry)
+
+
+def _seconds(text: str) -> str:
+    """Give milliseconds as seconds, at least one; nothing for what is no number, which the checks name."""
+    return str(max(1, int(text) // 1000)) if text.strip().isascii() and text.strip().isdigit() else ""
 
 
 def _take_options(lines: Lines, options: LegacyOptions, flow: str, target: str) -> None:

@@ -45,14 +45,21 @@ def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
         lines.set(f"{flow}.{key}", "false")
 
 
-def judge_affixes(file: Read) -> Iterator[Problem]:
+def judge_names(file: Read, target: Entry | None) -> Iterator[Problem]:
     """Refuse names that this mirror would not give, where no policy of the user's own gives them."""
-    for key in _AFFIXES:
-        entry = file.entries.get(key)
-        if entry is not None and entry.value.strip() and _POLICY not in file.entries:
-            message = "remote topics would keep their names: mm2py has no policy that adds this"
-            hint = f"add {_POLICY} with the dotted path of a Python class that names topics so"
-            yield Problem(entry.where, key, message, hint)
+    if _POLICY in file.entries:
+        return
+    hint = f"add {_POLICY} with the dotted path of a Python class that names topics so"
+    affixes = [entry for key in _AFFIXES if (entry := file.entries.get(key)) is not None and entry.value.strip()]
+    for entry in affixes:
+        message = "remote topics would keep their names: mm2py has no policy that adds this"
+        yield Problem(entry.where, entry.key, message, hint)
+    source = file.entries.get("consumer.bootstrap.servers")
+    if source is not None and target is not None and not affixes:
+        shared = set(split_list(source.value)) & set(split_list(target.value))
+        if shared:
+            message = f"the worker writes to {', '.join(sorted(shared))} too: topics would be copied into themselves"
+            yield Problem(source.where, source.key, message, "name the source's brokers")
 
 
 def _seconds(entry: Entry) -> str:

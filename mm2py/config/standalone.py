@@ -19,7 +19,7 @@ from mm2py.config.imported import Imported, Lines, Read, hosts_of, read_file
 from mm2py.config.keys import find_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.mirus import SOURCE_CLASS as MIRUS
-from mm2py.config.mirus import judge_affixes, take_mirus
+from mm2py.config.mirus import judge_names, take_mirus
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
 from mm2py.config.row import Level, Place
@@ -266,7 +266,7 @@ def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> 
     if lead.kind is Kind.MIRUS:
         yield from _judge_target(lead, worker, ("destination.consumer.bootstrap.servers",))
         yield from _judge_source(lead, ("consumer.bootstrap.servers",))
-        yield from judge_affixes(lead.file)
+        yield from judge_names(lead.file, _writer(lead, worker))
         return
     if Kind.SOURCE in kinds or Kind.CHECKPOINT in kinds:
         yield from _judge_source(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -195,6 +195,16 @@ async def daemon(
         await asyncio.to_thread(_end, started)
 
 
+@asynccontextmanager
+async def command(work_dir: Path, module: str, *arguments: str, name: str = "mm2") -> AsyncIterator[Daemon]:
+    """Run a node by another of mm2py's commands, in *work_dir*; at the end of the block it is killed as above."""
+    started = await asyncio.to_thread(_launch, work_dir, module, arguments, {}, name)
+    try:
+        yield started
+    finally:
+        await asyncio.to_thread(_end, started)
+
+
 @contextmanager
 def shared_daemon(work_dir: Path, properties: str) -> Iterator[Daemon]:
     """Run a daemon for fixtures that live longer than a test and its event loop."""
@@ -208,13 +218,16 @@ def shared_daemon(work_dir: Path, properties: str) -> Iterator[Daemon]:
 def _start(work_dir: Path, properties: str, clusters: tuple[str, ...], env: Mapping[str, str], name: str) -> Daemon:
     file = work_dir / f"{name}.properties"
     file.write_text(properties)
+    return _launch(work_dir, _MODULE, [str(file), *(["--clusters", *clusters] if clusters else [])], env, name)
+
+
+def _launch(work_dir: Path, module: str, arguments: Sequence[str], env: Mapping[str, str], name: str) -> Daemon:
     log_file = work_dir / f"{name}.log"
     _status_file(log_file).unlink(missing_ok=True)
-    arguments = ["--status-file", str(_status_file(log_file)), *(["--clusters", *clusters] if clusters else [])]
-    command = [sys.executable, "-m", _MODULE, str(file), *arguments]
+    line = [sys.executable, "-m", module, "--status-file", str(_status_file(log_file)), *arguments]
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     log_start = log_file.stat().st_size if log_file.exists() else 0
-    process = start_process("the daemon", command, log_file=log_file, env={"PYTHONPATH": path, **env}, cwd=work_dir)
+    process = start_process("the daemon", line, log_file=log_file, env={"PYTHONPATH": path, **env}, cwd=work_dir)
     return Daemon(process, log_start)
 
 
