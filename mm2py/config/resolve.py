@@ -303,6 +303,10 @@ def _offset_syncs(of: FlowReader) -> OffsetSyncSettings:
     )
 
 
+#: Kafka's numbers of the codecs; what is not here keeps the source's.
+_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
 def _limits(of: FlowReader) -> CopyLimits:
     return CopyLimits(
         reads_committed=of.text("consumer.isolation.level") == "read_committed",
@@ -318,6 +322,7 @@ def _limits(of: FlowReader) -> CopyLimits:
         coalesce_batch_bytes=_coalesced_bytes(of),
         retry_backoff_ms=of.number("producer.retry.backoff.ms"),
         retry_backoff_max_ms=of.number("producer.retry.backoff.max.ms"),
+        codec=_CODECS.get(of.text("producer.compression.type")),
     )
 
 

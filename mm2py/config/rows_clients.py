@@ -20,7 +20,7 @@ _ASSIGNORS = f"{_JAVA}clients.consumer.RangeAssignor, {_JAVA}clients.consumer.Co
 _WITHOUT_GROUP = "the copy reads partitions that it assigns itself, without a consumer group"
 _NO_OPINION = "without effect: positions are kept on the target cluster"
 _UNOPENED = "batches travel unopened"
-_AS_THEY_ARE = f"{_UNOPENED}, as compressed as they are"
+_LEVEL = f"{_UNOPENED}; what compression.type has compressed anew gets the codec's usual level"
 _THEIR_PARTITION = "records keep their partition"
 
 
@@ -92,11 +92,9 @@ PRODUCER_KEYS = (
          "copying always waits for all in-sync replicas", fits=("all", "-1")),
     _key(_PRODUCER, "enable.idempotence", Kind.BOOLEAN, "true", "Keep batches from being appended twice.",
          "copying is always idempotent", fits=("true",)),
-    _key(_PRODUCER, "compression.type", Kind.STRING, "none", "Codec of batches.",
-         f"without effect in this version: {_UNOPENED}, in the codec that the source's producers chose"),
-    _key(_PRODUCER, "compression.gzip.level", Kind.INT, "-1", "Codec of batches.", _AS_THEY_ARE),
-    _key(_PRODUCER, "compression.lz4.level", Kind.INT, "9", "Codec of batches.", _AS_THEY_ARE),
-    _key(_PRODUCER, "compression.zstd.level", Kind.INT, "3", "Codec of batches.", _AS_THEY_ARE),
+    _key(_PRODUCER, "compression.gzip.level", Kind.INT, "-1", "Codec of batches.", _LEVEL),
+    _key(_PRODUCER, "compression.lz4.level", Kind.INT, "9", "Codec of batches.", _LEVEL),
+    _key(_PRODUCER, "compression.zstd.level", Kind.INT, "3", "Codec of batches.", _LEVEL),
     _key(_PRODUCER, "linger.ms", Kind.LONG, "5", "Pause in which a batch fills up.",
          f"{_UNOPENED} and are sent at once; the source's fetch.min.bytes and fetch.max.wait.ms gather more of them"),
     _key(_PRODUCER, "retries", Kind.INT, "2147483647", "How often a request is sent again.",

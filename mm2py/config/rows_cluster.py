@@ -118,6 +118,11 @@ _PRODUCER = Section(
         Key("batch.size", Kind.INT, None, Place.PRODUCER,
             "How large batches may grow that are put together, where `copy.coalesce.batch.bytes` does not say so. All "
             "others stay as the source's producers made them.", check=at_least(1)),
+        Key("compression.type", Kind.STRING, "source", Place.PRODUCER,
+            "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches in another one are "
+            "opened and compressed anew, which costs many times the CPU. By default they stay as the source's "
+            "producers made them, unopened, where Java writes them uncompressed.",
+            check=one_of("source", "none", "gzip", "snappy", "lz4", "zstd")),
         Key("buffer.memory", Kind.LONG, None, Place.PRODUCER,
             "Bytes that one copy task may hold, where `copy.buffer.bytes` does not say so; at least 1 MiB.",
             check=at_least(0)),

@@ -36,6 +36,8 @@ class CopyLimits:
     coalesce_batch_bytes: int = 256 * 1024
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    #: Kafka's number of the codec that every batch is to have at the target; None keeps the source's.
+    codec: int | None = None
 
 
 @attrs.frozen

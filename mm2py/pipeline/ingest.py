@@ -80,7 +80,7 @@ def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> 
         else:
             data = DataFilter(answer.aborted)
             for batch in batches(record_set):
-                if not _ingest_batch(copy, batch, data):
+                if not _ingest_batch(copy, batch, data, limits):
                     return
     except MalformedRecordSetError as error:
         end_corrupt(copy, error.offset, error.detail)
@@ -100,11 +100,11 @@ def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimi
     )
 
 
-def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter) -> bool:
+def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter, limits: CopyLimits) -> bool:
     """Queue one batch, or pass it over; False once the partition has ended."""
     position = copy.fetch.offset
     if batch.magic < MAGIC_V2:
-        return _rebuild(copy, batch.view, position)
+        return _rebuild(copy, batch.view, position, codec=limits.codec)
     after = batch.last_offset + 1
     if after <= position:
         return True
@@ -121,8 +121,9 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter)
         or batch.base_offset < position
         or batch.has_holes
         or batch.size_bytes > copy.plan.max_message_bytes
+        or limits.codec not in (None, batch.codec)
     ):
-        return _rebuild(copy, batch.view, position, after)
+        return _rebuild(copy, batch.view, position, after, codec=limits.codec)
     copy.put(Parcel(batch.view, batch.record_count, batch.base_offset, after, batch.max_timestamp))
     copy.fetch.offset = after
     return True
@@ -137,11 +138,11 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
             # A stretch was written under one leader.
             _, leader_epoch, _, _ = _GLANCE.unpack_from(stretch, _GLANCE_AT)
             copy.read_under(leader_epoch, copy.fetch.offset)
-            if not _rebuild(copy, stretch, copy.fetch.offset, after, limit_bytes=limit):
+            if not _rebuild(copy, stretch, copy.fetch.offset, after, limit_bytes=limit, codec=limits.codec):
                 return
         else:
             for batch in batches(stretch):
-                if not _ingest_batch(copy, batch, data):
+                if not _ingest_batch(copy, batch, data, limits):
                     return
 
 
@@ -189,9 +190,10 @@ def _rebuild(
     after: int | None = None,
     *,
     limit_bytes: int | None = None,
+    codec: int | None = None,
 ) -> bool:
     """Send *record_set*, whole data batches, down the record path; False once the partition has ended."""
-    rebuilder = Rebuilder(limit_bytes or copy.plan.max_message_bytes)
+    rebuilder = Rebuilder(limit_bytes or copy.plan.max_message_bytes, codec)
     unreadable: UnreadableBatchError | None = None
     try:
         rebuilder.add(bytes(record_set), from_offset=position)

@@ -100,12 +100,14 @@ class Rebuilder:
     """
     Puts records into new batches of at most *limit_bytes* before compression; a single record may be larger.
 
-    Give it whole data batches in log order with `add`, take the result with `finish`. Messages of magic 0 and 1 are
-    given one by one: aiokafka's reader does not take a mixed record set apart.
+    They have the codec of what they are made from, or *codec*. Give it whole data batches in log order with `add`, take
+    the result with `finish`. Messages of magic 0 and 1 are given one by one: aiokafka's reader does not take a mixed
+    record set apart.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, codec: int | None = None) -> None:
         self._limit_bytes = limit_bytes
+        self._wanted_codec = codec
         self._built: list[Rebuilt] = []
         self._codec = -1
         self._open: _Open | None = None
@@ -137,6 +139,8 @@ class Rebuilder:
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
         # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
         filling = self._open
+        if self._wanted_codec is not None:
+            codec = self._wanted_codec
         if codec != self._codec:
             self._close_batch()
             self._codec, filling = codec, None

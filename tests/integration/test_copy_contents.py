@@ -106,6 +106,23 @@ async def test_strange_records_arrive_equal(pair: Pair, codec: str | None) -> No
     assert copied.total("batches_unopened") > copied.total("batches_rebuilt")
 
 
+@pytest.mark.parametrize("codec", [None, "lz4"], ids=str)
+@pytest.mark.parametrize(("wanted", "number"), [("none", 0), ("zstd", 4)])
+async def test_batches_are_compressed_anew_when_told_to(
+    pair: Pair, codec: str | None, wanted: str, number: int
+) -> None:
+    """All batches have the codec that is asked for, and hold the same records."""
+    await pair.create()
+    await produce(pair.source_bootstrap, pair.topic, [list(plain_records(20_000))], codec=codec)
+    await produce(pair.source_bootstrap, pair.topic, [list(plain_records(5_000))], codec="zstd")
+    copied = await pair.copy(codec=number)
+    _, target = await pair.batches()
+
+    assert {batch.codec for batch in target} == {wanted}
+    assert copied.total("batches_rebuilt") > 0
+    assert_same_records(*await pair.contents())
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 async def test_unopened_batches_are_the_sources_to_the_byte(pair: Pair, codec: str | None) -> None:
     """From byte 61 on each batch at the target is the source's; before it only what a broker insists on differs."""

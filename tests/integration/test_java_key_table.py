@@ -39,6 +39,7 @@ _OTHER_DEFAULTS = {
     "consumer.auto.offset.reset": "MirrorMaker sets earliest itself",
     "consumer.client.id": "the flow's name",
     "producer.client.id": "the flow's name",
+    "producer.compression.type": "batches keep the codec that they have",
     "producer.batch.size": "batches keep the size that they have",
     "producer.buffer.memory": "copy.buffer.bytes has the default",
     "target.cluster.alias": "filled in by MirrorMaker's driver",
