@@ -322,6 +322,7 @@ def _limits(of: FlowReader) -> CopyLimits:
         coalesce_batch_bytes=_coalesced_bytes(of),
         retry_backoff_ms=of.number("producer.retry.backoff.ms"),
         retry_backoff_max_ms=of.number("producer.retry.backoff.max.ms"),
+        rack=of.text("consumer.client.rack"),
         codec=_CODECS.get(of.text("producer.compression.type")),
     )
 

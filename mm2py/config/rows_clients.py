@@ -58,8 +58,6 @@ CONSUMER_KEYS = (
     _key(_CONSUMER, "enable.auto.commit", Kind.BOOLEAN, "true", "Consumer groups.", _NO_OPINION, fits=("false",)),
     _key(_CONSUMER, "check.crcs", Kind.BOOLEAN, "true", "Check the checksum of batches.",
          "checksums are always checked", fits=("true",)),
-    _key(_CONSUMER, "client.rack", Kind.STRING, "", "Read from a replica in this rack (KIP-392).",
-         "this version reads from leaders only"),
     _key(_CONSUMER, "default.api.timeout.ms", Kind.INT, "60000", "Blocking calls.",
          "write request.timeout.ms or admin.timeout.ms"),
     _key(_CONSUMER, "exclude.internal.topics", Kind.BOOLEAN, "true", "Patterns of subscriptions.",

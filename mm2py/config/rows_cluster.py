@@ -62,6 +62,9 @@ _CONSUMER = Section(
             check=at_least(1)),
         Key("max.partition.fetch.bytes", Kind.INT, "1048576", Place.CONSUMER,
             "Most that one fetch answers for one partition; a larger batch is still given whole.", check=at_least(1)),
+        Key("client.rack", Kind.STRING, "", Place.CONSUMER,
+            "Where the copy tasks run. Brokers with a `replica.selector.class` name a replica there to read from, "
+            "instead of the leader (KIP-392)."),
         Key("isolation.level", Kind.STRING, "read_uncommitted", Place.CONSUMER,
             "`read_committed` leaves out records of aborted transactions.",
             check=one_of("read_uncommitted", "read_committed")),

@@ -248,6 +248,7 @@ class KafkaCluster:
         voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.nodes)
         return {
             "process.roles": "broker,controller",
+            "broker.rack": f"rack-{node.broker_id}",
             "node.id": str(node.broker_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",

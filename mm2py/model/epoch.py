@@ -38,6 +38,8 @@ class CopyLimits:
     retry_backoff_max_ms: int = 1_000
     #: Kafka's number of the codec that every batch is to have at the target; None keeps the source's.
     codec: int | None = None
+    #: Where the reader is; the source's leaders name replicas there to be read instead (KIP-392).
+    rack: str = ""
 
 
 @attrs.frozen

@@ -27,6 +27,7 @@ from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.history import Checked
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.refusals import failure_of
+from mm2py.pipeline.replicas import ReadReplicas
 from mm2py.pipeline.resume import Resumer, Walks
 from mm2py.pipeline.sending import Dispatch, end_remade, is_remade
 from mm2py.wire.cluster import Cluster
@@ -55,6 +56,7 @@ class WorkerState:
     identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
     walks: Walks = attrs.field(factory=dict)
     checked: Checked = attrs.field(factory=dict)
+    replicas: ReadReplicas = attrs.field(factory=ReadReplicas)
 
     async def __aenter__(self) -> Self:
         return self
@@ -170,6 +172,7 @@ class _Epoch:
             limits=plan.limits,
             clock=self._clock,
             sessions=self._hosted.sessions,
+            replicas=self._hosted.replicas,
             checked=self._hosted.checked,
         )
         self._dispatch, self._reader = dispatch, reader

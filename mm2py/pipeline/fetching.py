@@ -21,6 +21,7 @@ from mm2py.pipeline.history import Checked, HistoryCheck
 from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
 from mm2py.pipeline.refusals import kept_out, lacks
+from mm2py.pipeline.replicas import ReadReplicas
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import POOLED_FROM_BYTES
@@ -68,6 +69,7 @@ class SourceReader:
         limits: CopyLimits,
         clock: Clock,
         sessions: dict[tuple[str, int, int], FetchSession],
+        replicas: ReadReplicas,
         checked: Checked,
     ) -> None:
         self.source = source
@@ -75,10 +77,15 @@ class SourceReader:
         self.limits = limits
         self.clock = clock
         self.sessions = sessions
+        self._replicas = replicas
         self._copies = copies
         self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)
         self.sizes = FetchSizes(
-            limits.fetch_min_bytes, limits.fetch_max_bytes, limits.fetch_partition_max_bytes, limits.reads_committed
+            limits.fetch_min_bytes,
+            limits.fetch_max_bytes,
+            limits.fetch_partition_max_bytes,
+            limits.reads_committed,
+            limits.rack,
         )
         self.age = Tally()
         self.requests = 0
@@ -108,7 +115,7 @@ class SourceReader:
                 task.cancel()
 
     def assign(self, copy: PartitionCopy) -> None:
-        """Give *copy* to the fetcher of the broker that leads it; without a leader, look again soon."""
+        """Give *copy* to the fetcher of the broker to read it from; without a leader, look again soon."""
         if self.is_stopped or copy.has_ended:
             return
         node = self.source.leader(copy.plan.source)
@@ -124,6 +131,9 @@ class SourceReader:
         if self._history.is_due(copy):
             self._history.ask(copy, self._tasks)
             return
+        named = self._replicas.of(self.source.alias, copy.plan.source, self._loop.time())
+        if named is not None and named in self.source.brokers:
+            node = named
         copy.source_node = node
         copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)
         place = (node, _lane_of(copy.fetch))
@@ -137,8 +147,18 @@ class SourceReader:
         now = self.source.topic_id(plan.source.topic)
         return None not in (now, plan.topic_id) and now != plan.topic_id
 
+    def read_nearer(self, copy: PartitionCopy, node: int) -> None:
+        """Read *copy* from the replica on *node*, which the leader has named."""
+        self._replicas.note(self.source.alias, copy.plan.source, node, self._loop.time())
+        self.assign(copy)
+
+    def read_leader(self, copy: PartitionCopy) -> bool:
+        """Read *copy* from its leader again; False where that is so already."""
+        return self._replicas.forget(self.source.alias, copy.plan.source)
+
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Take *copy* from its fetcher and look its leader up after a pause."""
+        self.read_leader(copy)
         copy.source_node = None
         copy.source_retries += 1
         self.retries += 1
@@ -326,6 +346,9 @@ class Fetcher:
             copy.last_stable_offset = answer.last_stable_offset
             copy.log_start_offset = answer.log_start_offset
             if not answer.record_set:
+                if answer.preferred_replica not in (-1, self.node):
+                    self.remove(copy)
+                    reader.read_nearer(copy, answer.preferred_replica)
                 continue
             is_rebuilt = self._ingest(copy, answer, now_ms)
             dispatch.offer(copy)
@@ -363,7 +386,9 @@ class Fetcher:
         self.remove(copy)
         source, code = copy.plan.source, answer.error_code
         where = f"source answered {name_of(code)} for {source} at offset {copy.fetch.offset}"
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reader.read_leader(copy):
+            self._reader.assign(copy)  # a replica may hold less than its leader
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Perhaps this is another topic of that name: whoever tries again must know.
             self._reader.wants_metadata.set()
             copy.end(

@@ -73,6 +73,8 @@ class PartitionAnswer:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
     record_set: memoryview
+    #: The replica to read from instead; -1 where it is the one that answered.
+    preferred_replica: int = -1
 
 
 @attrs.frozen(eq=False)
@@ -86,12 +88,13 @@ class FetchAnswer:
 
 @attrs.frozen
 class FetchSizes:
-    """How much a fetch may bring and how long the broker may wait for it."""
+    """How much a fetch may bring and how long the broker may wait for it; *rack* is where the reader is (KIP-392)."""
 
     min_bytes: int
     max_bytes: int
     partition_max_bytes: int
     reads_committed: bool
+    rack: str = ""
 
 
 class FetchSession:
@@ -183,7 +186,8 @@ class FetchSession:
         for topic, numbers in forgotten.items():
             out.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(numbers)))
             out += [_INT32.pack(number) for number in numbers]
-        out.append(_INT16.pack(0))
+        rack = sizes.rack.encode()
+        out.append(_INT16.pack(len(rack)) + rack)
         self._changed, self._forgotten = {}, {}
         return b"".join(out)
 
@@ -219,7 +223,7 @@ class FetchSession:
             after = at + aborted_count * _ABORTED.size
             aborted = tuple(_ABORTED.iter_unpack(frame[at:after]))
             at = after
-        _, size = _RECORD_SET.unpack_from(frame, at)
+        preferred, size = _RECORD_SET.unpack_from(frame, at)
         at += _RECORD_SET.size
         record_set = frame[at : at + max(size, 0)]
         at += max(size, 0)
@@ -227,7 +231,9 @@ class FetchSession:
         # An answer for a partition that was dropped while the request was under way is nobody's.
         if position is not None:
             into.append(
-                PartitionAnswer(position, error_code, high_watermark, last_stable, log_start, aborted, record_set)
+                PartitionAnswer(
+                    position, error_code, high_watermark, last_stable, log_start, aborted, record_set, preferred
+                )
             )
         return at
 
