@@ -8,7 +8,8 @@ Only the words differ: a problem names the key that the user wrote, not the one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
@@ -16,6 +17,9 @@ import attrs
 from mm2py.config.lint import note_document
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry, parse_bytes
+
+
+_ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
 
 
 @attrs.frozen
@@ -29,7 +33,7 @@ class Imported:
 
     def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
         """Give *problems* file by file, as the user named the files."""
-        places = {file.name: number for number, file in enumerate(self.files)}
+        places = {name: number for number, name in enumerate(_names(self.files))}
 
         def place(problem: Problem) -> int:
             name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
@@ -43,6 +47,8 @@ class Imported:
             if (entry.where, entry.key) == (problem.where, problem.key) and entry.written != entry.key:
                 before = entry.key.removesuffix(entry.written) if entry.key.endswith(entry.written) else ""
                 hint = problem.hint.replace(before, "") if before else problem.hint
+                if entry.written.endswith(".bootstrap.servers"):
+                    hint = _ALIASED_SERVERS.sub("write " + entry.written, hint)
                 return attrs.evolve(problem, key=entry.written, hint=hint)
         return None if problem.where == self.document.name else problem
 
@@ -79,50 +85,56 @@ class Lines:
 class Read:
     """A file as it is written: what counts in it, by its keys, and what is wrong or odd about the file as such."""
 
-    path: Path
+    name: str
     entries: dict[str, Entry]
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self.path.name
+
+def read_files(*paths: Path) -> tuple[Read, ...]:
+    """Read properties files, or connectors' JSON as it is posted to Kafka Connect; each has a name of its own."""
+    return tuple(_read(path, name) for path, name in zip(paths, _names(paths), strict=True))
 
 
-def read_file(path: Path) -> Read:
-    """Read a properties file, or a connector's JSON as it is posted to Kafka Connect."""
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Give the last part of each path, the whole of it where several end alike."""
+    last = [path.name for path in paths]
+    return [str(path) if last.count(path.name) > 1 else path.name for path in paths]
+
+
+def _read(path: Path, name: str) -> Read:
     try:
         data = path.read_bytes()
     except OSError as error:
-        return Read(path, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
+        return Read(name, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
     if path.suffix == ".json":
-        return _read_json(path, data.decode("utf-8", "replace"))
-    document = parse_bytes(data, name=path.name)
-    problems = tuple(Problem(f"{path.name}:{bad.line}", "", bad.message) for bad in document.malformed)
+        return _read_json(name, data.decode("utf-8", "replace"))
+    document = parse_bytes(data, name=name)
+    problems = tuple(Problem(f"{name}:{bad.line}", "", bad.message) for bad in document.malformed)
     entries = {key: attrs.evolve(entry, where=document.where(entry)) for key, entry in document.latest().items()}
-    return Read(path, entries, problems, tuple(note_document(document)))
+    return Read(name, entries, problems, tuple(note_document(document)))
 
 
-def _read_json(path: Path, text: str) -> Read:
+def _read_json(name: str, text: str) -> Read:
     try:
         found = json.loads(text)
     except ValueError as error:
-        return Read(path, {}, (Problem(path.name, "", f"is no JSON: {error}"),))
+        return Read(name, {}, (Problem(name, "", f"is no JSON: {error}"),))
     if not isinstance(found, dict) or not isinstance(found.get("config", {}), dict):
-        return Read(path, {}, (Problem(path.name, "", "holds no connector: an object of keys and values is expected"),))
+        return Read(name, {}, (Problem(name, "", "holds no connector: an object of keys and values is expected"),))
     # The body of POST /connectors has the name beside the config; that of PUT …/config is the config alone.
     pairs = {**{key: value for key, value in found.items() if key != "config"}, **found.get("config", {})}
     entries: dict[str, Entry] = {}
     problems: list[Problem] = []
     for key, value in pairs.items():
         line = 1 + text.count("\n", 0, max(0, text.find(json.dumps(key, ensure_ascii=False))))
-        where = f"{path.name}:{line}"
+        where = f"{name}:{line}"
         if isinstance(value, dict | list) or value is None:
             problems.append(Problem(where, key, "a connector's settings are texts", f'write "{key}": "…"'))
         else:
             text_of = value if isinstance(value, str) else json.dumps(value)
             entries[key] = Entry(key, text_of, line, where=where)
-    return Read(path, entries, tuple(problems))
+    return Read(name, entries, tuple(problems))
 
 
 def hosts_of(servers: str) -> set[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.imported import Imported, Lines, Read, read_file
+from mm2py.config.imported import Imported, Lines, Read, read_files
 from mm2py.config.problem import Problem
 from mm2py.config.ways import is_client_key
 
@@ -68,7 +68,7 @@ class LegacyOptions:
 
 def import_legacy(options: LegacyOptions) -> Imported:
     """Turn the command line and its two files into a flow. Nothing is raised; what is wrong is in the result."""
-    consumer, producer = read_file(options.consumer_config), read_file(options.producer_config)
+    consumer, producer = read_files(options.consumer_config, options.producer_config)
     problems = [*consumer.problems, *producer.problems]
     notes = [*consumer.notes, *producer.notes]
     group = consumer.entries.get("group.id")

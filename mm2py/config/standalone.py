@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.imported import Imported, Lines, Read, hosts_of, read_file
+from mm2py.config.imported import Imported, Lines, Read, hosts_of, read_files
 from mm2py.config.keys import find_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.mirus import SOURCE_CLASS as MIRUS
@@ -75,7 +75,7 @@ class Connector:
 
 def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imported:
     """Turn a worker's and its connectors' files into flows. Nothing is raised; what is wrong is in the result."""
-    worker, files = read_file(worker_file), [read_file(path) for path in connector_files]
+    worker, *files = read_files(worker_file, *connector_files)
     problems = [problem for file in (worker, *files) for problem in file.problems]
     notes = [note for file in (worker, *files) for note in file.notes]
     connectors: list[Connector] = []
@@ -321,7 +321,11 @@ def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
 
 
 def _judge_converters(connector: Connector, worker: Read) -> Iterator[Problem]:
-    """Refuse converters that would change records; what a connector says beats the worker."""
+    """Refuse what would change records or their topics; a converter of the connector's beats the worker's."""
+    transforms = connector.get("transforms")
+    if transforms is not None and transforms.value.strip():
+        message = "records are copied as they are and keep their topic's name: transforms are not run"
+        yield Problem(transforms.where, "transforms", message, "leave it away if the target does without")
     of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is Kind.MIRUS else ()
     for key in (*_CONVERTERS, *of_source):
         line = connector.get(key) or worker.entries.get(key)

@@ -41,11 +41,18 @@ def _connector(kind: str, alias: str, source: str, target: str, **keys: object) 
 
 
 async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A worker's file and one file for each of MirrorMaker's connectors mirror topics, groups and heartbeats."""
+    """
+    A worker's file and one file for each of MirrorMaker's connectors mirror topics, groups and heartbeats.
+
+    With --watch, a connector's file that is saved takes effect at once.
+    """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     group = f"{prefix}-group"
     await create_topic(source, prefix, partitions=2)
     await produce_numbers(source, prefix, count=_COUNT, partitions=2)
+    more = f"{prefix}-more"
+    await create_topic(source, more, partitions=1)
+    await produce_numbers(source, more, count=_COUNT, partitions=1)
     await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(300)})
     files = {
         "worker": f"bootstrap.servers = {target}\noffset.storage.file.filename = {tmp_path}/connect.offsets\n",
@@ -64,7 +71,7 @@ async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, 
     for name, text in files.items():
         (tmp_path / f"{name}.properties").write_text(text)
     arguments = [str(tmp_path / f"{name}.properties") for name in files]
-    async with command(tmp_path, "mm2py.cli.standalone", *arguments) as running:
+    async with command(tmp_path, "mm2py.cli.standalone", *arguments, "--watch") as running:
         await assert_mirrored(source, prefix, target, f"{prefix}.{prefix}", _COUNT)
 
         async def translated() -> int | None:
@@ -77,6 +84,13 @@ async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, 
             within_s=60,
             what="heartbeats",
         )
+        assert f"{prefix}.{more}" not in await list_topics(target)
+
+        (tmp_path / "source.properties").write_text(
+            files["source"].replace(f"topics = {prefix}", f"topics = {prefix}.*")
+        )
+        await running.wait_for_event("settings_reloaded", changed=[f"{prefix}->B"])
+        await assert_mirrored(source, more, target, f"{prefix}.{more}", _COUNT)
         assert await running.sigterm() == 0
 
     noted = [event["note"] for event in running.events("setting_noted")]

@@ -295,6 +295,37 @@ def test_converters_that_change_records_are_refused(load: Load, key: str) -> Non
     assert fine.notes == ()
 
 
+def test_transforms_are_refused(load: Load) -> None:
+    """A transform may leave records out, mask them or move them: a mirror without it would not be the same."""
+    (problem,) = _problems(load, WORKER, SOURCE + "transforms = mask\ntransforms.mask.type = x\n")
+
+    assert problem.startswith("1.properties:6: transforms: records are copied as they are")
+
+
+def test_hints_fit_the_file(load: Load) -> None:
+    """What a hint asks to write can be written in that file."""
+    (problem,) = _problems(load, WORKER, SOURCE.replace("source:9092", "source"))
+
+    assert problem.endswith("(write source.cluster.bootstrap.servers = host1:9092, host2:9092)")
+
+
+def test_values_from_providers_are_not_shown(load: Load, tmp_path: Path) -> None:
+    """The worker's providers serve its connectors, and what they give is told to nobody."""
+    (tmp_path / "secrets").write_text("servers = hush:x\n")
+    worker = WORKER + (
+        "config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+    )
+    connector = SOURCE.replace("source:9092", f"${{file:{tmp_path}/secrets:servers}}")
+    (problem,) = _problems(load, worker, connector)
+    (tmp_path / "secrets").write_text("servers = hush:9092\n")
+    settings = load(worker, connector)
+
+    assert "hush" not in problem
+    assert _flow(settings).source.bootstrap_servers == ("hush:9092",)
+    assert not any("hush" in row.value for row in settings.effective)
+
+
 def test_unknown_keys_are_noted_as_they_are_written(load: Load) -> None:
     """A note names the file, the line and the key as the user wrote it, and so does its hint."""
     settings = load(WORKER, SOURCE + "topcs = orders\n")
@@ -342,6 +373,19 @@ def test_a_missing_file_is_the_only_problem(tmp_path: Path) -> None:
         import_settings(import_standalone(tmp_path / "worker.properties", [tmp_path / "none.properties"]))
 
     assert [problem.message for problem in caught.value.problems] == ["cannot be read: No such file or directory"]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Where two files are called alike, their whole paths are named."""
+    files = [tmp_path / folder / "connector.properties" for folder in ("a", "b")]
+    (tmp_path / "worker.properties").write_text(WORKER)
+    for file, text in zip(files, (SOURCE, "name = other\n"), strict=True):
+        file.parent.mkdir()
+        file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        import_settings(import_standalone(tmp_path / "worker.properties", files))
+
+    assert [problem.where for problem in caught.value.problems] == [str(files[1])]
 
 
 def test_two_sources_under_one_alias_are_refused(load: Load) -> None:
