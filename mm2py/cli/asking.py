@@ -22,8 +22,8 @@ from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import parse_bytes
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.errors import Mm2Error
+from mm2py.flow.plugins import policy_of
 from mm2py.model.flow import Flow
-from mm2py.policy.plugins import load_policy
 from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy
 
 
@@ -109,16 +109,6 @@ class Mirror:
         if not concerned:
             return DefaultReplicationPolicy()
         return policy_of(max(concerned, key=promise))
-
-
-def policy_of(settings: FlowSettings) -> ReplicationPolicy:
-    """Make the replication policy of a flow."""
-    return load_policy(
-        settings.policy_class,
-        source_alias=settings.flow.source,
-        separator=settings.policy_separator,
-        internal_separator_enabled=settings.policy_internal_separator_enabled,
-    )
 
 
 def config_from_servers(servers: str, command_config: Path | None) -> MirrorClientConfig:

@@ -14,10 +14,11 @@ from contextlib import AsyncExitStack
 from mm2py.flow.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.group_offsets import GroupOffsets
+from mm2py.flow.plugins import policy_of, topic_filter_of
 from mm2py.flow.way_back import WayBack
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
-from mm2py.policy.plugins import load_group_filter, load_policy, load_topic_filter
+from mm2py.policy.plugins import load_group_filter
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
 from mm2py.wire.cluster import Cluster
@@ -58,15 +59,8 @@ class CheckpointGroup(FlowGroup):
     async def _live(self) -> None:
         settings, chosen = self._settings, self._settings.checkpoints
         flow = settings.flow
-        policy = load_policy(
-            settings.policy_class,
-            source_alias=flow.source,
-            separator=settings.policy_separator,
-            internal_separator_enabled=settings.policy_internal_separator_enabled,
-        )
-        topic_filter = load_topic_filter(
-            settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
-        )
+        policy = policy_of(settings)
+        topic_filter = topic_filter_of(settings)
         async with AsyncExitStack() as open_clusters:
             source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
             for cluster in (source, target):

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.flow.group import FlowGroup, Surroundings
+from mm2py.flow.plugins import policy_of
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.state import HeartbeatsView
-from mm2py.policy.plugins import load_policy
 from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -43,12 +43,7 @@ class HeartbeatGroup(FlowGroup):
 
     async def _live(self) -> None:
         settings = self._settings
-        policy = load_policy(
-            settings.policy_class,
-            source_alias=settings.flow.source,
-            separator=settings.policy_separator,
-            internal_separator_enabled=settings.policy_internal_separator_enabled,
-        )
+        policy = policy_of(settings)
         async with AsyncExitStack() as open_clusters:
             target = Cluster(settings.target, self._clock)
             open_clusters.push_async_callback(target.close)

@@ -8,8 +8,9 @@ import attrs
 
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.errors import Mm2Error
+from mm2py.flow.plugins import policy_of, topic_filter_of
 from mm2py.policy.loops import Loop, Mirror, describe, find_loop
-from mm2py.policy.plugins import PluginError, load_policy, load_topic_filter
+from mm2py.policy.plugins import PluginError
 
 
 _KEY = "replication.policy.class"
@@ -43,15 +44,8 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         if not flow.is_enabled:
             continue
         try:
-            policy = load_policy(
-                flow.policy_class,
-                source_alias=flow.flow.source,
-                separator=flow.policy_separator,
-                internal_separator_enabled=flow.policy_internal_separator_enabled,
-            )
-            topic_filter = load_topic_filter(
-                flow.topic_filter_class, topics=flow.topics, topics_exclude=flow.topics_exclude
-            )
+            policy = policy_of(flow)
+            topic_filter = topic_filter_of(flow)
         except Mm2Error:
             continue
         yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled)

@@ -19,12 +19,12 @@ from mm2py.core.backoff import Backoff
 from mm2py.core.offset_syncs import SyncProgress, advance
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.group import Surroundings
+from mm2py.flow.plugins import policy_of
 from mm2py.flow.source_group import SourceLife
 from mm2py.flow.translation import Translations
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
-from mm2py.policy.plugins import load_policy
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -79,12 +79,7 @@ class OffsetSyncs:
 
     def __init__(self, around: Surroundings, translations: Translations, life: SourceLife) -> None:
         settings = around.settings
-        policy = load_policy(
-            settings.policy_class,
-            source_alias=settings.flow.source,
-            separator=settings.policy_separator,
-            internal_separator_enabled=settings.policy_internal_separator_enabled,
-        )
+        policy = policy_of(settings)
         self._is_at_source = settings.offset_syncs.location == "source"
         cluster = life.source if self._is_at_source else life.target
         other = settings.flow.target if self._is_at_source else settings.flow.source

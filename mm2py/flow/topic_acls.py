@@ -13,10 +13,10 @@ from mm2py.core.acl_sync import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
+from mm2py.flow.plugins import policy_of, topic_filter_of
 from mm2py.flow.source_group import SourceLife
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import ForgottenAcl, SyncedAcl
-from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.policy.selection import judge_topic
 from mm2py.telemetry.events import AclSyncIdle, TopicAclsChanged
 from mm2py.wire.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
@@ -45,15 +45,8 @@ class AclSync:
         self._memory = life.topics.memory
         self._complaints = Complaints(around.flow, _STEP, around.events)
         self._idle: set[str] = set()
-        self._policy = load_policy(
-            settings.policy_class,
-            source_alias=settings.flow.source,
-            separator=settings.policy_separator,
-            internal_separator_enabled=settings.policy_internal_separator_enabled,
-        )
-        self._filter = load_topic_filter(
-            settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
-        )
+        self._policy = policy_of(settings)
+        self._filter = topic_filter_of(settings)
 
     async def run(self) -> None:
         """Synchronise for as long as the flow lives; returns at once where the setting is off."""

@@ -16,12 +16,12 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.plugins import policy_of, topic_filter_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topic_creation import TopicCreation
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import TopicsView
-from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.policy.selection import near_misses
 from mm2py.telemetry.events import NoTopicChosen, PartitionsGrown, StepFailed, TopicCreated, TopicGone, TopicsRefreshed
 from mm2py.telemetry.journal import EventLog
@@ -94,15 +94,8 @@ class Topics:
         self._clashes: Mapping[str, str] = {}
         self._is_idle = False
         self._wanted = asyncio.Event()
-        self._policy = load_policy(
-            settings.policy_class,
-            source_alias=settings.flow.source,
-            separator=settings.policy_separator,
-            internal_separator_enabled=settings.policy_internal_separator_enabled,
-        )
-        self._filter = load_topic_filter(
-            settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
-        )
+        self._policy = policy_of(settings)
+        self._filter = topic_filter_of(settings)
 
     async def refresh_once(self) -> Mirrored:
         """Look at both clusters, bring the target up to date, and give what can be copied now."""

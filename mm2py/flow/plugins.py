@@ -1,0 +1,25 @@
+"""What a flow's settings name as classes: its replication policy and its topic filter."""
+
+from __future__ import annotations
+
+from mm2py.config.settings import FlowSettings
+from mm2py.policy.filters import TopicFilter
+from mm2py.policy.plugins import load_policy, load_topic_filter
+from mm2py.policy.replication import ReplicationPolicy
+
+
+def policy_of(settings: FlowSettings) -> ReplicationPolicy:
+    """Make the replication policy of a flow. Raise `PluginError` where its class cannot be used."""
+    return load_policy(
+        settings.policy_class,
+        source_alias=settings.flow.source,
+        separator=settings.policy_separator,
+        internal_separator_enabled=settings.policy_internal_separator_enabled,
+    )
+
+
+def topic_filter_of(settings: FlowSettings) -> TopicFilter:
+    """Make the topic filter of a flow. Raise `PluginError` where its class cannot be used."""
+    return load_topic_filter(
+        settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
+    )
