@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position, decode_position
+from mm2py.model.group import CommittedOffset
+from mm2py.model.positions import Position, decode_position, position_key
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ClusterRecovered,
@@ -27,7 +28,8 @@ from mm2py.telemetry.events import (
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
-from tests.support.producing import produce_numbers
+from tests.support.groups import commit_as_admin
+from tests.support.producing import produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers
 from tests.support.topics import create_topic, delete_topic, end_offsets, grow_topic, list_topics
@@ -115,6 +117,38 @@ async def test_positions_begin_before_the_first_record(
     assert [(event.found, event.fresh) for event in second.events.of(PositionsRead)] == [(2, 0)]
     assert await end_offsets(target, f"A.{prefix}") == {0: 10_005, 1: 10_005}
     assert second.events.of(FlowDrained)[0].positions_written
+
+
+async def test_partitions_start_where_another_mirror_s_group_stands(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Without a position, a partition starts at the group's offset, or at its beginning where the group has none.
+
+    Later lives go on from positions; where an operator removed one, the partition is copied whole, group or not.
+    """
+    source, target, offsets = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-offsets"
+    await create_topic(source, prefix, partitions=2)
+    await produce_numbers(source, prefix, count=200, partitions=2)
+    await commit_as_admin(source, f"{prefix}-group", {TopicPartition(prefix, 0): CommittedOffset(60)})
+    settings = flow_settings(
+        source,
+        target,
+        **{"A->B.topics": prefix, "A->B.copy.start.group": f"{prefix}-group", "B.offset.storage.topic": offsets},
+    )
+    async with running_flow(settings, tmp_path) as first:
+        await mirrored(first, 140)
+        await first.drain()
+    began = await end_offsets(target, f"A.{prefix}")
+    async with producer(target) as connected:
+        await connected.send_and_wait(offsets, value=None, key=position_key("A", TopicPartition(prefix, 0)))
+    async with running_flow(settings, tmp_path) as second:
+        await mirrored(second, 100)
+        await second.drain()
+
+    assert began == {0: 40, 1: 100}
+    assert await end_offsets(target, f"A.{prefix}") == {0: 140, 1: 100}
+    assert [(event.found, event.fresh) for event in second.events.of(PositionsRead)] == [(1, 1)]
 
 
 async def test_latest_leaves_what_was_there(
