@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, decode_position, position_key
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
@@ -28,7 +27,7 @@ from mm2py.telemetry.events import (
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
-from tests.support.groups import commit_as_admin
+from tests.support.groups import commit_plainly
 from tests.support.producing import produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers
@@ -130,7 +129,7 @@ async def test_partitions_start_where_another_mirror_s_group_stands(
     source, target, offsets = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-offsets"
     await create_topic(source, prefix, partitions=2)
     await produce_numbers(source, prefix, count=200, partitions=2)
-    await commit_as_admin(source, f"{prefix}-group", {TopicPartition(prefix, 0): CommittedOffset(60)})
+    await commit_plainly(source, f"{prefix}-group", {TopicPartition(prefix, 0): 60})
     settings = flow_settings(
         source,
         target,
