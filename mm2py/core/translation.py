@@ -257,8 +257,9 @@ class RunIndex:
             self.spans[last] = self.counts[last] = before
             self.end = self.downs[last] + before
         else:
-            left = max(0, self.counts[last] - (self.spans[last] - before))
-            self.spans[last], self.counts[last] = before, min(left, before - 1)
+            # The record at its start stays, if one is known there.
+            left = max(min(self.counts[last], 1), self.counts[last] - (self.spans[last] - before))
+            self.spans[last], self.counts[last] = before, left
             self.end = self.downs[last] + left
 
     def _change(self, at: int) -> None:

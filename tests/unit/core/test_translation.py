@@ -8,7 +8,7 @@ from bisect import bisect_left
 import attrs
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from mm2py.core.translation import Precision, RunIndex, Translated, Untranslated
 from mm2py.model.epoch import Run, Runs
@@ -144,6 +144,7 @@ def test_translations_never_go_back(epochs: list[Epoch], bound: int | None) -> N
 
 
 @given(EPOCHS, st.integers(0, 40), st.sampled_from([None, 5]))
+@example([Epoch(((0, 0, 1),) * 5 + ((0, 1, 1), (1, 0, 1)), 0), Epoch(((1, 0, 1),) * 3, 0)], 13, 5)
 def test_what_is_learnt_twice_changes_nothing(epochs: list[Epoch], back: int, bound: int | None) -> None:
     """A resume finds records that were known: it copies nothing anew, and answers stay as good or get better."""
     known = [attrs.evolve(epoch, is_known=True) for epoch in epochs]
