@@ -86,6 +86,7 @@ class SourceTruth:
         self._reach = around.reach
         self._life = life
         self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
+        self._remaking: set[str] = set()
         self._aliases = (around.settings.flow.source, around.settings.flow.target)
 
     async def run(self) -> None:
@@ -108,14 +109,20 @@ class SourceTruth:
         """Leave open questions to the next life: nothing was copied meanwhile."""
 
     async def _answer(self) -> bool:
-        cases = []
+        cases, fine = [], []
         for state, look in await self._look(self._life.tasks.questions()):
             finding = diagnose(state, look)
             if finding is None:
                 self._told.pop(state.source, None)
-                self._life.tasks.acquit(state.source)
+                fine.append(state)
                 continue
             cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.truth)))
+        self._note_remaking(cases)
+        for state in fine:
+            if state.source.topic in self._remaking:
+                self._life.tasks.look_later(state.source, _TICK_S / 2)
+            else:
+                self._life.tasks.acquit(state.source)
         for case in cases:
             self._tell(case)
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
@@ -127,6 +134,14 @@ class SourceTruth:
         if any(case.finding.trouble is Trouble.RECREATED for case in cases):
             self._life.topics.want_refresh()
         return True
+
+    def _note_remaking(self, cases: Iterable[_Case]) -> None:
+        """Note which topics wait for their remote topic to be deleted; nothing is written to it meanwhile."""
+        for case in cases:
+            if isinstance(case.act, RecreateRemote):
+                self._remaking.add(case.state.source.topic)
+            else:
+                self._remaking.discard(case.state.source.topic)
 
     # Looking.
 
@@ -243,6 +258,8 @@ class SourceTruth:
         states = [it for it in tasks.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)]
         if any(tasks.is_held(state.source) or not state.is_questioned for state in states):
             for state in states:
+                # One that came with the new topic lies in the remote topic that is about to go.
+                tasks.question(state, Ended.RECREATED, RECREATED)
                 tasks.look_later(state.source, _TICK_S / 2)
             return
         remote = states[0].remote_topic
