@@ -180,7 +180,7 @@ async def test_a_topic_by_name_from_bootstrap_servers(mirror: JavaMirror) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["checkpoints", "--source", "west"], "has no topic west.checkpoints.internal"),
+        (["checkpoints", "--source", "nowhere"], "has no topic nowhere.checkpoints.internal"),
         (["no-such.checkpoints.internal"], "has no topic no-such.checkpoints.internal"),
     ],
     ids=["by alias", "by name"],
