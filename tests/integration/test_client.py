@@ -203,12 +203,19 @@ async def test_a_cluster_that_is_not_there() -> None:
     assert "127.0.0.1:1 does not answer" in line
 
 
+#: A shell's background jobs, and all that they start, are born ignoring Ctrl-C.
+_HEEDING_CTRL_C = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('mm2py', run_name='__main__')"
+)
+
+
 @contextmanager
 def following(*arguments: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``mm2py topics dump … --follow`` for the length of the block."""
     with output.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mm2py", "topics", "dump", *arguments, "--follow"], stdout=out, stderr=out
+            [sys.executable, "-c", _HEEDING_CTRL_C, "topics", "dump", *arguments, "--follow"], stdout=out, stderr=out
         )
         try:
             yield process
