@@ -21,6 +21,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position, decode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.topic import is_other_topic
 from mm2py.policy.replication import ReplicationPolicy
 
 
@@ -76,7 +77,7 @@ class KnownPartitions:
         """Forget what was kept of topics that have been deleted and created again; *ids* are the present ones."""
 
         def is_other(topic: str, kept_id: str | None) -> bool:
-            return None not in (kept_id, ids.get(topic)) and kept_id != ids.get(topic)
+            return is_other_topic(kept_id, ids.get(topic))
 
         for source, position in list(self._positions.items()):
             if is_other(source.topic, position.topic_id):

@@ -18,6 +18,7 @@ from mm2py.core.progress import PartitionState, Repair
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
+from mm2py.model.topic import is_other_topic
 
 
 #: Ways out that always work, for hints.
@@ -106,13 +107,13 @@ Act = Stop | GoOn | RecreateRemote
 def diagnose(state: PartitionState, look: Look) -> Finding | None:
     """Say what is wrong, the gravest first; None where both clusters are what the position is about."""
     position, downstream, remote_topic_id = _stood(state)
-    if _differ(state.topic_id, look.topic_id):
+    if is_other_topic(state.topic_id, look.topic_id):
         left = max(0, state.high_watermark - position)
         message = f"{state.source.topic} was deleted and created again at the source"
         if left:
             message += f", with {left} records or more of partition {state.source.partition} not copied"
         return Finding(Trouble.RECREATED, left, message)
-    if _differ(remote_topic_id, look.remote_topic_id):
+    if is_other_topic(remote_topic_id, look.remote_topic_id):
         had = 0 if downstream is None else downstream + 1
         message = f"{state.remote_topic} was deleted and created again at the target, where it held {had} records"
         return Finding(Trouble.REMADE, had, message)
@@ -204,7 +205,7 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Look, polic
         case "latest":
             return GoOn(look.log_end, behind, lost=finding.records + look.log_end - look.log_start)
         case "re-create":
-            if not _differ(state.remote_topic_id, look.remote_topic_id):
+            if not is_other_topic(state.remote_topic_id, look.remote_topic_id):
                 return RecreateRemote()
             return GoOn(look.log_start, behind, lost=finding.records)
         case _:
@@ -299,7 +300,3 @@ def _stood(state: PartitionState) -> tuple[int, int | None, str | None]:
     """Give position, downstream and the remote topic's id as they were before a search."""
     stood = state.repair or state
     return stood.position, stood.downstream, stood.remote_topic_id
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other

@@ -35,6 +35,7 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, PartitionView, TaskView
+from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
     AssignmentChanged,
     EpochEnded,
@@ -155,8 +156,8 @@ class SourceTasks:
         if state.is_questioned:
             return state
         now, ended, failure = self._clock.monotonic(), Ended.RECREATED, RECREATED
-        if not _differ(state.topic_id, place.topic_id):
-            if not _differ(state.remote_topic_id, place.remote_topic_id):
+        if not is_other_topic(state.topic_id, place.topic_id):
+            if not is_other_topic(state.remote_topic_id, place.remote_topic_id):
                 return state
             ended = Ended.TARGET_REWOUND
             failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
@@ -442,10 +443,6 @@ class SourceTasks:
         for sample in self._window:
             latency, age = latency.plus(sample.latency), age.plus(sample.age)
         return latency, age
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other
 
 
 def _retry_in_s(state: PartitionState, now: float) -> float | None:

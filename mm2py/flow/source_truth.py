@@ -35,6 +35,7 @@ from mm2py.flow.source_group import SourceLife
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
     RemoteTopicDeleted,
     RemoteTopicRecreated,
@@ -196,9 +197,9 @@ class SourceTruth:
         for state in suspects:
             if not source.partitions_of(state.source.topic) or not target.partitions_of(state.remote_topic):
                 self._life.topics.want_refresh()
-            elif _differ(state.topic_id, source.topic_id(state.source.topic)):
+            elif is_other_topic(state.topic_id, source.topic_id(state.source.topic)):
                 self._life.tasks.question(state, Ended.RECREATED, RECREATED)
-            elif _differ(state.remote_topic_id, target.topic_id(state.remote_topic)):
+            elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
                 failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
                 self._life.tasks.question(state, Ended.TARGET_REWOUND, failure)
         return True
@@ -231,7 +232,7 @@ class SourceTruth:
         )
         if finding.trouble is Trouble.RECREATED:
             for other in self._life.tasks.of_topic(state.source.topic):
-                if _differ(other.topic_id, case.look.topic_id):
+                if is_other_topic(other.topic_id, case.look.topic_id):
                     self._life.tasks.question(other, Ended.RECREATED, RECREATED)
 
     async def _go_on(self, cases: Iterable[_Case]) -> None:
@@ -290,7 +291,3 @@ async def _remote_ends(
         if isinstance(end, int):
             ends[partition] = max(end, log_end)
     return ends
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other

@@ -18,6 +18,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk, RunChunk
+from mm2py.model.topic import is_other_topic
 
 
 @attrs.frozen
@@ -116,7 +117,7 @@ class Translations:
             if position is None:
                 continue
             known = self._known.get(source)
-            if known is not None and _are_different(known.topic_id, position.topic_id):
+            if known is not None and is_other_topic(known.topic_id, position.topic_id):
                 self.forget(source)
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
@@ -212,13 +213,9 @@ class Translations:
                 known.index.first_changed = 0
 
 
-def _are_different(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other
-
-
 def _restored(kept: Iterable[KeptChunk], position: Position) -> RunIndex | None:
     """Make an index of what was *kept* of the topic that *position* is of; None where that is nothing."""
-    index = put_together(one for one in kept if not _are_different(one.topic_id, position.topic_id))
+    index = put_together(one for one in kept if not is_other_topic(one.topic_id, position.topic_id))
     if index is None:
         return None
     if (

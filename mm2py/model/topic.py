@@ -8,6 +8,11 @@ from collections.abc import Mapping
 import attrs
 
 
+def is_other_topic(one_id: str | None, other_id: str | None) -> bool:
+    """Say whether two topic ids (KIP-516) are of different topics; one that is not known, None, may be of either."""
+    return None not in (one_id, other_id) and one_id != other_id
+
+
 @attrs.frozen
 class TopicDescription:
     """One topic. `partitions` maps each partition to the node that leads it, None while nobody does."""

@@ -17,6 +17,7 @@ from zlib import crc32
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
+from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.history import Checked, HistoryCheck
 from mm2py.pipeline.ingest import ingest
 from mm2py.pipeline.partition import PartitionCopy, Tally
@@ -144,8 +145,7 @@ class SourceReader:
         fetcher.add(copy)
 
     def _is_recreated(self, plan: PartitionPlan) -> bool:
-        now = self.source.topic_id(plan.source.topic)
-        return None not in (now, plan.topic_id) and now != plan.topic_id
+        return is_other_topic(self.source.topic_id(plan.source.topic), plan.topic_id)
 
     def read_nearer(self, copy: PartitionCopy, node: int) -> None:
         """Read *copy* from the replica on *node*, which the leader has named."""

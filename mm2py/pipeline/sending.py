@@ -24,6 +24,7 @@ from typing import Final
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.partition import Parcel, PartitionCopy, Tally
 from mm2py.pipeline.refusals import kept_out, lacks
 from mm2py.wire import produce
@@ -64,8 +65,7 @@ _REFUSED: Final = {
 
 def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
     """Say whether the remote topic is, as far as is known here, another one than the position is about."""
-    now = target.topic_id(copy.remote.topic)
-    return None not in (now, copy.plan.remote_topic_id) and now != copy.plan.remote_topic_id
+    return is_other_topic(target.topic_id(copy.remote.topic), copy.plan.remote_topic_id)
 
 
 def end_remade(copy: PartitionCopy) -> None:
