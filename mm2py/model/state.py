@@ -26,6 +26,9 @@ class FlowState(enum.Enum):
     RESTARTING = 4
     #: It is down for good and needs somebody.
     FAILED = 5
+    #: An operator said so; it goes on from where it was.
+    PAUSED = 6
+    STOPPED = 7
 
 
 class TaskState(enum.Enum):
@@ -47,6 +50,8 @@ class PartitionStage(enum.Enum):
     BACKING_OFF = 1
     #: It needs somebody; tried again at long intervals.
     STOPPED = 2
+    #: An operator said so.
+    PAUSED = 3
 
 
 @attrs.frozen

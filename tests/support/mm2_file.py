@@ -9,6 +9,7 @@ _SMALL_CLUSTER = {
     "heartbeats.topic.replication.factor": "1",
     "offset-syncs.topic.replication.factor": "1",
     "offset.storage.replication.factor": "1",
+    "config.storage.replication.factor": "1",
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
 }
@@ -17,7 +18,7 @@ _SMALL_CLUSTER = {
 _NO_HEARTBEATS = {"emit.heartbeats.enabled": "false", "heartbeats.replication.enabled": "false"}
 
 #: What only Java MirrorMaker 2 needs on a cluster of one broker.
-JAVA_KEYS = {"status.storage.replication.factor": "1", "config.storage.replication.factor": "1"}
+JAVA_KEYS = {"status.storage.replication.factor": "1"}
 
 
 def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A", "B"), **keys: object) -> str:
