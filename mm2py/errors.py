@@ -108,3 +108,78 @@ class RecordTooLargeError(Mm2Error):
             f"record {self.topic}-{self.partition} offset {self.offset} needs {self.size_bytes} bytes, "
             f"the target takes {self.limit_bytes}"
         )
+
+
+@attrs.define(eq=False)
+class UnknownFlowError(Mm2Error):
+    """Somebody asked for a flow that this node does not run."""
+
+    hint: ClassVar[str] = "GET /status lists the flows of this node; another node may run it"
+
+    flow: str
+
+    def __str__(self) -> str:
+        return f"this node does not run flow {self.flow}"
+
+
+@attrs.define(eq=False)
+class UnknownConnectorError(Mm2Error):
+    """A flow has no task group of that name, or it was deleted."""
+
+    hint: ClassVar[str] = "the flow's status lists its connectors; putting the config of a deleted one makes it anew"
+
+    flow: str
+    connector: str
+
+    def __str__(self) -> str:
+        return f"flow {self.flow} has no connector {self.connector}" if self.flow else f"no connector {self.connector}"
+
+
+@attrs.define(eq=False)
+class UnknownTaskError(Mm2Error):
+    """A task group has no task of that number."""
+
+    hint: ClassVar[str] = "the connector's status lists its tasks"
+
+    flow: str
+    connector: str
+    task: int
+
+    def __str__(self) -> str:
+        return f"{self.connector} of flow {self.flow} has no task {self.task}"
+
+
+@attrs.define(eq=False)
+class OrderRefusedError(Mm2Error):
+    """An order cannot be obeyed as it was given; each problem is a sentence that names what is wrong."""
+
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
+
+
+@attrs.define(eq=False)
+class OrderConflictError(Mm2Error):
+    """An order contradicts another one that still holds, or what the flow is doing right now."""
+
+    what: str
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.way_out}" if self.way_out else self.what
+
+
+@attrs.define(eq=False)
+class OrdersNotKeptError(Mm2Error):
+    """The target cluster does not hold an order, so that it would be forgotten; it was not obeyed either."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "try again once the target cluster answers"
+
+    flow: str
+    cluster: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"orders of flow {self.flow} cannot be kept on cluster {self.cluster}: {self.cause}"
