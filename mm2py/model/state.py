@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from mm2py.model.epoch import PartitionFailure
+from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 
 
@@ -55,8 +55,30 @@ class PartitionStage(enum.Enum):
 
 
 @attrs.frozen
+class TimesView:
+    """
+    Times measured of one thing, in milliseconds.
+
+    `last_ms` stays until there is a newer one; the others are of the last half minute to minute, as in Java
+    MirrorMaker, and None where nothing was measured then.
+    """
+
+    last_ms: float
+    min_ms: float | None = None
+    max_ms: float | None = None
+    avg_ms: float | None = None
+
+
+@attrs.frozen
 class PartitionView:
-    """One topic-partition."""
+    """
+    One topic-partition. Counts are those since the daemon started.
+
+    `bytes_per_s` follows the last few epochs; `record_rate` and `byte_rate` are means over the last half minute to
+    minute, as in Java MirrorMaker. `lag_s` says for how long, at most, the oldest record that is not copied yet has
+    waited, and `seconds_until_loss` after what time, at the earliest, the source may delete it; None where that is not
+    known, and for the latter too where the source deletes nothing.
+    """
 
     source: TopicPartition
     remote_topic: str
@@ -70,11 +92,36 @@ class PartitionView:
     bytes_per_s: float
     retry_in_s: float | None = None
     failure: PartitionFailure | None = None
+    end_offset: int | None = None
+    log_start_offset: int | None = None
+    record_rate: float = 0.0
+    byte_rate: float = 0.0
+    #: Now less a record's timestamp, when it was read and when the target had it; None before the first.
+    age: TimesView | None = None
+    latency: TimesView | None = None
+    lag_s: float | None = None
+    seconds_until_loss: float | None = None
+    #: The timestamp of the last record copied.
+    last_timestamp_ms: int | None = None
+
+
+@attrs.frozen
+class EpochView:
+    """One of a copy task's last epochs. `outcome` is ``ok``, or why it was lost."""
+
+    epoch: int
+    ended_ms: int
+    records: int
+    bytes: int
+    elapsed_s: float
+    boundary_ms: float
+    partitions: int
+    outcome: str = "ok"
 
 
 @attrs.frozen
 class TaskView:
-    """One copy task. Rates and latency are those of its last epoch that copied anything."""
+    """One copy task. Rates are those of its last epoch; times, requests and epochs add up since the daemon started."""
 
     task: int
     state: TaskState
@@ -86,6 +133,19 @@ class TaskView:
     lost_epochs: int = 0
     worker: str = ""
     last_error: str = ""
+    #: CPU time of the worker process while it ran this task's epochs, and what it held in memory after the last.
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+    #: Time in epochs, and between them.
+    elapsed_s: float = 0.0
+    boundary_s: float = 0.0
+    epochs_ended: int = 0
+    fetches: int = 0
+    produces: int = 0
+    retries: int = 0
+    throttled_ms: int = 0
+    #: The last few, oldest first.
+    epochs: tuple[EpochView, ...] = ()
 
 
 @attrs.frozen
@@ -131,6 +191,8 @@ class GroupOffsetView:
     distance: int | None
     is_exact: bool
     why: str = ""
+    #: From the look at the group until its checkpoint was written; None where none was yet.
+    latency: TimesView | None = None
 
 
 @attrs.frozen
@@ -151,8 +213,27 @@ class GroupOffsetsView:
 
 
 @attrs.frozen
+class StepView:
+    """
+    Something that a flow does again and again beside copying, named as in the log.
+
+    `succeeded_ms` is the wall time of the last success, None where there was none; `failures` are those since the
+    daemon started.
+    """
+
+    step: str
+    succeeded_ms: int | None = None
+    failures: int = 0
+
+
+@attrs.frozen
 class FlowView:
-    """A flow. Rates are those of the last few seconds, latency and age those of the last minute."""
+    """
+    A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
+
+    `latency` and `age` hold all that was measured since then; `lag_s` is the greatest of its partitions',
+    `seconds_until_loss` the least.
+    """
 
     flow: Flow
     state: FlowState
@@ -175,6 +256,19 @@ class FlowView:
     heartbeats: HeartbeatsView | None = None
 
     consumer_groups: tuple[GroupOffsetsView, ...] = ()
+    latency: Histogram = attrs.field(factory=Histogram)
+    age: Histogram = attrs.field(factory=Histogram)
+    lag_s: float | None = None
+    seconds_until_loss: float | None = None
+    throttled_ms: int = 0
+    #: Partitions of mirrored topics that the target does not have, although it should.
+    missing_partitions: int = 0
+    batches_unopened: int = 0
+    batches_rebuilt: int = 0
+    batches_dropped: int = 0
+    resumed_records: int = 0
+    foreign_records: int = 0
+    steps: tuple[StepView, ...] = ()
 
     @property
     def stopped_partitions(self) -> int:
@@ -182,12 +276,24 @@ class FlowView:
 
 
 @attrs.frozen
+class SparkView:
+    """Spark as its slots tell; `slots` is None where the cluster manager decides how many there are."""
+
+    slots: int | None
+    used: int
+    waiting: int
+    is_up: bool
+
+
+@attrs.frozen
 class MirrorView:
-    """All flows of a node."""
+    """All flows of a node. `spark` is None where nothing of it is needed."""
 
     wall_ms: int
     is_ready: bool
     flows: tuple[FlowView, ...] = ()
+    spark: SparkView | None = None
+    started_ms: int | None = None
 
 
 def to_json(view: Any) -> dict[str, Any]:
