@@ -40,6 +40,7 @@ class _Absence:
     since: float
     error: str
     attempts: int
+    hint: str = ""
     is_told: bool = False
     #: What was told to keep the flow out, where somebody is there.
     kept_out_by: str = ""
@@ -74,9 +75,9 @@ class Reach:
         """Give both clusters as they are known to be."""
         absences = self._absences
         return tuple(
-            ClusterView(
-                alias, is_reachable=alias not in absences, error=absences[alias].error if alias in absences else ""
-            )
+            ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
+            if (absence := absences.get(alias)) is not None
+            else ClusterView(alias, is_reachable=True)
             for alias in (self._flow.source, self._flow.target)
         )
 
@@ -111,6 +112,7 @@ class Reach:
             absence = self._absences[error.cluster] = _Absence(self._clock.monotonic(), "", 0)
         absence.attempts += 1
         absence.error = str(error)
+        absence.hint = error.hint or ClusterUnreachableError.hint
         if isinstance(error, BrokerAccessError | ClusterAccessError):
             if absence.kept_out_by != error.cause:
                 is_told = self._tell_kept_out(error.cluster, error.principal, error.cause, error.hint, _SILENCE_S)
@@ -118,8 +120,7 @@ class Reach:
                 absence.is_told = absence.is_told or is_told
         elif absence.attempts == 1:
             absence.is_told = True
-            hint = error.hint or ClusterUnreachableError.hint
-            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), hint))
+            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), absence.hint))
 
     def _tell_kept_out(self, cluster: str, principal: str, error: str, hint: str, silence_s: float) -> bool:
         """

@@ -155,6 +155,8 @@ class ClusterView:
     alias: str
     is_reachable: bool
     error: str = ""
+    #: What may be tried, where it is not.
+    hint: str = ""
 
 
 @attrs.frozen

@@ -55,6 +55,7 @@ def test_a_cluster_goes_away_once(reach: Reach, clock: ManualClock, events: Even
     reach.answered(["B"])
 
     assert [view.is_reachable for view in away] == [True, False]
+    assert away[1].hint == ClusterUnreachableError.hint
     assert len(events.of(ClusterUnreachable)) == 1
     assert events.of(ClusterRecovered) == (ClusterRecovered(FLOW, "B", 40.0, 4),)
     assert reach.is_complete
