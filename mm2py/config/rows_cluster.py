@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mm2py.config.row import Key, Kind, Place, Section, at_least, not_empty, one_of
 from mm2py.config.rows_clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from mm2py.config.rows_rest import REST
 from mm2py.config.rows_worker import WORKER
 
 
@@ -24,14 +25,6 @@ _PROCESS = Section(
             check=one_of("debug", "info", "warning", "error")),
         Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
             "Java's REST between nodes.", _NOT_YET),
-        Key("listeners", Kind.LIST, "http://:8083", Place.TOP, "Addresses of the REST server.", _NOT_YET),
-        Key("listeners.https.*", Kind.PASSWORD, None, Place.TOP, "Its TLS.", _NOT_YET, is_secret=True),
-        Key("rest.advertised.host.name", Kind.STRING, None, Place.TOP, "Host named to other nodes.", _NOT_YET),
-        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "Port named to other nodes.", _NOT_YET),
-        Key("rest.advertised.listener", Kind.STRING, None, Place.TOP, "http or https.", _NOT_YET),
-        Key("access.control.allow.origin", Kind.STRING, "", Place.TOP, "Cross-origin header.", _NOT_YET),
-        Key("access.control.allow.methods", Kind.STRING, "", Place.TOP, "Cross-origin header.", _NOT_YET),
-        Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers.", _NOT_YET),
         Key("config.providers", Kind.LIST, "", Place.TOP,
             "Names of value providers for `${name:path:key}` and `${name:key}`."),
         Key("config.providers.*", Kind.STRING, None, Place.TOP,
@@ -153,5 +146,5 @@ _OTHER_CLIENTS = Section(
     ),
 )  # fmt: skip
 
-FIRST_SECTIONS = (_PROCESS, _CLUSTER)
+FIRST_SECTIONS = (_PROCESS, REST, _CLUSTER)
 LAST_SECTIONS = (_CONSUMER, _PRODUCER, _ADMIN, WORKER, _OTHER_CLIENTS)

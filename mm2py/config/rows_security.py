@@ -105,7 +105,6 @@ SECURITY = Section(
         Key("secrets.key.file", Kind.STRING, None, Place.TOP,
             "File with a key, the same on this machine and on all of Spark's, by which secrets reach executors. Needed "
             "on a Spark cluster whose own traffic is not encrypted."),
-        Key("ssl.client.auth", Kind.STRING, "none", Place.TOP, "TLS of the REST server.", _NOT_YET),
         Key("ssl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other TLS settings.", _NOT_YET, is_secret=True),
         Key("sasl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other SASL settings.", _NOT_YET, is_secret=True),
     ),

@@ -34,6 +34,7 @@ from mm2py.config.resolve import (
     flow_settings,
     running_flows,
 )
+from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
@@ -68,6 +69,7 @@ class MirrorSettings:
     log_level: str
     #: Holds the key by which secrets reach Spark's executors; empty where there is none.
     secrets_key_file: str = ""
+    rest: RestSettings = attrs.field(factory=RestSettings)
     notes: tuple[Problem, ...] = ()
     #: Enabled flows of the file that other nodes run.
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
@@ -134,12 +136,13 @@ def _settings(
         else:
             problems.extend(settings)
     problems.extend(_judge_secrets(flows, layers))
+    problems.extend(judge_rest(layers))
     if not problems:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
         raise ConfigError(_tidied(problems))
 
-    of = FlowReader(layers, None)
+    of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
     return MirrorSettings(
         path=path,
@@ -149,12 +152,14 @@ def _settings(
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
         secrets_key_file=of.text("secrets.key.file").strip(),
+        rest=rest,
         notes=(
             *found.notes,
             *resolved.notes,
             *modern.notes,
             *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
+            *note_rest(rest, layers),
             *_note_heartbeats_only(document, flows, layers, targets),
             *_advise(layers, lines),
         ),

@@ -37,9 +37,12 @@ def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings])
 def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:
     """Name the keys that differ and only count when the daemon starts."""
     spark = {key for key in {*before.spark, *after.spark} if before.spark.get(key) != after.spark.get(key)}
+    rest_before, rest_after = (settings.rest for settings in (before, after))
     others = {
         "log.format": before.log_format != after.log_format,
         "log.level": before.log_level != after.log_level,
+        "listeners": rest_before.listeners != rest_after.listeners,
+        "listeners.https.ssl": (rest_before.tls, rest_before.client_auth) != (rest_after.tls, rest_after.client_auth),
         "secrets.key.file": before.secrets_key_file != after.secrets_key_file,
     }
     return tuple(sorted(spark | {key for key, differs in others.items() if differs}))

@@ -17,6 +17,9 @@ _SMALL_CLUSTER = {
 #: The clusters are shared, so one test's heartbeats would be among the topics of another.
 _NO_HEARTBEATS = {"emit.heartbeats.enabled": "false", "heartbeats.replication.enabled": "false"}
 
+#: Daemons of several tests run side by side; the event rest_listening names the port. Java takes no empty list.
+_ANY_PORT = {"listeners": "http://127.0.0.1:0"}
+
 #: What only Java MirrorMaker 2 needs on a cluster of one broker.
 JAVA_KEYS = {"status.storage.replication.factor": "1"}
 
@@ -26,8 +29,8 @@ def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A",
     Write settings for a flow ``A->B`` between two clusters given by their bootstrap servers.
 
     Keys with dots and arrows are handed in as ``**{"A->B.topics": "orders"}``. They win over what is set here:
-    everything replicated once, a look for new topics every second, and no heartbeats. A source alias of its own gives a
-    test its own internal topics and Connect group on shared clusters.
+    everything replicated once, a look for new topics every second, no heartbeats, and REST at a port of its own. A
+    source alias of its own gives a test its own internal topics and Connect group on shared clusters.
     """
     from_alias, to_alias = aliases
     settings: dict[str, object] = {
@@ -37,6 +40,7 @@ def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A",
         f"{from_alias}->{to_alias}.enabled": "true",
         **_SMALL_CLUSTER,
         **_NO_HEARTBEATS,
+        **_ANY_PORT,
         **keys,
     }
     return "".join(f"{key} = {value}\n" for key, value in settings.items())

@@ -1,0 +1,165 @@
+"""
+From the lines of a file to the settings of the REST server.
+
+Files are not looked at here: users and certificates are read, and may be mended, while the server runs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from mm2py.config.layers import Layers
+from mm2py.config.problem import Problem
+from mm2py.config.resolve import FlowReader
+from mm2py.config.rows_rest import CLIENT_AUTH, parse_listener
+
+
+_HTTPS = "listeners.https."
+_LOOPBACK = ("localhost", "127.", "::1")
+#: What a browser's page may do by default where another origin is allowed at all; Jetty's, as in Connect.
+_CORS_METHODS = ("GET", "HEAD", "POST")
+
+
+class Right(enum.IntEnum):
+    """What somebody may do; each right holds those before it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
+@attrs.frozen
+class Listener:
+    """An address of the REST server. An empty host stands for all addresses of the machine."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Say whether only this machine can reach it."""
+        return self.host.lower() == _LOOPBACK[0] or self.host.startswith(_LOOPBACK[1:])
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@attrs.frozen
+class RestSettings:
+    """Where the REST server listens, and whom it lets in. The defaults are those of a file that says nothing."""
+
+    listeners: tuple[Listener, ...] = (Listener("http", "127.0.0.1", 8083),)
+    #: Kafka's ``ssl.*`` keys of https listeners, sorted.
+    tls: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+    #: none, requested or required.
+    client_auth: str = "none"
+    advertised_host: str = ""
+    advertised_port: int | None = None
+    advertised_listener: str = ""
+    users_file: str = ""
+    read_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
+    write_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
+    #: What those may do who show nothing; None where it goes by the listener.
+    anonymous: Right | None = None
+    allow_origins: tuple[str, ...] = ()
+    allow_methods: tuple[str, ...] = _CORS_METHODS
+
+    @property
+    def has_users(self) -> bool:
+        """Say whether anybody can show who he is."""
+        return bool(self.users_file or self.read_tokens or self.write_tokens)
+
+    def of_anonymous(self, listener: Listener) -> Right:
+        """Say what those may do on *listener* who show nothing."""
+        if self.anonymous is not None:
+            return self.anonymous
+        if self.has_users:
+            return Right.NONE
+        return Right.WRITE if listener.is_loopback else Right.READ
+
+
+OFF = RestSettings(listeners=())
+
+
+def rest_settings(layers: Layers) -> RestSettings:
+    """Read what the REST server needs; what cannot be read is left out, `judge_rest` and the lint report it."""
+    of = FlowReader(layers, None)
+    tls = _tls(layers)
+    anonymous = of.text("rest.auth.anonymous")
+    return RestSettings(
+        listeners=tuple(Listener(*parse_listener(text)) for text in of.texts("listeners")),
+        tls=tuple(sorted(tls.items())),
+        client_auth=tls.get("ssl.client.auth", of.text("ssl.client.auth")).strip().lower(),
+        advertised_host=of.text("rest.advertised.host.name").strip(),
+        advertised_port=of.number_if_set("rest.advertised.port"),
+        advertised_listener=of.text("rest.advertised.listener"),
+        users_file=of.text("rest.auth.users.file").strip(),
+        read_tokens=_words(of.text("rest.auth.read.tokens")),
+        write_tokens=_words(of.text("rest.auth.write.tokens")),
+        anonymous=None if anonymous == "auto" else Right[anonymous.upper()],
+        allow_origins=_words(of.text("access.control.allow.origin")),
+        allow_methods=tuple(word.upper() for word in of.texts("access.control.allow.methods")) or _CORS_METHODS,
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _tls(layers: Layers) -> dict[str, str]:
+    """Take the keys of the https listeners, or else the top level's: all or nothing, as in Java."""
+    own = {line.key.removeprefix(_HTTPS): line.text for line in layers.lines() if line.key.startswith(_HTTPS + "ssl.")}
+    return own or {line.key: line.text for line in layers.lines() if line.key.startswith("ssl.")}
+
+
+def judge_rest(layers: Layers) -> Iterator[Problem]:
+    """Find what single lines of the REST server cannot tell about themselves."""
+    settings = rest_settings(layers)
+    line = layers.get("listeners")
+    where = line.where if line else ""
+    seen: set[tuple[str, int]] = set()
+    for listener in settings.listeners:
+        if listener.port and (listener.host, listener.port) in seen:
+            yield Problem(where, "listeners", f"port {listener.port} is named more than once")
+        seen.add((listener.host, listener.port))
+    if settings.allow_origins and "*" in settings.allow_origins and settings.anonymous is Right.WRITE:
+        origin = layers.get("access.control.allow.origin")
+        message = "any page that anybody opens could change the mirror: rest.auth.anonymous is write"
+        yield Problem(origin.where if origin else "", "access.control.allow.origin", message, "name the origins")
+    if not any(listener.scheme == "https" for listener in settings.listeners):
+        return
+    yield from _judge_tls(layers, dict(settings.tls), settings.client_auth, where)
+
+
+def _judge_tls(layers: Layers, tls: Mapping[str, str], client_auth: str, where: str) -> Iterator[Problem]:
+    stem = _HTTPS if any(line.key.startswith(_HTTPS) for line in layers.lines()) else ""
+    if reason := CLIENT_AUTH(client_auth):
+        yield Problem(where, f"{stem}ssl.client.auth", reason)
+    if not any(tls.get(key, "").strip() for key in ("ssl.keystore.location", "ssl.keystore.certificate.chain")):
+        hint = f"set {_HTTPS}ssl.keystore.location, or {_HTTPS}ssl.keystore.certificate.chain and …keystore.key"
+        yield Problem(where, "listeners", "an https listener needs a certificate of its own", hint)
+    trusted = any(tls.get(key, "").strip() for key in ("ssl.truststore.location", "ssl.truststore.certificates"))
+    if client_auth in {"requested", "required"} and not trusted:
+        message = "clients are asked for certificates, and there is nothing to check them by"
+        yield Problem(where, f"{stem}ssl.client.auth", message, f"set {_HTTPS}ssl.truststore.location")
+
+
+def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
+    """Say what works, but may not be what was meant."""
+    line = layers.get("listeners")
+    for listener in settings.listeners:
+        if listener.is_loopback or settings.has_users or settings.client_auth == "required":
+            continue
+        if settings.anonymous is Right.WRITE:
+            message = f"everybody who reaches {listener} may change the mirror: rest.auth.anonymous is write"
+            yield Problem(line.where if line else "", "listeners", message, "set rest.auth.users.file")
+        elif settings.anonymous is None:
+            message = f"everybody who reaches {listener} may read, and nobody may change anything"
+            yield Problem(
+                line.where if line else "", "listeners", message, "set rest.auth.users.file, see docs/rest.md"
+            )
