@@ -36,14 +36,19 @@ class EventLog:
     def __init__(self, clock: Clock, sink: Callable[[Event], None] = lambda _event: None) -> None:
         self.counts: Counter[str] = Counter()
         self._clock = clock
-        self._sink = sink
+        self._sinks = [sink]
         self._ring: deque[Entry] = deque(maxlen=RING_EVENTS)
 
     def emit(self, event: Event) -> None:
         """Remember *event*, count it, and write its log line."""
         self._ring.append(Entry(self._clock.wall_ms(), event))
         self.counts[event.name] += 1
-        self._sink(event)
+        for sink in self._sinks:
+            sink(event)
+
+    def attach(self, sink: Callable[[Event], None]) -> None:
+        """Have every later event handed to *sink* too."""
+        self._sinks.append(sink)
 
     def of(self, kind: type[E]) -> tuple[E, ...]:
         """Give the remembered events of one *kind*, oldest first."""

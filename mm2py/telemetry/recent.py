@@ -1,0 +1,130 @@
+"""
+What happened lately, in words: for the status page and for whoever follows a daemon from a terminal.
+
+`EventLog` remembers each event, and on a busy node that is little but epochs. Here only what is worth reading is kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.telemetry.events import Event, Level, SparkEnded, SparkStarted
+from mm2py.telemetry.journal import EventLog
+
+
+#: How many are remembered.
+RECENT_EVENTS = 500
+#: Tracebacks can be long; the log has all of them.
+_LONGEST_TEXT = 4_000
+_LEAST = Level.INFO
+
+
+@attrs.frozen
+class Told:
+    """
+    One event as a reader gets it. `id` counts since the daemon started; `flow` is empty where it is about none.
+    `mark` names it beyond that: after a restart, the marks of the old daemon mean nothing.
+
+    `about` says what events of that name mean, `text` holds the facts of this one.
+    """
+
+    id: int
+    mark: str
+    wall_ms: int
+    name: str
+    level: str
+    flow: str
+    text: str
+    about: str
+
+
+class RecentEvents:
+    """
+    A ring of the last events at INFO or above, oldest first, fed by an `EventLog`. Used from the event loop's thread.
+
+    `spark` is what was last said of Spark's life, None before it first came up.
+    """
+
+    def __init__(self, events: EventLog, clock: Clock, *, keep: int = RECENT_EVENTS) -> None:
+        self.spark: SparkStarted | SparkEnded | None = None
+        self._clock = clock
+        self._ring: deque[Told] = deque(maxlen=keep)
+        self._last_id = 0
+        self._life = f"{clock.wall_ms():x}"
+        for entry in events:
+            self._keep(entry.event, entry.wall_ms)
+        events.attach(self.take)
+
+    @property
+    def last_id(self) -> int:
+        """The newest event's id, 0 before the first."""
+        return self._last_id
+
+    def id_of(self, mark: str) -> int:
+        """Give the id of the event with that *mark*, 0 where it is not one of this daemon's."""
+        life, _, number = mark.partition(".")
+        is_ours = life == self._life and number.isascii() and number.isdigit()
+        return min(int(number), self._last_id) if is_ours else 0
+
+    def take(self, event: Event) -> None:
+        """Remember *event* as having happened now."""
+        self._keep(event, self._clock.wall_ms())
+
+    def since(self, last_id: int) -> tuple[Told, ...]:
+        """Give what was remembered after the event *last_id*; all there is for 0."""
+        if last_id >= self._last_id:
+            return ()
+        return tuple(told for told in self._ring if told.id > last_id)
+
+    def __iter__(self) -> Iterator[Told]:
+        return iter(tuple(self._ring))
+
+    def _keep(self, event: Event, wall_ms: int) -> None:
+        if isinstance(event, SparkStarted | SparkEnded):
+            self.spark = event
+        if event.level.value < _LEAST.value:
+            return
+        self._last_id += 1
+        facts = event.fields()
+        flow = _flow_of(facts)
+        facts.pop("flow", None)
+        self._ring.append(
+            Told(
+                id=self._last_id,
+                mark=f"{self._life}.{self._last_id}",
+                wall_ms=wall_ms,
+                name=event.name,
+                level=event.level.name.lower(),
+                flow=flow,
+                text=_worded(facts),
+                about=_about(type(event)),
+            )
+        )
+
+
+def _flow_of(facts: dict[str, object]) -> str:
+    """Say which flow it is about: loops are called after theirs, ``A->B/source/3``."""
+    flow = facts.get("flow")
+    if flow is None and isinstance(task := facts.get("task"), str) and "->" in task:
+        flow = task.split("/", 1)[0]
+    return str(flow or "")
+
+
+def _worded(facts: dict[str, object]) -> str:
+    text = ", ".join(f"{key.replace('_', ' ')}: {_value(value)}" for key, value in facts.items() if value != ())
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "; ".join(map(str, value)) if isinstance(value, tuple | list | frozenset) else str(value)
+
+
+def _about(kind: type[Event]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
