@@ -21,6 +21,10 @@ from mm2py.model.flow import Flow
 
 
 OVERRIDE = "--override"
+#: Where a line is from that an operator set while the flow runs.
+LIVE = "live"
+#: Where a value comes from that no line says.
+DEFAULT = "default"
 
 
 class Side(enum.Enum):
@@ -49,18 +53,22 @@ class Value:
     @property
     def origin(self) -> str:
         """Where the value comes from, ``mm2.properties:12, A->B.topics``."""
-        return f"{self.where}, {self.written or self.key}" if self.where else "default"
+        return f"{self.where}, {self.written or self.key}" if self.where else DEFAULT
 
 
 class Layers:
     """The lines that count, by the key as it is written."""
 
-    def __init__(self, document: Document, overrides: Mapping[str, str]) -> None:
+    def __init__(
+        self, document: Document, overrides: Mapping[str, str], live: Mapping[str, str] | None = None
+    ) -> None:
+        """Take the lines of a *document*, those of the command line over them, and *live* ones over both."""
         self._lines = {
             entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)
             for entry in document.latest().values()
         }
         self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})
+        self._lines.update({key: Value(text, LIVE, key) for key, text in (live or {}).items()})
 
     def replaced(self, values: Mapping[str, Value]) -> Layers:
         """Give the same lines with some of them replaced."""

@@ -95,6 +95,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
     # It left the making of topics to the target's brokers, and its own offsets to the source's.
     lines.set(f"{flow}.replication.factor", "-1")
     lines.set(f"{target}.offset.storage.replication.factor", "-1")
+    lines.set(f"{target}.config.storage.replication.factor", "-1")
     # It found new topics when its consumer's metadata was renewed.
     age = consumer.entries.get("metadata.max.age.ms")
     lines.set(f"{flow}.refresh.topics.interval.seconds", _seconds(age.value if age else "") or _NEW_TOPICS_S)

@@ -131,6 +131,9 @@ class FlowSettings:
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
+    #: Where what operators order is kept; empty for `mm2-configs.<source>.internal`.
+    config_storage_topic: str = ""
+    config_storage_replication_factor: int = 3
 
 
 @attrs.frozen
@@ -249,6 +252,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         ),
         offset_syncs=_offset_syncs(of),
         start_group=of.text("copy.start.group").strip(),
+        config_storage_topic=of.text("config.storage.topic").strip(),
+        config_storage_replication_factor=of.number("config.storage.replication.factor"),
         limits=_limits(of),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),

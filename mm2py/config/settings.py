@@ -8,7 +8,7 @@ found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -75,6 +75,8 @@ class MirrorSettings:
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
+    #: Gives what the same files amount to with further lines over them, which operators set while flows run.
+    with_live: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
 
 
 def load_settings(
@@ -91,7 +93,12 @@ def load_settings(
     process runs on. Raise ConfigError with all problems.
     """
     path = Path(path)
-    return _settings(path, _read(path), targets, overrides or {}, machine or ThisMachine())
+    given = _Given(path, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
+
+    def read(live: Mapping[str, str]) -> MirrorSettings:
+        return attrs.evolve(_settings(given, live), with_live=read)
+
+    return read({})
 
 
 def import_settings(
@@ -103,8 +110,18 @@ def import_settings(
     *overrides* are written as in an ``mm2.properties``. Raise ConfigError with all problems, those of the import and of
     what came out of it.
     """
+
+    given = _Given(imported.files[0], imported.document, (), overrides or {}, machine or ThisMachine())
+
+    def read(live: Mapping[str, str]) -> MirrorSettings:
+        return attrs.evolve(_import(imported, given, live), with_live=read)
+
+    return read({})
+
+
+def _import(imported: Imported, given: _Given, live: Mapping[str, str]) -> MirrorSettings:
     try:
-        settings = _settings(imported.files[0], imported.document, (), overrides or {}, machine or ThisMachine())
+        settings = _settings(given, live)
     except ConfigError as error:
         # What is about no line of the user's follows from what the import says already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
@@ -117,10 +134,20 @@ def import_settings(
     return attrs.evolve(settings, notes=(*imported.notes, *notes))
 
 
-def _settings(
-    path: Path, document: Document, targets: Sequence[str], overrides: Mapping[str, str], machine: Machine
-) -> MirrorSettings:
-    resolved = resolve_references(Layers(document, overrides), machine)
+@attrs.frozen
+class _Given:
+    """What settings are read from: a file's lines, a node's targets, the command line, and the machine."""
+
+    path: Path
+    document: Document
+    targets: Sequence[str]
+    overrides: Mapping[str, str] = attrs.field(repr=False)
+    machine: Machine
+
+
+def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
+    document, targets = given.document, given.targets
+    resolved = resolve_references(Layers(document, given.overrides, live), given.machine)
     aliases = cluster_aliases(resolved.layers)
     modern = modernise(resolved.layers, aliases)
     layers = modern.layers
@@ -145,7 +172,7 @@ def _settings(
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
     return MirrorSettings(
-        path=path,
+        path=given.path,
         clusters=clusters,
         flows=tuple(flows),
         spark=_spark(layers),

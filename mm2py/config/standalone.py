@@ -46,7 +46,7 @@ class Kind(enum.Enum):
 
 
 #: Settings that only one kind of connector looks at.
-_OWNED = {
+OWNED = {
     Kind.CHECKPOINT: (
         "groups",
         "group.filter.class",
@@ -189,6 +189,7 @@ def _settle_replication(lines: Lines, flow: Flow) -> None:
     line = lines.first((*(f"{flow}.{name}.replication.factor" for name in names), f"{flow}.replication.factor"))
     if line is not None:
         lines.take(f"{flow.target}.offset.storage.replication.factor", line)
+        lines.take(f"{flow.target}.config.storage.replication.factor", line)
 
 
 def _settle_servers(lines: Lines, flow: Flow) -> None:
@@ -207,7 +208,7 @@ def _take_connector(lines: Lines, connector: Connector, group: Sequence[Connecto
             yield note
         if _is_read_elsewhere(name, connector, worker):
             continue
-        owner = next((owner for owner, stems in _OWNED.items() if name.startswith(stems)), connector.kind)
+        owner = next((owner for owner, stems in OWNED.items() if name.startswith(stems)), connector.kind)
         owners = [other for other in group if other.kind is owner]
         if not owners:
             yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
