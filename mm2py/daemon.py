@@ -17,7 +17,9 @@ from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.reload import compare_flows, needing_restart
 from mm2py.flow.fleet import Fleet
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
 from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch import EpochRunner
 from mm2py.pipeline.session import SparkHost
@@ -65,6 +67,9 @@ class MirrorMaker:
             secrets_key_file=settings.secrets_key_file,
         )
         self._epochs = EpochRunner(self._spark, clock, events)
+        #: What is counted goes on over a flow's reload.
+        self._measures: dict[Flow, FlowMeasures] = {}
+        self._started_ms = clock.wall_ms()
         self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S)
         self._fleet.add(settings.flows)
         self._asked_to_stop = asyncio.Event()
@@ -74,7 +79,10 @@ class MirrorMaker:
         self._reason = ""
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
-        return FlowRunner(settings, self._epochs, clock=self._clock, events=self.events, luck=self._luck)
+        measures = self._measures.setdefault(settings.flow, FlowMeasures(self._clock))
+        return FlowRunner(
+            settings, self._epochs, clock=self._clock, events=self.events, luck=self._luck, measures=measures
+        )
 
     @property
     def has_failed(self) -> bool:
@@ -92,7 +100,13 @@ class MirrorMaker:
 
     def view(self) -> MirrorView:
         """Give a picture of all flows as they are now."""
-        return MirrorView(self._clock.wall_ms(), self._is_ready, tuple(flow.view() for flow in self._fleet.runners))
+        return MirrorView(
+            self._clock.wall_ms(),
+            self._is_ready,
+            tuple(flow.view() for flow in self._fleet.runners),
+            spark=self._epochs.view() if self._has_spark else None,
+            started_ms=self._started_ms,
+        )
 
     async def run(self) -> None:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from mm2py.flow.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.group_offsets import GroupOffsets
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.plugins import policy_of, topic_filter_of
 from mm2py.flow.way_back import WayBack
 from mm2py.model.state import GroupOffsetsView
@@ -40,12 +41,18 @@ class CheckpointGroup(FlowGroup):
     name = "checkpoints"
 
     def __init__(
-        self, around: Surroundings, *, forward: Translator, way_back: Callable[[Cluster, ReplicationPolicy], WayBack]
+        self,
+        around: Surroundings,
+        *,
+        forward: Translator,
+        way_back: Callable[[Cluster, ReplicationPolicy], WayBack],
+        measures: FlowMeasures | None = None,
     ) -> None:
         """Make a group; see `Checkpoints` for the translators. *way_back* makes one from the source cluster."""
         super().__init__(around)
         self._forward = forward
         self._way_back = way_back
+        self._measures = measures or FlowMeasures(around.clock)
         self._followed: tuple[str, ...] = ()
         self._left_out: dict[str, GroupSelection] = {}
         self._round = Round({}, {})
@@ -77,6 +84,7 @@ class CheckpointGroup(FlowGroup):
                 reach=self._reach,
                 clock=self._clock,
                 events=self._events,
+                measures=self._measures,
             )
             offsets = GroupOffsets(
                 flow,
@@ -158,6 +166,7 @@ class CheckpointGroup(FlowGroup):
             self._round = self._round if done is None else done
         else:
             self._round = Round({}, {})
+            self._reach.succeeded("write checkpoints")
         self._show()
 
     # Group offsets at the target.

@@ -18,6 +18,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
 from mm2py.core.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.reach import Reach
 from mm2py.flow.way_back import WayBack
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
@@ -102,6 +103,7 @@ class Checkpoints:
         reach: Reach,
         clock: Clock,
         events: EventLog,
+        measures: FlowMeasures | None = None,
     ) -> None:
         """
         Make them for two open clusters.
@@ -119,6 +121,7 @@ class Checkpoints:
         self._reach = reach
         self._clock = clock
         self._events = events
+        self._measures = measures or FlowMeasures(clock)
         self._log = TopicLog(target, policy.checkpoints_topic(settings.flow.source))
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         self._knows_history = True
@@ -186,6 +189,8 @@ class Checkpoints:
         if due:
             await self._write(due, wall_ms)
             took_ms = (self._clock.monotonic() - begun) * 1000
+            for it in due:
+                self._measures.checkpointed(it.group, it.remote, round(took_ms))
             self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
         return self._round(places, ranges, standing)
 
@@ -323,7 +328,9 @@ class Checkpoints:
             offset = held.clamp(checkpoint.downstream) if checkpoint is not None and held is not None else None
             if checkpoint is not None and offset is not None and (not place.is_back or key in self._moved_back):
                 wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
-            views.setdefault(place.group, []).append(_viewed(place, offset, held))
+            view = _viewed(place, offset, held)
+            latency = self._measures.checkpoint_latency(place.group, place.remote)
+            views.setdefault(place.group, []).append(attrs.evolve(view, latency=latency))
         is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
         back = {
             (place.group, place.remote): place.committed.offset

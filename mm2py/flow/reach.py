@@ -18,7 +18,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
-from mm2py.model.state import ClusterView
+from mm2py.model.state import ClusterView, StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
@@ -46,8 +46,16 @@ class _Absence:
     kept_out_by: str = ""
 
 
+@attrs.define
+class _Step:
+    """How often a step failed, and when it last succeeded."""
+
+    succeeded_ms: int | None = None
+    failures: int = 0
+
+
 class Reach:
-    """What a flow knows about its clusters being there."""
+    """What a flow knows about its clusters being there, and of its steps there."""
 
     def __init__(
         self,
@@ -65,6 +73,7 @@ class Reach:
         self._absences: dict[str, _Absence] = {}
         self._told_at: dict[tuple[str, str], float] = {}
         self._refusals: dict[str, str] = {}
+        self._steps: dict[str, _Step] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -80,6 +89,14 @@ class Reach:
             else ClusterView(alias, is_reachable=True)
             for alias in (self._flow.source, self._flow.target)
         )
+
+    def steps(self) -> tuple[StepView, ...]:
+        """Give the steps that were tried so far, by name."""
+        return tuple(StepView(name, step.succeeded_ms, step.failures) for name, step in sorted(self._steps.items()))
+
+    def succeeded(self, step: str) -> None:
+        """Note that *step* is done for now, be it that there was nothing to do."""
+        self._steps.setdefault(step, _Step()).succeeded_ms = self._clock.wall_ms()
 
     def answered(self, clusters: Iterable[str], step: str = "") -> None:
         """Note that *clusters* answered, and that *step* is no longer refused."""
@@ -143,9 +160,11 @@ class Reach:
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise
+            self._steps.setdefault(step, _Step()).failures += 1
             self.failed(step, error)
             return None
         self.answered(clusters, step)
+        self.succeeded(step)
         return result
 
     async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:

@@ -17,6 +17,7 @@ from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offset_syncs import OffsetSyncs
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
@@ -47,7 +48,14 @@ class FlowRunner:
     """
 
     def __init__(
-        self, settings: FlowSettings, epochs: Epochs, *, clock: Clock, events: EventLog, luck: Callable[[], float]
+        self,
+        settings: FlowSettings,
+        epochs: Epochs,
+        *,
+        clock: Clock,
+        events: EventLog,
+        luck: Callable[[], float],
+        measures: FlowMeasures | None = None,
     ) -> None:
         self.settings = settings
         #: Set once the lead has ended, by a drain or for good.
@@ -70,14 +78,20 @@ class FlowRunner:
             partial(AclSync, around),
             partial(SourceTruth, around),
         )
-        self._source = SourceGroup(around, epochs, self.translations, sides) if settings.is_enabled else None
+        #: They outlive this runner, where the daemon keeps them.
+        self._measures = measures or FlowMeasures(clock)
+        self._source = (
+            SourceGroup(around, epochs, self.translations, sides, self._measures) if settings.is_enabled else None
+        )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
 
     def _make_checkpoints(self, around: Surroundings) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
             return None
-        return CheckpointGroup(around, forward=self.translations.downstream, way_back=self._way_back)
+        return CheckpointGroup(
+            around, forward=self.translations.downstream, way_back=self._way_back, measures=self._measures
+        )
 
     def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> WayBack:
         """Give what the flow in the other direction knows: lent in this node, or as another node keeps it."""
@@ -155,6 +169,7 @@ class FlowRunner:
             groups=groups,
             consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
+            steps=self._reach.steps(),
         )
         return self._source.show(view) if self._source is not None else view
 

@@ -9,8 +9,6 @@ holds it puts it back first.
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
@@ -21,13 +19,13 @@ from mm2py.core import progress
 from mm2py.core.assignment import Assignment, assign
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
+from mm2py.flow.measures import FlowMeasures, pause_left_s
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.epoch import (
     RECREATED,
     Ended,
     EpochOutcome,
     EpochPlan,
-    Histogram,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -53,8 +51,6 @@ from mm2py.telemetry.journal import EventLog
 _BALANCE_EVERY_S = 30.0
 #: How often it is looked whether a pause is over while its copy task is busy with others.
 _RETRY_TICK_S = 0.5
-#: How far back latency and age are shown.
-_WINDOW_S = 60.0
 
 #: Is told what an epoch did to a partition, and at which upstream offset it had begun.
 Listener = Callable[[PartitionOutcome, int], None]
@@ -62,15 +58,6 @@ Listener = Callable[[PartitionOutcome, int], None]
 BreakListener = Callable[[PartitionState], None]
 #: After so many interruptions in a row it is asked whether the topics still exist.
 _SUSPECT_FAILURES = 3
-
-
-@attrs.frozen
-class _Sample:
-    """What one epoch measured."""
-
-    at: float
-    latency: Histogram
-    age: Histogram
 
 
 class SourceTasks:
@@ -82,8 +69,17 @@ class SourceTasks:
     """
 
     def __init__(
-        self, settings: FlowSettings, epochs: Epochs, *, clock: Clock, events: EventLog, luck: Callable[[], float]
+        self,
+        settings: FlowSettings,
+        epochs: Epochs,
+        *,
+        clock: Clock,
+        events: EventLog,
+        luck: Callable[[], float],
+        measures: FlowMeasures | None = None,
     ) -> None:
+        #: What is counted and outlives this life of the group.
+        self.measures = measures or FlowMeasures(clock)
         self.states: dict[TopicPartition, PartitionState] = {}
         self.is_interrupted = asyncio.Event()
         #: What clusters refused to copy tasks since it was looked at last, one of each kind.
@@ -100,10 +96,10 @@ class SourceTasks:
         self._luck = luck
         self._pauses = RetryPauses()
         self._places: Mapping[TopicPartition, Place] = {}
+        self._in_order: list[TopicPartition] = []
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
-        self._window: deque[_Sample] = deque()
         self._tasks = [
             CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
             for task in range(settings.tasks_max)
@@ -129,7 +125,7 @@ class SourceTasks:
 
         What is no longer mirrored keeps its state, so that its position is still written.
         """
-        self._places = mirrored.places
+        self._places, self._in_order = mirrored.places, sorted(mirrored.places)
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
@@ -217,6 +213,7 @@ class SourceTasks:
     def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         # One chance for all: partitions that failed together come back together.
         now, luck = self._clock.monotonic(), self._luck()
+        self.measures.take(plan, outcome, took_s)
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
             before, partition = self.states[planned.source], told.get(planned.source)
@@ -231,6 +228,7 @@ class SourceTasks:
                 pauses=self._pauses,
             )
             self.states[planned.source] = accounted.state
+            self.measures.look(accounted.state)
             if accounted.state.retry_at > now:
                 self._pausing.add(planned.source)
             for happening in accounted.happenings:
@@ -238,11 +236,10 @@ class SourceTasks:
             if partition is not None:
                 for listener in self.listeners:
                     listener(partition, before.position)
-        if outcome.records:
-            self._window.append(_Sample(now, outcome.latency, outcome.age))
         self._tell_epoch(plan, outcome, took_s)
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
+        self.measures.lose(plan, cause)
         for planned in plan.partitions:
             state = self.states[planned.source]
             self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
@@ -262,7 +259,7 @@ class SourceTasks:
                     self.refusals[failure.cluster, failure.hint] = failure
                 self.is_interrupted.set()
             case Happening.STOPPED:
-                ended, retry_in_s = after.ended.name.lower(), _retry_in_s(after, now)
+                ended, retry_in_s = after.ended.name.lower(), pause_left_s(after, now)
                 self._events.emit(
                     PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
                 )
@@ -423,45 +420,9 @@ class SourceTasks:
         owned: dict[int, int] = {}
         for task in self._assignment.task_of.values() if self._assignment else ():
             owned[task] = owned.get(task, 0) + 1
-        return tuple(self._tasks[task].view(owned.get(task, 0)) for task in range(self.copy_tasks))
+        return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in range(self.copy_tasks))
 
     def partition_views(self) -> tuple[PartitionView, ...]:
-        now = self._clock.monotonic()
         owners = self._assignment.task_of if self._assignment else {}
-        return tuple(
-            _viewed(self.states[partition], owners.get(partition), now)
-            for partition in sorted(self._places)
-            if partition in self.states
-        )
-
-    def measured(self) -> tuple[Histogram, Histogram]:
-        """Give latency and age of the last minute."""
-        oldest = self._clock.monotonic() - _WINDOW_S
-        while self._window and self._window[0].at < oldest:
-            self._window.popleft()
-        latency, age = Histogram(), Histogram()
-        for sample in self._window:
-            latency, age = latency.plus(sample.latency), age.plus(sample.age)
-        return latency, age
-
-
-def _retry_in_s(state: PartitionState, now: float) -> float | None:
-    return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
-
-
-def _viewed(state: PartitionState, task: int | None, now: float) -> PartitionView:
-    is_copying = state.stage is PartitionStage.COPYING
-    return PartitionView(
-        source=state.source,
-        remote_topic=state.remote_topic,
-        task=task,
-        stage=state.stage,
-        position=state.position,
-        downstream=state.downstream,
-        lag=state.lag,
-        records=state.records,
-        bytes=state.bytes,
-        bytes_per_s=state.bytes_per_s or 0.0,
-        retry_in_s=None if is_copying else _retry_in_s(state, now),
-        failure=None if is_copying else state.failure,
-    )
+        states = (self.states[partition] for partition in self._in_order if partition in self.states)
+        return self.measures.partitions(states, owners)

@@ -19,6 +19,7 @@ from mm2py.core.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.positions import Positions
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.supervise import supervise
@@ -92,12 +93,18 @@ class SourceGroup(FlowGroup):
         epochs: Epochs,
         translations: Translations,
         sides: Sequence[Callable[[SourceLife], SideLoop]] = (),
+        measures: FlowMeasures | None = None,
     ) -> None:
-        """Make a group; *sides* make what runs beside copying, anew for each life and before its first epoch."""
+        """
+        Make a group; *sides* make what runs beside copying, anew for each life and before its first epoch.
+
+        *measures* counts what is copied, across lives.
+        """
         super().__init__(around)
         self._epochs = epochs
         self._translations = translations
         self._sides = sides
+        self._measures = measures or FlowMeasures(around.clock)
         self._source_tasks: SourceTasks | None = None
 
     def _failure(self, error: Mm2Error) -> Event:
@@ -126,7 +133,14 @@ class SourceGroup(FlowGroup):
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
-            tasks = SourceTasks(settings, self._epochs, clock=self._clock, events=self._events, luck=self._around.luck)
+            tasks = SourceTasks(
+                settings,
+                self._epochs,
+                clock=self._clock,
+                events=self._events,
+                luck=self._around.luck,
+                measures=self._measures,
+            )
             tasks.listeners.append(self._translations.take)
             tasks.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
@@ -239,6 +253,7 @@ class SourceGroup(FlowGroup):
         # What is known of where records went is never older than the position: behind it, a resume finds out.
         changes = self._translations.take_changes(None if is_interval_over else [position.source for position in due])
         if not due and not changes:
+            self._reach.succeeded("write positions")
             return True
         begun, is_written = self._clock.monotonic(), False
 
@@ -316,20 +331,16 @@ class SourceGroup(FlowGroup):
         """Put into a flow's *view* what the group copies and how fast."""
         tasks = self._source_tasks
         if tasks is None:
-            return view
+            return self._measures.flow(view)
         partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
-        latency, age = tasks.measured()
-        return attrs.evolve(
-            view,
-            topics=tasks.topics,
-            partitions=partitions,
-            tasks=copy_tasks,
-            records=sum(partition.records for partition in partitions),
-            bytes=sum(partition.bytes for partition in partitions),
-            records_per_s=sum(task.records_per_s for task in copy_tasks),
-            bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
-            lag=sum(partition.lag or 0 for partition in partitions),
-            latency_p50_ms=latency.quantile_ms(0.5),
-            latency_p99_ms=latency.quantile_ms(0.99),
-            age_p50_ms=age.quantile_ms(0.5),
+        return self._measures.flow(
+            attrs.evolve(
+                view,
+                topics=tasks.topics,
+                partitions=partitions,
+                tasks=copy_tasks,
+                records_per_s=sum(task.records_per_s for task in copy_tasks),
+                bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
+                lag=sum(partition.lag or 0 for partition in partitions),
+            )
         )

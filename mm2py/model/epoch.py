@@ -227,6 +227,17 @@ RECREATED = PartitionFailure(
 
 
 @attrs.frozen
+class Measured:
+    """A time that an epoch measured of one partition, in milliseconds: of how many records, and what it came to."""
+
+    count: int
+    total_ms: int
+    min_ms: int
+    max_ms: int
+    last_ms: int
+
+
+@attrs.frozen
 class PartitionOutcome:
     """
     What an epoch did to one topic-partition.
@@ -264,6 +275,9 @@ class PartitionOutcome:
     leader: LeaderMark | None = None
     #: Where the target put a batch that belongs further behind: from there on it has lost what was copied.
     stray_from: int | None = None
+    #: How old records were when they were read, and when the target had them: by the newest one of each batch.
+    age: Measured | None = None
+    latency: Measured | None = None
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

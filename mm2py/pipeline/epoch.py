@@ -22,6 +22,7 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
+from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
 from mm2py.pipeline.sealing import seal
 from mm2py.pipeline.session import SparkHost, SparkSession
@@ -115,6 +116,13 @@ class EpochRunner:
         """Say whether the epoch of a copy task waits for a Spark slot."""
         running = self._running.get((flow, task))
         return running is not None and running.is_waiting
+
+    def view(self) -> SparkView:
+        """Give a picture of Spark as its slots tell."""
+        running = list(self._running.values())
+        waiting, slots = sum(1 for it in running if it.is_waiting), self._host.settings.slots
+        used = len(running) - waiting
+        return SparkView(slots, used if slots is None else min(used, slots), waiting, self._host.is_up)
 
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more, whoever awaits it; cancel those that take too long."""

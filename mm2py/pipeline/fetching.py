@@ -371,7 +371,9 @@ class Fetcher:
             if is_stuck:
                 parcel.detach()
             if parcel.max_timestamp >= 0:
-                reader.age.add(now_ms - parcel.max_timestamp, parcel.record_count)
+                age_ms = now_ms - parcel.max_timestamp
+                reader.age.add(age_ms, parcel.record_count)
+                copy.age.add(age_ms, parcel.record_count)
         if copy.has_ended:
             self.remove(copy)
         elif copy.buffered_bytes >= reader.limits.partition_buffer_bytes:

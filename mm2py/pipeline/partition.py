@@ -16,6 +16,7 @@ from mm2py.model.epoch import (
     Ended,
     Histogram,
     LeaderMark,
+    Measured,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -87,7 +88,8 @@ class Tally:
         self._greatest: float | None = None
 
     def add(self, value_ms: float, count: int) -> None:
-        value_ms = max(value_ms, 0.0)
+        if value_ms < 0:  # not max(): this is called for each batch
+            value_ms = 0.0
         self._counts[bisect.bisect_left(HISTOGRAM_BOUNDS_MS, value_ms)] += count
         self._total += value_ms * count
         if self._least is None or value_ms < self._least:
@@ -97,6 +99,33 @@ class Tally:
 
     def histogram(self) -> Histogram:
         return Histogram(tuple(self._counts), self._total, self._least, self._greatest)
+
+
+class Spread:
+    """A partition's share in such a measurement: little enough to be kept for each of many partitions."""
+
+    __slots__ = ("_count", "_greatest", "_last", "_least", "_total")
+
+    def __init__(self) -> None:
+        self._count = self._total = self._least = self._greatest = self._last = 0
+
+    def add(self, value_ms: int, count: int) -> None:
+        """Note that *count* records took *value_ms*; what a clock that is ahead makes negative counts as nothing."""
+        if value_ms < 0:  # noqa: PLR1730 - not max(): this is called for each batch
+            value_ms = 0
+        if not self._count or value_ms < self._least:
+            self._least = value_ms
+        if value_ms > self._greatest:  # noqa: PLR1730
+            self._greatest = value_ms
+        self._count += count
+        self._total += value_ms * count
+        self._last = value_ms
+
+    def measured(self) -> Measured | None:
+        """Give what was noted, None where nothing was."""
+        if not self._count:
+            return None
+        return Measured(self._count, self._total, self._least, self._greatest, self._last)
 
 
 @attrs.define(eq=False)
@@ -156,6 +185,8 @@ class PartitionCopy:
     #: Leader epochs of what was read, each with the offset from which on it holds.
     leaders: list[LeaderMark] = attrs.field(factory=list)
     stray_from: int | None = None
+    age: Spread = attrs.field(factory=Spread)
+    latency: Spread = attrs.field(factory=Spread)
 
     @classmethod
     def of(cls, plan: PartitionPlan) -> PartitionCopy:
@@ -304,4 +335,6 @@ class PartitionCopy:
             producer=self.producer,
             leader=self.leader_before(self.position),
             stray_from=self.stray_from,
+            age=self.age.measured(),
+            latency=self.latency.measured(),
         )

@@ -222,7 +222,9 @@ class Dispatch:
         copy.account(parcel, ack.base_offset)
         self.free(parcel.size_bytes)
         if parcel.max_timestamp >= 0:
-            self.latency.add(now_ms - parcel.max_timestamp, parcel.record_count)
+            latency_ms = now_ms - parcel.max_timestamp
+            self.latency.add(latency_ms, parcel.record_count)
+            copy.latency.add(latency_ms, parcel.record_count)
 
     def lost(self, copy: PartitionCopy, why: str) -> None:
         """Learn that a request with a parcel of *copy* will not be answered."""

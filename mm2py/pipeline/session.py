@@ -127,6 +127,11 @@ class SparkHost:
         self._session: SparkSession | None = None
         self._is_spoilt = False
 
+    @property
+    def is_up(self) -> bool:
+        """Say whether Spark runs, as far as is known without asking it."""
+        return self._session is not None and self._session.is_alive and not self._is_spoilt
+
     async def session(self) -> SparkSession:
         """Give the live session; start Spark, and warm its workers up, where there is none."""
         async with self._starting:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Ended, PartitionFailure, PartitionPlan, ProducerMark, Run
+from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Ended, Measured, PartitionFailure, PartitionPlan, ProducerMark, Run
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.partition import Parcel, PartitionCopy, Tally
+from mm2py.pipeline.partition import Parcel, PartitionCopy, Spread, Tally
 from mm2py.wire.batch import MAX_SEQUENCE
 
 
@@ -308,3 +308,14 @@ def test_runs_are_contiguous_and_positions_follow_acknowledgements(
     assert covered == expected
     assert copy.buffered_bytes == 0
     assert copy.records == len(expected)
+
+
+def test_a_spread_knows_what_a_partition_s_records_took() -> None:
+    """Count, sum, least, greatest and last time of the records of each batch; before the first there is nothing."""
+    empty, spread = Spread(), Spread()
+    for value_ms, count in ((40, 10), (5, 2), (-30, 1), (8, 1)):
+        spread.add(value_ms, count)
+
+    assert empty.measured() is None
+    assert spread.measured() == Measured(count=14, total_ms=418, min_ms=0, max_ms=40, last_ms=8)
+    assert copy_of().outcome().latency is None

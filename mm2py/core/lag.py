@@ -1,0 +1,98 @@
+"""
+What a lag in records means in time: how long the oldest of them waits, and how long the source will keep it.
+
+Both are bounds on the safe side, taken from what the copying itself tells. Nothing is read for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+
+
+#: The configs that say what a topic keeps.
+RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+
+
+@attrs.frozen
+class Retention:
+    """What a source topic keeps, by its configs; None is no bound. `deletes` is False where it is compacted alone."""
+
+    ms: int | None
+    bytes: int | None
+    deletes: bool = True
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str | None]) -> Retention | None:
+        """Read it from a topic's configs; None where they do not tell."""
+        policy, ms, size = (configs.get(key) for key in RETENTION_CONFIGS)
+        if policy is None or ms is None or size is None:
+            return None
+        return cls(_bound(ms), _bound(size), "delete" in policy.split(","))
+
+
+def _bound(text: str) -> int | None:
+    return number if (number := int(text)) >= 0 else None
+
+
+@attrs.frozen
+class Waiting:
+    """What there is to know of what is not copied yet of a partition, at one moment."""
+
+    lag: int
+    #: The wall time less the timestamp of the last record copied, where there is one.
+    last_copied_s: float | None = None
+    #: How long ago there was nothing to copy, where that was seen.
+    caught_up_s: float | None = None
+    #: What a record takes in the source's log, as far as records were copied.
+    bytes_per_record: float | None = None
+    #: How fast the source's log grows.
+    records_per_s: float | None = None
+
+
+def lag_s(waiting: Waiting) -> float | None:
+    """
+    Say for how long, at most, the oldest record that is not copied yet has waited.
+
+    It is not older than the last one that was copied, and it was not there when nothing was left to copy: the first
+    bound is close while records come without a break, the second after a break. None where neither is known.
+    """
+    if waiting.lag <= 0:
+        return 0.0
+    bounds = [bound for bound in (waiting.last_copied_s, waiting.caught_up_s) if bound is not None]
+    return max(0.0, min(bounds)) if bounds else None
+
+
+def seconds_until_loss(retention: Retention | None, waiting: Waiting) -> float | None:
+    """
+    Say after how many seconds, at the earliest, the source may delete a record that is not copied yet.
+
+    With nothing left to copy that is the time for which it keeps a record that comes now. None where the source deletes
+    nothing, and where it is not known: for want of the topic's configs, or because nothing was copied yet that tells
+    how old, or how large, records are. A source deletes whole segments, so they are mostly there for longer.
+    """
+    if retention is None or not retention.deletes:
+        return None
+    bounds: list[float] = []
+    if retention.ms is not None:
+        waited_s = lag_s(waiting)
+        if waited_s is None:
+            return None
+        bounds.append(retention.ms / 1000 - waited_s)
+    if retention.bytes is not None:
+        if waiting.bytes_per_record is None or waiting.records_per_s is None:
+            return None
+        bounds.append(_until_full_s(retention.bytes, waiting.bytes_per_record, waiting.records_per_s, waiting.lag))
+    least = min(bounds, default=math.inf)
+    return None if math.isinf(least) else max(0.0, least)
+
+
+def _until_full_s(retention_bytes: int, bytes_per_record: float, records_per_s: float, lag: int) -> float:
+    """Say when what comes at the source will have filled what it keeps from the oldest record that waits on."""
+    left_bytes = retention_bytes - lag * bytes_per_record
+    grown_bytes_per_s = records_per_s * bytes_per_record
+    if left_bytes <= 0:
+        return 0.0
+    return left_bytes / grown_bytes_per_s if grown_bytes_per_s > 0 else math.inf

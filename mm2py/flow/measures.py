@@ -1,0 +1,320 @@
+"""
+What a flow has measured since the daemon started: the numbers behind its view and its metrics.
+
+Epochs' outcomes go in here; views come out. It outlives the lives of the flow's groups and a reload of its settings,
+so that what is counted never goes back. The arithmetic is in `core.windows` and `core.lag`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.lag import Retention, Waiting, lag_s, seconds_until_loss
+from mm2py.core.progress import PartitionState
+from mm2py.core.windows import TimesWindow, Window
+from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import EpochView, FlowView, PartitionStage, PartitionView, TaskView, TimesView
+
+
+#: How far back quantiles look.
+_WINDOW_S = 60.0
+#: Over how long the growth of a source's log is taken at least.
+_GROWTH_S = 30.0
+#: So many epochs of each copy task are shown.
+_EPOCHS = 30
+
+
+@attrs.frozen
+class _Sample:
+    """What one epoch measured."""
+
+    at: float
+    latency: Histogram
+    age: Histogram
+
+
+@attrs.frozen
+class _End:
+    """Where a source partition's log ended at a moment."""
+
+    at: float
+    offset: int
+
+
+class PartitionMeasures:
+    """One topic-partition since the daemon started."""
+
+    __slots__ = ("_ends", "bytes", "caught_up_at", "is_ours", "records", "window")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.window = Window()
+        #: Has it been certain since the daemon started what the target holds? What a resume finds there after that,
+        #: because an epoch was lost, is what this daemon copied; what it finds before comes from another one.
+        self.is_ours = False
+        #: When there was nothing left to copy, as far as that was seen; monotonic seconds.
+        self.caught_up_at: float | None = None
+        self._ends: tuple[_End, ...] = ()
+
+    def take(self, outcome: PartitionOutcome, now: float) -> int:
+        """Take over what an epoch did; give how many records that makes."""
+        records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
+        self.records += records
+        self.bytes += outcome.bytes
+        if records or outcome.age is not None:
+            self.window.note(now, records, outcome.bytes, age=outcome.age, latency=outcome.latency)
+        self.is_ours = self.is_ours or outcome.records > 0
+        return records
+
+    def look(self, state: PartitionState, now: float) -> None:
+        """Note how far behind the partition is after an epoch."""
+        if state.lag == 0:
+            self.caught_up_at = now
+        if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
+            self._ends = (*self._ends[-1:], _End(now, state.high_watermark))
+
+    def growth_per_s(self, end_offset: int, now: float) -> float | None:
+        """Say how many records a second come at the source; None where it was not watched for long enough."""
+        if not self._ends or now - self._ends[0].at < _GROWTH_S:
+            return None
+        return max(0, end_offset - self._ends[0].offset) / (now - self._ends[0].at)
+
+
+@attrs.define
+class TaskMeasures:
+    """One copy task since the daemon started; names and units are those of `TaskView`."""
+
+    lost_epochs: int = 0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+    elapsed_s: float = 0.0
+    boundary_s: float = 0.0
+    epochs_ended: int = 0
+    fetches: int = 0
+    produces: int = 0
+    retries: int = 0
+    throttled_ms: int = 0
+    epochs: deque[EpochView] = attrs.field(factory=lambda: deque(maxlen=_EPOCHS))
+
+    def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
+        """Take over an epoch's outcome."""
+        boundary_s = max(0.0, took_s - outcome.elapsed_s)
+        self.cpu_s += outcome.cpu_s
+        self.rss_bytes = outcome.rss_bytes
+        self.elapsed_s += outcome.elapsed_s
+        self.boundary_s += boundary_s
+        self.epochs_ended += 1
+        self.fetches += outcome.fetches
+        self.produces += outcome.produces
+        self.retries += outcome.retries
+        self.throttled_ms += outcome.throttled_ms
+        self.epochs.append(
+            EpochView(
+                epoch=plan.epoch,
+                ended_ms=wall_ms,
+                records=outcome.records,
+                bytes=outcome.bytes,
+                elapsed_s=outcome.elapsed_s,
+                boundary_ms=boundary_s * 1000,
+                partitions=len(plan.partitions),
+            )
+        )
+
+    def lose(self, plan: EpochPlan, cause: str, wall_ms: int) -> None:
+        """Note that an epoch brought no outcome."""
+        self.lost_epochs += 1
+        self.epochs.append(EpochView(plan.epoch, wall_ms, 0, 0, 0.0, 0.0, len(plan.partitions), cause))
+
+    def show(self, view: TaskView) -> TaskView:
+        """Put into a copy task's *view* what it has added up to."""
+        sums = {field.name: getattr(self, field.name) for field in attrs.fields(TaskMeasures)}
+        return attrs.evolve(view, **sums | {"epochs": tuple(self.epochs)})
+
+
+@attrs.define
+class _Totals:
+    """What a flow has copied since the daemon started; names and units are those of `FlowView`."""
+
+    records: int = 0
+    bytes: int = 0
+    latency: Histogram = attrs.field(factory=Histogram)
+    age: Histogram = attrs.field(factory=Histogram)
+    throttled_ms: int = 0
+    batches_unopened: int = 0
+    batches_rebuilt: int = 0
+    batches_dropped: int = 0
+    resumed_records: int = 0
+    foreign_records: int = 0
+
+    def take(self, outcome: EpochOutcome) -> None:
+        if outcome.latency.count:
+            self.latency = self.latency.plus(outcome.latency)
+        if outcome.age.count:
+            self.age = self.age.plus(outcome.age)
+        self.throttled_ms += outcome.throttled_ms
+        for partition in outcome.partitions:
+            self.bytes += partition.bytes
+            self.batches_unopened += partition.batches_unopened
+            self.batches_rebuilt += partition.batches_rebuilt
+            self.batches_dropped += partition.batches_dropped
+            self.resumed_records += partition.resumed_records
+            self.foreign_records += partition.foreign_records
+
+
+class FlowMeasures:
+    """One flow since the daemon started. Used from the event loop's thread only."""
+
+    def __init__(self, clock: Clock) -> None:
+        #: What source topics keep, as far as known.
+        self.retention: Mapping[str, Retention] = {}
+        #: Partitions of mirrored topics that the target should have and does not.
+        self.missing_partitions = 0
+        self._clock = clock
+        self._partitions: dict[TopicPartition, PartitionMeasures] = {}
+        self._tasks: dict[int, TaskMeasures] = {}
+        self._groups: dict[tuple[str, TopicPartition], TimesWindow] = {}
+        self._window: deque[_Sample] = deque()
+        self._totals = _Totals()
+
+    # What epochs bring.
+
+    def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
+        """Take over what an epoch did, as a whole and to each of its partitions."""
+        now = self._clock.monotonic()
+        self._know(plan)
+        for partition in outcome.partitions:
+            self._totals.records += self._partition(partition.source).take(partition, now)
+        self._task(plan.task).take(plan, outcome, took_s, self._clock.wall_ms())
+        self._totals.take(outcome)
+        if outcome.records:
+            self._window.append(_Sample(now, outcome.latency, outcome.age))
+            self._trim(now)
+
+    def look(self, state: PartitionState) -> None:
+        """Note how far behind a partition is after its epoch."""
+        self._partition(state.source).look(state, self._clock.monotonic())
+
+    def lose(self, plan: EpochPlan, cause: str) -> None:
+        """Note that an epoch brought no outcome."""
+        self._know(plan)
+        self._task(plan.task).lose(plan, cause, self._clock.wall_ms())
+
+    def _know(self, plan: EpochPlan) -> None:
+        for planned in plan.partitions:
+            if not planned.is_unsure:
+                self._partition(planned.source).is_ours = True
+
+    def _partition(self, source: TopicPartition) -> PartitionMeasures:
+        found = self._partitions.get(source)
+        if found is None:
+            found = self._partitions[source] = PartitionMeasures()
+        return found
+
+    def _task(self, task: int) -> TaskMeasures:
+        return self._tasks.setdefault(task, TaskMeasures())
+
+    # What checkpoints bring.
+
+    def checkpointed(self, group: str, remote: TopicPartition, took_ms: int) -> None:
+        """Note how long it took from the look at a group until its checkpoint was written."""
+        window = self._groups.setdefault((group, remote), TimesWindow())
+        window.note(self._clock.monotonic(), took_ms)
+
+    def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
+        """Give what was measured of a group's checkpoints."""
+        window = self._groups.get((group, remote))
+        return None if window is None else window.view(self._clock.monotonic())
+
+    # Looking at it.
+
+    def recent(self) -> tuple[Histogram, Histogram]:
+        """Give latency and age of the last minute."""
+        self._trim(self._clock.monotonic())
+        latency, age = Histogram(), Histogram()
+        for sample in self._window:
+            latency, age = latency.plus(sample.latency), age.plus(sample.age)
+        return latency, age
+
+    def _trim(self, now: float) -> None:
+        while self._window and self._window[0].at < now - _WINDOW_S:
+            self._window.popleft()
+
+    def task(self, view: TaskView) -> TaskView:
+        """Put into a copy task's *view* what it has added up to."""
+        found = self._tasks.get(view.task)
+        return view if found is None else found.show(view)
+
+    def flow(self, view: FlowView) -> FlowView:
+        """Put into a flow's *view* what it has added up to."""
+        latency, age = self.recent()
+        losses = [it.seconds_until_loss for it in view.partitions if it.seconds_until_loss is not None]
+        totals = {field.name: getattr(self._totals, field.name) for field in attrs.fields(_Totals)}
+        return attrs.evolve(
+            view,
+            **totals,
+            latency_p50_ms=latency.quantile_ms(0.5),
+            latency_p99_ms=latency.quantile_ms(0.99),
+            age_p50_ms=age.quantile_ms(0.5),
+            lag_s=max((it.lag_s for it in view.partitions if it.lag_s is not None), default=None),
+            seconds_until_loss=min(losses, default=None),
+            missing_partitions=self.missing_partitions,
+        )
+
+    def partitions(
+        self, states: Iterable[PartitionState], task_of: Mapping[TopicPartition, int]
+    ) -> tuple[PartitionView, ...]:
+        """Give a view of each of *states*."""
+        now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        return tuple(self._viewed(state, task_of.get(state.source), now, wall_ms) for state in states)
+
+    def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
+        measured = self._partition(state.source)
+        is_copying = state.stage is PartitionStage.COPYING
+        record_rate, byte_rate = measured.window.rates(now)
+        lag, end_offset, last_ms = state.lag, state.high_watermark, state.last_timestamp_ms
+        waited_s = loss_s = None
+        if lag is not None:
+            waiting = Waiting(
+                lag,
+                last_copied_s=(wall_ms - last_ms) / 1000 if last_ms >= 0 else None,
+                caught_up_s=None if measured.caught_up_at is None else now - measured.caught_up_at,
+                bytes_per_record=measured.bytes / measured.records if measured.records else None,
+                records_per_s=measured.growth_per_s(end_offset, now),
+            )
+            waited_s = lag_s(waiting)
+            loss_s = seconds_until_loss(self.retention.get(state.source.topic), waiting)
+        return PartitionView(
+            source=state.source,
+            remote_topic=state.remote_topic,
+            task=task,
+            stage=state.stage,
+            position=state.position,
+            downstream=state.downstream,
+            lag=lag,
+            records=measured.records,
+            bytes=measured.bytes,
+            bytes_per_s=state.bytes_per_s or 0.0,
+            retry_in_s=None if is_copying else pause_left_s(state, now),
+            failure=None if is_copying else state.failure,
+            end_offset=end_offset if end_offset >= 0 else None,
+            log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
+            record_rate=record_rate,
+            byte_rate=byte_rate,
+            age=measured.window.age(now),
+            latency=measured.window.latency(now),
+            lag_s=waited_s,
+            seconds_until_loss=loss_s,
+            last_timestamp_ms=last_ms if last_ms >= 0 else None,
+        )
+
+
+def pause_left_s(state: PartitionState, now: float) -> float | None:
+    """Say when a partition is tried again; None where that depends on something else than time."""
+    return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
