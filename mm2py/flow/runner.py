@@ -11,8 +11,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import attrs
+
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
@@ -27,7 +30,7 @@ from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
 from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
 from mm2py.model.flow import Flow
-from mm2py.model.state import FlowState, FlowView
+from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -37,6 +40,8 @@ from mm2py.wire.security import principal_of
 #: What groups may take for their end that have no epochs to wait for.
 _QUICK_DRAIN_S = 3.0
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
+#: What keeps a flow from starting passes by itself after errors that say so.
+_PASSING = (Verdict.RETRY, Verdict.REFRESH_METADATA)
 
 
 class FlowRunner:
@@ -65,6 +70,8 @@ class FlowRunner:
         self._clock = clock
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
+        #: What keeps the flow from starting: state, error and hint.
+        self._held: tuple[FlowState, str, str] | None = None
         around = Surroundings(settings, self._reach, clock, events, luck)
         #: The source group fills them, the checkpoint group reads them.
         self.translations = Translations(
@@ -112,9 +119,15 @@ class FlowRunner:
         return self.settings.flow
 
     @property
+    def reach(self) -> Reach:
+        """Which of its clusters answers."""
+        return self._reach
+
+    @property
     def has_failed(self) -> bool:
         """Say whether a group is down for good."""
-        return any(group.has_failed for group in self._groups)
+        is_held = self._held is not None and self._held[0] is FlowState.FAILED
+        return is_held or any(group.has_failed for group in self._groups)
 
     @property
     def _groups(self) -> tuple[FlowGroup, ...]:
@@ -128,6 +141,17 @@ class FlowRunner:
         """Ask the flow to end its epochs, write its positions and return from `run`."""
         self._drain_within_s = within_s
         self._draining.set()
+
+    def hold(self, error: Mm2Error | None) -> None:
+        """Show what keeps the flow from starting, which needs somebody unless it passes by itself; None is nothing."""
+        self._held = None
+        if error is not None:
+            state = FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED
+            self._held = (state, str(error), error.hint)
+
+    async def until_draining(self) -> None:
+        """Wait until the flow is asked to end."""
+        await self._draining.wait()
 
     async def run(self) -> None:
         """Run the flow until each of its groups is drained or has failed for good; either way this returns."""
@@ -158,7 +182,7 @@ class FlowRunner:
 
     def view(self) -> FlowView:
         """Give a picture of the flow as it is now."""
-        groups = tuple(group.view() for group in self._groups)
+        groups = tuple(self._view_of(group) for group in self._groups)
         lead = groups[0]
         view = FlowView(
             self.flow,
@@ -173,7 +197,16 @@ class FlowRunner:
         )
         return self._source.show(view) if self._source is not None else view
 
+    def _view_of(self, group: FlowGroup) -> GroupView:
+        view = group.view()
+        if self._held is None:
+            return view
+        state, error, hint = self._held
+        return attrs.evolve(view, state=state, last_error=error, hint=hint)
+
     def _state(self) -> FlowState:
+        if self._held is not None:
+            return self._held[0]
         state = self._lead.state
         if state is FlowState.DRAINED and any(group.state not in _ENDS for group in self._groups):
             return FlowState.DRAINING
