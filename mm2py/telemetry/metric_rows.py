@@ -1,0 +1,301 @@
+"""
+Every metric that a node exports: name, kind, labels, meaning, and what Java MirrorMaker or Mirus calls it.
+
+Rows are facts: `telemetry.metrics` fills them, `telemetry.metric_docs` makes docs/metrics.md from them. A name that
+stands here once is never used for anything else.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class Kind(enum.Enum):
+    """Prometheus's types. What Java counts is a gauge to the JMX exporter, and so it is here."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@attrs.frozen
+class Metric:
+    """One metric. `java` is what others call it."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    doc: str
+    java: str = ""
+
+
+@attrs.frozen
+class Chapter:
+    """Metrics about one thing."""
+
+    title: str
+    text: str
+    metrics: tuple[Metric, ...]
+
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_FLOW = ("source", "target")
+_JMX = ("source", "target", "destination")
+_JAVA_PARTITION = (*_JMX, "topic", "partition")
+_JAVA_GROUP = (*_JMX, "group", "topic", "partition")
+_JAVA_CONNECTOR = (*_JMX, "connector")
+_PARTITION = (*_FLOW, "topic", "partition")
+_CONNECTOR = (*_FLOW, "connector")
+_TASK = (*_FLOW, "task")
+
+_SOURCE = "kafka_connect_mirror_source_connector_"
+_CHECKPOINT = "kafka_connect_mirror_checkpoint_connector_"
+_MBEAN = "MirrorSourceConnector: "
+
+
+def _times(prefix: str, name: str, labels: tuple[str, ...], doc: str, java: str) -> tuple[Metric, ...]:
+    words = {"": "the last one", "_min": "the least", "_max": "the greatest", "_avg": "the mean"}
+    return tuple(
+        Metric(f"{prefix}{name}{ending}", _G, labels, f"{doc}: {word}.", f"{java}{ending.replace('_', '-')}")
+        for ending, word in words.items()
+    )
+
+
+_JAVA_SOURCE = Chapter(
+    "As Java MirrorMaker: copying",
+    "The names are those that the JMX exporter gives Java's metrics by the usual rules. Minima, maxima, means and "
+    "rates are of the last half minute to minute (two samples of 30 s, as in Java); `NaN` where nothing was copied.",
+    (
+        Metric(f"{_SOURCE}record_count", _G, _JAVA_PARTITION,
+               "Records copied since the daemon started.", f"{_MBEAN}record-count"),
+        Metric(f"{_SOURCE}record_rate", _G, _JAVA_PARTITION, "Records copied per second.", f"{_MBEAN}record-rate"),
+        Metric(f"{_SOURCE}byte_count", _G, _JAVA_PARTITION,
+               "Bytes copied since the daemon started: of whole record batches as the target got them, compressed.",
+               f"{_MBEAN}byte-count"),
+        Metric(f"{_SOURCE}byte_rate", _G, _JAVA_PARTITION,
+               "Bytes of record batches copied per second.", f"{_MBEAN}byte-rate"),
+        *_times(_SOURCE, "record_age_ms", _JAVA_PARTITION,
+                "Milliseconds from a record's timestamp until it was read from the source", f"{_MBEAN}record-age-ms"),
+        *_times(_SOURCE, "replication_latency_ms", _JAVA_PARTITION,
+                "Milliseconds from a record's timestamp until the target acknowledged it",
+                f"{_MBEAN}replication-latency-ms"),
+    ),
+)  # fmt: skip
+
+_JAVA_CHECKPOINTS = Chapter(
+    "As Java MirrorMaker: checkpoints",
+    "",
+    _times(_CHECKPOINT, "checkpoint_latency_ms", _JAVA_GROUP,
+           "Milliseconds from the look at a consumer group until its checkpoint was written",
+           "MirrorCheckpointConnector: checkpoint-latency-ms"),
+)  # fmt: skip
+
+_TASK_STATES = ("total", "running", "paused", "failed", "unassigned", "destroyed")
+
+_JAVA_CONNECT = Chapter(
+    "As Kafka Connect: connectors and their tasks",
+    "A connector is a task group of a flow, under Java's name for it.",
+    (
+        Metric("kafka_connect_connector_status", _G, (*_JAVA_CONNECTOR, "task", "status"),
+               "1 for each task, with its state as a label.", "connector-task-metrics: status"),
+        *(
+            Metric(f"kafka_connect_worker_connector_{state}_task_count", _G, _JAVA_CONNECTOR,
+                   "Tasks of the connector." if state == "total" else f"Tasks of the connector that are {state}.",
+                   f"connect-worker-metrics: connector-{state}-task-count")
+            for state in _TASK_STATES
+        ),
+        Metric("kafka_connect_worker_connector_count", _G, (), "Connectors of the node.",
+               "connect-worker-metrics: connector-count"),
+        Metric("kafka_connect_worker_task_count", _G, (), "Tasks of the node's connectors.",
+               "connect-worker-metrics: task-count"),
+    ),
+)  # fmt: skip
+
+_FLOWS = Chapter(
+    "Flows",
+    "`mm2py_flow_state` and `mm2py_connector_state`: 0 starting, 1 running, 2 draining, 3 drained, 4 restarting, "
+    "5 failed, 6 paused, 7 stopped.",
+    (
+        Metric("mm2py_flow_state", _G, _FLOW, "Where the flow is in its life, as a number."),
+        Metric("mm2py_flow_records_total", _C, _FLOW, "Records copied, whatever became of their topics since."),
+        Metric("mm2py_flow_bytes_total", _C, _FLOW, "Bytes of record batches copied."),
+        Metric("mm2py_flow_batches_total", _C, (*_FLOW, "handling"),
+               "Record batches by how they travelled: unopened, rebuilt, or dropped (control and aborted ones)."),
+        Metric("mm2py_flow_resumed_records_total", _C, _FLOW,
+               "Records that a resume found at the target already."),
+        Metric("mm2py_flow_foreign_records_total", _C, _FLOW,
+               "Records in remote topics that somebody else wrote there."),
+        Metric("mm2py_flow_topics", _G, _FLOW, "Topics that are mirrored."),
+        Metric("mm2py_flow_partitions", _G, (*_FLOW, "stage"),
+               "Topic-partitions by how they fare: copying, backing_off, stopped, paused."),
+        Metric("mm2py_flow_missing_destination_partitions", _G, _FLOW,
+               "Partitions that the target should have and does not.", "Mirus: missing-dest-partitions-count"),
+        Metric("mm2py_flow_lag_records", _G, _FLOW, "Records not copied yet, of all partitions together."),
+        Metric("mm2py_flow_lag_seconds", _G, _FLOW,
+               "For how long the oldest record not copied yet has waited; of all partitions the greatest."),
+        Metric("mm2py_flow_retention_loss_seconds", _G, _FLOW,
+               "After how many seconds the source may delete a record that is not copied: the least of all."),
+        Metric("mm2py_flow_throttled_seconds_total", _C, _FLOW,
+               "Time for which quotas of source and target asked the copy tasks to wait, all of them added up."),
+        Metric("mm2py_replication_latency_seconds", _H, _FLOW,
+               "From a record's timestamp until the target acknowledged it; counted in records.",
+               "Mirus: replication-latency-histogram"),
+        Metric("mm2py_record_age_seconds", _H, _FLOW,
+               "From a record's timestamp until it was read from the source; counted in records."),
+        Metric("mm2py_cluster_reachable", _G, (*_FLOW, "cluster"), "1 while the cluster answers the flow, else 0."),
+        Metric("mm2py_last_success_timestamp_seconds", _G, (*_FLOW, "step"),
+               "When a step succeeded last, or had nothing to do; steps are named as in the log."),
+        Metric("mm2py_step_failures_total", _C, (*_FLOW, "step"), "How often a step failed."),
+    ),
+)  # fmt: skip
+
+_PARTITIONS = Chapter(
+    "Topic-partitions",
+    "`topic` is the remote topic. `mm2py_partition_stage`: 0 copying, 1 backing off, 2 stopped, 3 paused.",
+    (
+        Metric("mm2py_partition_lag_records", _G, _PARTITION,
+               "End offset at the source less position, as of the last look."),
+        Metric("mm2py_partition_lag_seconds", _G, _PARTITION,
+               "For how long, at most, the oldest record not copied yet has waited; 0 where there is none."),
+        Metric("mm2py_partition_retention_loss_seconds", _G, _PARTITION,
+               "After how many seconds, at the earliest, the source may delete a record that is not copied."),
+        Metric("mm2py_partition_end_offset", _G, _PARTITION, "End offset (high watermark) at the source."),
+        Metric("mm2py_partition_position", _G, _PARTITION, "The next offset to read from the source."),
+        Metric("mm2py_partition_stage", _G, _PARTITION, "How the partition fares, as a number."),
+    ),
+)  # fmt: skip
+
+_HEARTBEATS = Chapter(
+    "Heartbeats",
+    "",
+    (
+        Metric("mm2py_heartbeats_sent_total", _C, _FLOW, "Heartbeats that the flow has written to its target."),
+        Metric("mm2py_heartbeat_emit_age_seconds", _G, _FLOW, "Time since it wrote the last one."),
+        Metric("mm2py_heartbeat_age_seconds", _G, (*_FLOW, "topic"),
+               "Age of the newest heartbeat that the flow copied, for each heartbeats topic it copies, by the remote "
+               "name: `A.heartbeats` is one hop away, `A.B.heartbeats` two."),
+    ),
+)  # fmt: skip
+
+_CONNECTORS = Chapter(
+    "Connectors and copy tasks",
+    "`mm2py_task_state`: 0 idle, 1 running, 2 waiting for a Spark slot, 3 backing off. `task` is the copy "
+    "task's number.",
+    (
+        Metric("mm2py_connector_state", _G, _CONNECTOR, "Where the task group is in its life, as a number."),
+        Metric("mm2py_connector_tasks", _G, (*_CONNECTOR, "state"),
+               "Tasks by state: running, paused, failed, unassigned, destroyed.",
+               "Mirus: running-task-count, failed-task-count, paused-task-count, unassigned-task-count, "
+               "destroyed-task-count"),
+        Metric("mm2py_connector_failed_restart_attempts_total", _C, _CONNECTOR,
+               "How often the task group fell over and was started anew.",
+               "Mirus: connector-failed-restart-attempts-count"),
+        Metric("mm2py_connector_task_failed_restart_attempts_total", _C, _CONNECTOR,
+               "How often one of its tasks was started anew.",
+               "Mirus: task-failed-restart-attempts-count (connector-metrics)"),
+        Metric("mm2py_task_failed_restart_attempts_total", _C, _TASK,
+               "How often the copy task lost an epoch and was started anew.",
+               "Mirus: task-failed-restart-attempts-count (connector-task-metrics)"),
+        Metric("mm2py_task_state", _G, _TASK, "What the copy task does, as a number."),
+        Metric("mm2py_task_partitions", _G, _TASK, "Partitions that the copy task copies."),
+        Metric("mm2py_task_epochs_total", _C, _TASK, "Epochs that ended in good order."),
+        Metric("mm2py_task_epoch_seconds_total", _C, _TASK, "Time in epochs."),
+        Metric("mm2py_task_boundary_seconds_total", _C, _TASK,
+               "Time between the daemon's order and the epoch's outcome in which nothing was copied."),
+        Metric("mm2py_task_cpu_seconds_total", _C, _TASK, "CPU time of the Python worker in epochs."),
+        Metric("mm2py_task_resident_memory_bytes", _G, _TASK, "Memory of the Python worker after the last epoch."),
+        Metric("mm2py_task_fetch_requests_total", _C, _TASK, "Fetch requests answered by the source."),
+        Metric("mm2py_task_produce_requests_total", _C, _TASK, "Produce requests sent to the target."),
+        Metric("mm2py_task_retries_total", _C, _TASK, "Pauses after which a partition was tried again."),
+        Metric("mm2py_task_throttled_seconds_total", _C, _TASK, "Time for which quotas asked it to wait."),
+    ),
+)  # fmt: skip
+
+_GROUPS = Chapter(
+    "Consumer groups",
+    "",
+    (
+        Metric("mm2py_consumer_groups", _G, (*_FLOW, "at_target"),
+               "Groups that are followed, by how they fare at the target: idle, active, in_use, watched, "
+               "other_protocol, unknown, refused; not_synced where their offsets are not written there."),
+        Metric("mm2py_consumer_group_distance_records", _G, (*_FLOW, "group"),
+               "What a group has left to read at the target from its translated offsets on."),
+        Metric("mm2py_consumer_group_untranslated_partitions", _G, (*_FLOW, "group"),
+               "Partitions whose offset has no translation yet."),
+        Metric("mm2py_group_sync_errors_total", _C, _FLOW,
+               "How often a group's offsets began to be refused by the target, or could not be judged."),
+    ),
+)  # fmt: skip
+
+_EVENTS = Chapter(
+    "What happened",
+    "All counters are there from the start, at 0, so that an increase is one. What is said once in the log counts "
+    "once.",
+    (
+        Metric("mm2py_events_total", _C, (*_FLOW, "event"),
+               "Events by their name in the log; what never happened is left out."),
+        Metric("mm2py_source_truncations_total", _C, _FLOW, "Partitions whose source lost records that were copied."),
+        Metric("mm2py_source_recreations_total", _C, _FLOW,
+               "Partitions whose source topic was deleted and created again."),
+        Metric("mm2py_source_expirations_total", _C, _FLOW,
+               "Partitions of which retention deleted records before they were copied."),
+        Metric("mm2py_target_rewinds_total", _C, _FLOW, "Partitions whose remote topic lost records."),
+        Metric("mm2py_target_recreations_total", _C, _FLOW,
+               "Partitions whose remote topic was deleted and created again."),
+        Metric("mm2py_target_deletions_total", _C, _FLOW, "Remote topics that were deleted."),
+        Metric("mm2py_lost_records_total", _C, _FLOW,
+               "Records that will never be at the target, for all such reasons (offsets, so an upper bound)."),
+        Metric("mm2py_resumes_total", _C, (*_FLOW, "outcome"),
+               "Resumes after a crash, exact or unproven (at least once)."),
+        Metric("mm2py_partition_stops_total", _C, _FLOW, "How often a partition stopped because it needs somebody."),
+        Metric("mm2py_partition_interruptions_total", _C, _FLOW,
+               "How often a partition was interrupted and tried again by itself."),
+        Metric("mm2py_topic_sync_errors_total", _C, (*_FLOW, "step"),
+               "What was refused of topic creation, configs and ACLs, by step."),
+        Metric("mm2py_authentication_errors_total", _C, (*_FLOW, "cluster"),
+               "How often a cluster began to keep the flow out."),
+        Metric("mm2py_cluster_outages_total", _C, (*_FLOW, "cluster"), "How often a cluster stopped answering."),
+        Metric("mm2py_positions_written_total", _C, _FLOW, "Positions written."),
+        Metric("mm2py_offset_syncs_written_total", _C, _FLOW, "Offset syncs written."),
+        Metric("mm2py_checkpoints_written_total", _C, _FLOW, "Checkpoints written."),
+        Metric("mm2py_group_offsets_written_total", _C, _FLOW, "Offsets of groups written at the target."),
+    ),
+)  # fmt: skip
+
+_NODE = Chapter(
+    "The node",
+    "`process_*` come from prometheus-client and are about the daemon's own process; copy tasks have their own above.",
+    (
+        Metric("mm2py_build_info", _G, ("version", "python", "spark"), "1; the versions are labels."),
+        Metric("mm2py_ready", _G, (), "1 once Spark takes epochs, or is not needed."),
+        Metric("mm2py_start_time_seconds", _G, (), "When the daemon started: what is counted since then began at 0."),
+        Metric("mm2py_spark_up", _G, (), "1 while Spark runs."),
+        Metric("mm2py_spark_slots", _G, (), "Slots for Spark tasks; nothing where the cluster manager decides."),
+        Metric("mm2py_spark_slots_used", _G, (), "Slots with an epoch in them."),
+        Metric("mm2py_spark_slots_free", _G, (), "Slots without one."),
+        Metric("mm2py_spark_epochs_waiting", _G, (), "Epochs that wait for a slot."),
+        Metric("mm2py_partitions_rolled_up", _G, (), "Partitions without series of their own."),
+        Metric("process_virtual_memory_bytes", _G, (), "Virtual memory size in bytes."),
+        Metric("process_resident_memory_bytes", _G, (), "Resident memory size in bytes."),
+        Metric("process_start_time_seconds", _G, (), "Start time of the process since unix epoch in seconds."),
+        Metric("process_cpu_seconds_total", _C, (), "Total user and system CPU time spent in seconds."),
+        Metric("process_open_fds", _G, (), "Number of open file descriptors."),
+        Metric("process_max_fds", _G, (), "Maximum number of open file descriptors."),
+    ),
+)  # fmt: skip
+
+CHAPTERS = (
+    _JAVA_SOURCE,
+    _JAVA_CHECKPOINTS,
+    _JAVA_CONNECT,
+    _FLOWS,
+    _PARTITIONS,
+    _HEARTBEATS,
+    _CONNECTORS,
+    _GROUPS,
+    _EVENTS,
+    _NODE,
+)
+METRICS: dict[str, Metric] = {metric.name: metric for chapter in CHAPTERS for metric in chapter.metrics}
