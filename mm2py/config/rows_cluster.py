@@ -23,6 +23,12 @@ _PROCESS = Section(
             check=one_of("auto", "console", "json")),
         Key("log.level", Kind.STRING, "info", Place.TOP, "The least severity that is logged.",
             check=one_of("debug", "info", "warning", "error")),
+        Key("metrics.partitions.max", Kind.INT, "2000", Place.TOP,
+            "How many topic-partitions of this node have metrics of their own; what is beyond is rolled up topic by "
+            "topic. 0 rolls up all.", check=at_least(0)),
+        Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
+            "How many topics that are rolled up, and how many consumer groups, have metrics of their own; what is beyond "
+            "is rolled up flow by flow.", check=at_least(0)),
         Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
             "Java's REST between nodes.", _NOT_YET),
         Key("config.providers", Kind.LIST, "", Place.TOP,

@@ -67,6 +67,9 @@ class MirrorSettings:
     spark: Mapping[str, str] = attrs.field(repr=False)
     log_format: str
     log_level: str
+    #: How many topic-partitions, and how many topics and groups, have series of their own.
+    metrics_partitions_max: int = 2_000
+    metrics_topics_max: int = 1_000
     #: Holds the key by which secrets reach Spark's executors; empty where there is none.
     secrets_key_file: str = ""
     rest: RestSettings = attrs.field(factory=RestSettings)
@@ -178,6 +181,8 @@ def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
         spark=_spark(layers),
         log_format=of.text("log.format"),
         log_level=of.text("log.level"),
+        metrics_partitions_max=of.number("metrics.partitions.max"),
+        metrics_topics_max=of.number("metrics.topics.max"),
         secrets_key_file=of.text("secrets.key.file").strip(),
         rest=rest,
         notes=(

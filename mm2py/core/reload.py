@@ -41,6 +41,8 @@ def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str,
     others = {
         "log.format": before.log_format != after.log_format,
         "log.level": before.log_level != after.log_level,
+        "metrics.partitions.max": before.metrics_partitions_max != after.metrics_partitions_max,
+        "metrics.topics.max": before.metrics_topics_max != after.metrics_topics_max,
         "listeners": rest_before.listeners != rest_after.listeners,
         "listeners.https.ssl": (rest_before.tls, rest_before.client_auth) != (rest_after.tls, rest_after.client_auth),
         "secrets.key.file": before.secrets_key_file != after.secrets_key_file,
