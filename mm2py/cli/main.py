@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import mm2py
-from mm2py.cli import mirror_maker, mirror_maker_1, offsets, standalone, topics
+from mm2py.cli import flow, mirror_maker, mirror_maker_1, offsets, standalone, status, topics
 from mm2py.cli.exit_code import ExitCode
+
+
+#: Commands that ask a cluster or a running daemon, and end.
+_ASKING: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "status": status.main,
+    "flow": flow.main,
+    "topics": topics.main,
+    "offsets": offsets.main,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,16 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     mirror = commands.add_parser("mirror", help="run a node (the same as connect-mirror-maker)")
     mirror_maker.add_arguments(mirror)
+    commands.add_parser("status", help="what a running daemon does, and what is wrong with it", add_help=False)
+    commands.add_parser("flow", help="look at a flow of a running daemon, or steer it", add_help=False)
     commands.add_parser("demo", help="mirror a stream between two real clusters on this machine", add_help=False)
     commands.add_parser("topics", help="print what mirrors keep on a cluster", add_help=False)
     commands.add_parser("offsets", help="translate offsets between a cluster and its mirror", add_help=False)
     commands.add_parser("standalone", help="run connectors' files, as connect-standalone does", add_help=False)
     commands.add_parser("legacy-mirror", help="run MirrorMaker 1's command line, as kafka-mirror-maker", add_help=False)
     options, rest = parser.parse_known_args(arguments)
-    if options.command == "topics":
-        return topics.main(rest)
-    if options.command == "offsets":
-        return offsets.main(rest)
+    if options.command in _ASKING:
+        return _ASKING[options.command](rest)
     if options.command == "standalone":
         return standalone.main(rest, prog="mm2py standalone")
     if options.command == "legacy-mirror":

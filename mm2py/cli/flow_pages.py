@@ -1,0 +1,283 @@
+"""What the daemon answers about a node and its flows, as tables. Nothing is asked here, and nothing printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from mm2py.cli.sheets import Facts, Note, Part, Sheet, clean, count, millis, rate, size, span, text
+
+
+Json = Mapping[str, Any]
+
+_DOWN = frozenset({"failed", "restarting"})
+
+
+# A node.
+
+
+def status_page(status: Json) -> list[Part]:
+    """Show a node: what it is, its flows, and what is wrong with any of them."""
+    flows: Sequence[Json] = status["flows"]
+    facts = Facts((
+        ("node", text(status["worker_id"])),
+        ("version", text(status["version"])),
+        ("state", "ready" if status["is_ready"] else "not ready"),
+        ("up for", _since(status["started_ms"], status["wall_ms"])),
+        ("spark", _spark(status["spark"])),
+    ))  # fmt: skip
+    return [facts, _flows(flows), *(Note(line) for flow in flows for line in troubles(flow))]
+
+
+def _since(then_ms: int | None, now_ms: int) -> str:
+    return "" if then_ms is None else span(max(0.0, (now_ms - then_ms) / 1000))
+
+
+def _spark(spark: Json | None) -> str:
+    if spark is None:
+        return ""
+    slots = "as many slots as its cluster has" if spark["slots"] is None else f"{spark['slots']} slots"
+    waiting = f", {spark['waiting']} epochs wait for one" if spark["waiting"] else ""
+    return f"{'up' if spark['is_up'] else 'down'}, {slots}, {spark['used']} in use{waiting}"
+
+
+def _flows(flows: Sequence[Json]) -> Sheet:
+    columns = (
+        "flow", "state", ">topics", ">partitions", ">records/s", ">bytes/s", ">lag", ">behind", ">p50 ms", ">p99 ms",
+    )  # fmt: skip
+    rows = [
+        (
+            flow["flow"],
+            flow["state"],
+            count(flow["topics"]),
+            count(flow["partitions"]),
+            rate(flow["records_per_s"]),
+            size(flow["bytes_per_s"]),
+            count(flow["lag"]),
+            span(flow["lag_s"]),
+            millis(flow["latency_p50_ms"]),
+            millis(flow["latency_p99_ms"]),
+        )
+        for flow in flows
+    ]
+    return Sheet(columns, tuple(rows), empty="this node runs no flow")
+
+
+def is_healthy(status: Json) -> bool:
+    """Say whether nothing of a node needs somebody."""
+    return bool(status["is_ready"]) and not any(troubles(flow) for flow in status["flows"])
+
+
+def troubles(flow: Json) -> list[str]:
+    """Give each thing of a flow's summary that needs somebody, in words; none for a healthy flow."""
+    name, found = flow["flow"], []
+    if flow["state"] in _DOWN:
+        found.append(_told(f"{name} is {flow['state']}", flow))
+    found += [
+        f"{name}: its {connector} is {state}; mm2py flow '{name}' tells why"
+        for connector, state in flow["connectors"].items()
+        if state in _DOWN and flow["state"] not in _DOWN
+    ]
+    if not found and flow["last_error"]:
+        found.append(_told(name, flow))
+    return found
+
+
+def _told(start: str, facts: Json) -> str:
+    told = ": ".join(filter(None, [start, facts["last_error"]]))
+    return f"{told}; {facts['hint']}" if facts.get("hint") else told
+
+
+# A flow.
+
+
+def flow_page(flow: Json) -> list[Part]:
+    """Show one flow: its state, clusters, task groups and copy tasks, and what is wrong with it."""
+    stages = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in flow["stages"].items() if number)
+    facts = Facts((
+        ("flow", flow["flow"]),
+        ("state", flow["state"]),
+        ("topics", count(flow["topics"])),
+        ("partitions", count(flow["partitions"]) + (f": {stages}" if stages else "")),
+        ("missing", f"{count(flow['missing_partitions'])} at the target" if flow["missing_partitions"] else ""),
+        ("copied", f"{count(flow['records'])} records, {size(flow['bytes'])}"),
+        ("rate", f"{rate(flow['records_per_s'])} records/s, {size(flow['bytes_per_s'])}/s"),
+        ("lag", f"{count(flow['lag'])} records, {span(flow['lag_s'])} behind"),
+        ("latency", f"p50 {millis(flow['latency_p50_ms'])} ms, p99 {millis(flow['latency_p99_ms'])} ms"),
+        ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
+        ("retention", _loss(flow["seconds_until_loss"])),
+        ("throttled", span(flow["throttled_ms"] / 1000) if flow["throttled_ms"] else ""),
+        ("error", _told("", flow) if flow["last_error"] else ""),
+    ))  # fmt: skip
+    return [facts, *_orders(flow["orders"]), _clusters(flow), _groups(flow), _tasks(flow)]
+
+
+def _orders(orders: Json) -> list[Part]:
+    """Say what operators asked for while it ran; nothing where nobody did."""
+    rows = [(connector, wanted) for connector, wanted in orders["connectors"].items()]
+    rows += [(f"topic {topic}", "paused") for topic in orders["topics"]]
+    rows += [(f"{one['topic']}-{one['partition']}", "paused") for one in orders["partitions"]]
+    rows += [(name, f"limit {limit}") for name, limit in _limits(orders) if limit != "none"]
+    rows += [
+        (connector, f"{key} = {value}") for connector, lines in orders["config"].items() for key, value in lines.items()
+    ]
+    return [Sheet(("of", "order"), tuple(rows), title="Orders")] if rows else []
+
+
+def _limits(orders: Json) -> list[tuple[str, str]]:
+    topics = ((f"topic {topic}", limit_text(limit)) for topic, limit in orders["topic_limits"].items())
+    return [(orders["flow"], limit_text(orders["limit"])), *topics]
+
+
+def _loss(seconds: float | None) -> str:
+    return "" if seconds is None else f"in {span(seconds)} the source may delete records that are not copied"
+
+
+def _clusters(flow: Json) -> Sheet:
+    rows = [
+        (
+            cluster["alias"],
+            "reachable" if cluster["is_reachable"] else "unreachable",
+            "; ".join(filter(None, [cluster["error"], cluster["hint"]])),
+        )
+        for cluster in flow["clusters"]
+    ]
+    return Sheet(("cluster", "state", "error"), tuple(rows), title="Clusters")
+
+
+def _groups(flow: Json) -> Sheet:
+    rows = [
+        (
+            group["connector"],
+            group["state"],
+            count(group["restarts"]),
+            "; ".join(filter(None, [group["last_error"], group["hint"]])),
+        )
+        for group in flow["groups"]
+    ]
+    return Sheet(("connector", "state", ">restarts", "last error"), tuple(rows), title="Task groups")
+
+
+def _tasks(flow: Json) -> Sheet:
+    columns = ("task", "state", ">epoch", ">partitions", ">records/s", ">bytes/s", ">lost", "worker", "last error")
+    rows = [
+        (
+            str(task["task"]),
+            task["state"],
+            count(task["epoch"]),
+            count(task["partitions"]),
+            rate(task["records_per_s"]),
+            size(task["bytes_per_s"]),
+            count(task["lost_epochs"]),
+            text(task["worker"]),
+            task["last_error"],
+        )
+        for task in flow["tasks"]
+    ]
+    return Sheet(columns, tuple(rows), title="Copy tasks")
+
+
+# What belongs to a flow.
+
+
+def topics_page(answer: Json) -> list[Part]:
+    """Show topics as the daemon chose and sorted them."""
+    columns = (
+        "topic", "remote topic", ">parts", "state", ">lag", ">behind", ">records/s", ">bytes/s", ">age ms", "why",
+    )  # fmt: skip
+    topics = answer["topics"]
+    rows = [
+        (
+            topic["topic"],
+            topic["remote_topic"],
+            count(topic["partitions"]),
+            "paused" if topic["is_paused"] else topic["stage"],
+            count(topic["lag"]),
+            span(topic["lag_s"]),
+            rate(topic["record_rate"]),
+            size(topic["byte_rate"]),
+            millis(topic["age_ms"]),
+            _why(topic),
+        )
+        for topic in topics
+    ]
+    left = answer["total"] - len(rows)
+    more = [Note(f"{left} more; --limit {answer['total']} shows all")] if left > 0 and rows else []
+    return [Sheet(columns, tuple(rows), empty="no topic"), *more]
+
+
+def _why(topic: Json) -> str:
+    limit = "" if topic["limit"] is None else f"limit {limit_text(topic['limit'])}"
+    loss = topic["seconds_until_loss"]
+    left = "" if loss is None else f"loss in {span(loss)}"
+    again = "" if topic["retry_in_s"] is None else f"tried again in {span(topic['retry_in_s'])}"
+    return "; ".join(filter(None, [topic["last_error"], topic["hint"], again, left, limit]))
+
+
+def limit_text(limit: Json) -> str:
+    """Say a limit in words."""
+    said = []
+    if limit["bytes_per_s"] is not None:
+        said.append(f"{size(limit['bytes_per_s'])}/s")
+    if limit["records_per_s"] is not None:
+        said.append(f"{rate(limit['records_per_s'])} records/s")
+    return " and ".join(said) or "none"
+
+
+def limits_page(orders: Json) -> list[Part]:
+    """Show what limits a flow, and its topics by themselves."""
+    return [Sheet(("of", "limit"), tuple(_limits(orders)))]
+
+
+def groups_page(answer: Sequence[Json]) -> list[Part]:
+    """Show consumer groups with where they are at the source and, translated, at the target."""
+    columns = ("group", "partition", ">upstream", ">downstream", ">left to read", "translation", "at the target")
+    rows: list[tuple[str, ...]] = []
+    for group in answer:
+        at_target = ": ".join(filter(None, [group["at_target"], group["at_target_why"]])) or "-"
+        if not group["offsets"]:
+            rows.append((group["group"], "-", "-", "-", "-", group["why"] or "no offsets", at_target))
+        for offset in group["offsets"]:
+            how = offset["why"] or ("exact" if offset["is_exact"] else "as Java's")
+            rows.append(
+                (
+                    group["group"],
+                    f"{offset['source']['topic']}-{offset['source']['partition']}",
+                    str(offset["upstream"]),
+                    text(offset["downstream"]),
+                    count(offset["distance"]),
+                    how,
+                    at_target,
+                )
+            )
+    return [Sheet(columns, tuple(rows), empty="no group")]
+
+
+def offsets_page(answer: Json) -> list[Part]:
+    """Show offsets in KIP-875's shape."""
+    pairs = [(entry["partition"], entry["offset"] or {}) for entry in answer["offsets"]]
+    names = tuple(dict.fromkeys(name for partition, _ in pairs for name in partition))
+    values = tuple(dict.fromkeys(name for _, offset in pairs for name in offset))
+    rows = [
+        (*(text(partition.get(name)) for name in names), *(text(offset.get(name)) for name in values))
+        for partition, offset in pairs
+    ]
+    return [Sheet((*names, *(f">{name}" for name in values)), tuple(rows), empty="no offsets")]
+
+
+def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Sequence[str]) -> list[Part]:
+    """Show a connector's config; what counts instead of the file's lines says so."""
+    instead = {setting["key"]: text(setting["file_value"]) for setting in changed}
+    rows = [
+        (key, value, f"set while it runs, the file says {instead[key]}" if key in instead else "")
+        for key, value in sorted(config.items())
+        if not words or key in words
+    ]
+    return [Sheet(("key", "value", "note"), tuple(rows), empty="no such key")]
+
+
+def event_line(event: Json) -> str:
+    """Give an event on one line."""
+    when = datetime.fromtimestamp(event["wall_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return clean(f"{when}Z  {event['level']:<5}  {event['name']}  {event['text']}".rstrip())

@@ -1,0 +1,129 @@
+"""What the verbs of ``mm2py flow`` ask a daemon to change: pure, from arguments to requests."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.rest_client import flow_path
+from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
+from mm2py.errors import OrderRefusedError
+from mm2py.model.flow import Flow
+
+
+#: The three connectors that stand for a flow's task groups, by the short names that people type.
+CONNECTORS: Mapping[str, str] = {"source": SOURCE, "checkpoint": CHECKPOINT, "heartbeat": HEARTBEAT}
+
+_DONE = {"pause": "paused", "resume": "resumed", "stop": "stopped", "restart": "restarted"}
+
+
+@attrs.frozen
+class Request:
+    """One change; `done` says in words what it did."""
+
+    method: str
+    path: str
+    done: str
+    body: object = None
+    query: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def judge_steering(options: argparse.Namespace) -> None:
+    """Raise `ArgumentsError` where what is to be steered contradicts itself; nothing has been asked yet."""
+    if options.verb == "restart":
+        return
+    if options.partition is not None and options.topic is None:
+        raise ArgumentsError("--partition is of a topic: name it with --topic")
+    if options.topic is not None and options.verb == "stop":
+        raise ArgumentsError("a topic can be paused; only whole connectors are stopped")
+    if options.topic is not None and options.connector not in {None, "source"}:
+        raise ArgumentsError("topics are copied by the source connector; leave --connector out")
+
+
+def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> list[Request]:
+    """Say what pause, resume, stop and restart ask for; *listed* are the connectors that the flow has."""
+    flow: Flow = options.flow
+    if verb == "restart":
+        return _restarts(options, listed)
+    topic, partition = options.topic, options.partition
+    if topic is None:
+        names = [CONNECTORS[options.connector]] if options.connector else listed
+        return [
+            Request("PUT", flow_path(flow, "connectors", name, verb), f"{name} of {flow} {_DONE[verb]}")
+            for name in names
+        ]
+    if partition is None:
+        return [Request("PUT", flow_path(flow, "topics", topic, verb), f"topic {topic} of {flow} {_DONE[verb]}")]
+    path = flow_path(flow, "topics", topic, "partitions", str(partition), verb)
+    return [Request("PUT", path, f"{topic}-{partition} of {flow} {_DONE[verb]}")]
+
+
+def _restarts(options: argparse.Namespace, listed: Sequence[str]) -> list[Request]:
+    flow: Flow = options.flow
+    if options.task is not None:
+        name = CONNECTORS[options.connector or "source"]
+        path = flow_path(flow, "connectors", name, "tasks", str(options.task), "restart")
+        return [Request("POST", path, f"task {options.task} of {name} of {flow} restarts")]
+    names = [CONNECTORS[options.connector]] if options.connector else listed
+    query = {"includeTasks": "true", "onlyFailed": str(options.only_failed).lower()}
+    return [
+        Request("POST", flow_path(flow, "connectors", name, "restart"), f"{name} of {flow} restarts", query=query)
+        for name in names
+    ]
+
+
+def limiting(options: argparse.Namespace) -> Request | None:
+    """Say what a new limit asks for; None where it is only to be shown."""
+    given = {
+        name: None if text.strip().lower() == "none" else text
+        for name in ("bytes_per_s", "records_per_s")
+        if (text := getattr(options, name)) is not None
+    }
+    if options.none and given:
+        raise ArgumentsError("--none takes the limit away; leave the amounts out")
+    if options.none:
+        given = {"bytes_per_s": None, "records_per_s": None}
+    if not given:
+        return None
+    try:
+        limit = read_limit(given)
+    except OrderRefusedError as error:
+        raise ArgumentsError("; ".join(error.problems)) from error
+    what = f"topic {options.topic} of {options.flow}" if options.topic else str(options.flow)
+    body = {name: getattr(limit, name) for name in given}
+    done = f"{what}: no limit" if options.none else f"{what}: limit set"
+    return Request("PUT", _limit_path(options), done, body=body)
+
+
+def _limit_path(options: argparse.Namespace) -> str:
+    """Give the address of the limit that the options mean."""
+    return flow_path(options.flow, *(["topics", options.topic] if options.topic else []), "limit")
+
+
+def configuring(options: argparse.Namespace) -> Request:
+    """Say what config set, unset and revert ask for."""
+    name = CONNECTORS[options.connector]
+    path = flow_path(options.flow, "connectors", name, "config")
+    if options.action == "revert":
+        if options.words:
+            raise ArgumentsError("revert takes all back; unset takes back single keys")
+        return Request("DELETE", path, f"{name} of {options.flow} goes by the file again")
+    if not options.words:
+        raise ArgumentsError(f"config {options.action} needs a KEY" + ("=VALUE" if options.action == "set" else ""))
+    if options.action == "unset":
+        if wrong := [word for word in options.words if "=" in word]:
+            raise ArgumentsError(f"unset takes keys alone, not {', '.join(wrong)}")
+        changes: dict[str, str | None] = dict.fromkeys(options.words)
+    else:
+        changes = dict(map(_set, options.words))
+    return Request("PATCH", path, f"{name} of {options.flow}: {', '.join(changes)} changed", body=changes)
+
+
+def _set(word: str) -> tuple[str, str]:
+    key, sign, value = word.partition("=")
+    if not key.strip() or not sign:
+        raise ArgumentsError(f"expected KEY=VALUE, found {word}")
+    return key.strip(), value.strip()

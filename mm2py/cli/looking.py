@@ -1,0 +1,111 @@
+"""Commands that look at a running daemon: once, or again and again; as tables or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from mm2py.cli.rest_client import DaemonNotReachableError, NotADaemonError
+from mm2py.cli.sheets import Note, Part, draw, plain_lines, show
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error
+
+
+_WATCH_EVERY_S = 2.0
+
+#: Asks the daemon, and gives its answer as JSON values.
+Ask = Callable[[], Awaitable[Any]]
+#: Makes of an answer what people read.
+Read = Callable[[Any], Sequence[Part]]
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) -> None:
+    """Declare in which form a command shows what it sees. An inner parser leaves alone what was read before it."""
+    group = parser.add_argument_group("the form")
+    absent: Any = argparse.SUPPRESS
+    group.add_argument(
+        "--json", action="store_true", default=absent if is_inner else False, help="the daemon's own answer, as JSON"
+    )
+    group.add_argument(
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=_WATCH_EVERY_S,
+        default=absent if is_inner else None,
+        metavar="SECONDS",
+        help=f"look again every SECONDS ({_WATCH_EVERY_S:g}), until Ctrl-C",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to 3600, found {text}")
+    return seconds
+
+
+async def look(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) -> Any:
+    """Show what *ask* gives in the form that the options name; give the last answer."""
+    if options.watch is None:
+        answer = await ask()
+        if options.json:
+            print_json(answer)
+        else:
+            show(read(answer))
+        return answer
+    return await _watch(ask, read, options, clock)
+
+
+async def _watch(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) -> Any:
+    """Look until cancelled. A daemon that goes away is waited for, as people watch it being restarted."""
+    console = Console()
+    if options.json or not console.is_terminal:
+        while True:
+            for line in await _lines(ask, read, is_json=options.json):
+                print(line)
+            sys.stdout.flush()
+            await clock.sleep(options.watch)
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        while True:
+            live.update(await _drawn(ask, read), refresh=True)
+            await clock.sleep(options.watch)
+
+
+async def _lines(ask: Ask, read: Read, *, is_json: bool) -> list[str]:
+    try:
+        answer = await ask()
+    except (DaemonNotReachableError, NotADaemonError) as error:
+        print(f"mm2py: {error}", file=sys.stderr)
+        return []
+    return [json.dumps(answer, ensure_ascii=False)] if is_json else [*plain_lines(read(answer)), ""]
+
+
+async def _drawn(ask: Ask, read: Read) -> RenderableType:
+    try:
+        return draw(read(await ask()))
+    except (DaemonNotReachableError, NotADaemonError) as error:
+        return Text(_told(error), "bold red")
+
+
+def _told(error: Mm2Error) -> str:
+    return f"{error}; {error.hint}" if error.hint else str(error)
+
+
+def print_json(answer: Any) -> None:
+    """Print an answer for people and programs."""
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def said(text: str) -> None:
+    """Print a sentence."""
+    show([Note(text)])

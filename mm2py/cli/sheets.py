@@ -1,0 +1,214 @@
+"""What commands show: tables, facts and notes, drawn on a terminal, and as plain aligned text where it is none."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+
+import attrs
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+#: How states look on a terminal; words that mean nothing here stay as they are.
+_STYLES = {
+    "running": "green",
+    "ready": "green",
+    "yes": "green",
+    "copying": "green",
+    "reachable": "green",
+    "exact": "green",
+    "starting": "cyan",
+    "draining": "cyan",
+    "drained": "cyan",
+    "waiting_for_slot": "cyan",
+    "paused": "yellow",
+    "stopped": "bold red",
+    "restarting": "yellow",
+    "backing_off": "yellow",
+    "not ready": "yellow",
+    "unassigned": "yellow",
+    "failed": "bold red",
+    "no": "bold red",
+    "unreachable": "bold red",
+    "warning": "yellow",
+    "error": "bold red",
+}
+_NONE = "-"
+
+
+@attrs.frozen
+class Sheet:
+    """
+    A table. Columns whose title starts with ``>`` are numbers and stand to the right.
+
+    `empty` is said instead of a table without rows.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    empty: str = "none"
+
+
+@attrs.frozen
+class Facts:
+    """Names with a value each, one below the other. An empty value leaves its line out."""
+
+    rows: tuple[tuple[str, str], ...]
+    title: str = ""
+
+
+@attrs.frozen
+class Note:
+    """A sentence."""
+
+    text: str
+
+
+Part = Sheet | Facts | Note
+
+
+def show(parts: Sequence[Part]) -> None:
+    """Print on standard output what suits it."""
+    console = Console()
+    if console.is_terminal:
+        console.print(draw(parts))
+    else:
+        for line in plain_lines(parts):
+            print(line)
+    sys.stdout.flush()
+
+
+def plain_lines(parts: Sequence[Part]) -> Iterator[str]:
+    """Give the lines of plain text; no colours, nothing cut off or wrapped."""
+    for number, part in enumerate(parts):
+        if number:
+            yield ""
+        if isinstance(part, Note):
+            yield clean(part.text)
+            continue
+        if part.title:
+            yield clean(part.title)
+        if isinstance(part, Facts):
+            rows = [row for row in part.rows if row[1]]
+            width = max((len(name) for name, _ in rows), default=0)
+            yield from (f"{clean(name):<{width}}  {clean(value)}" for name, value in rows)
+        elif not part.rows:
+            yield clean(part.empty)
+        else:
+            yield from _aligned(part)
+
+
+def _aligned(sheet: Sheet) -> Iterator[str]:
+    cells = [tuple(title.removeprefix(">").upper() for title in sheet.columns)]
+    cells += [tuple(map(clean, row)) for row in sheet.rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = [">" if title[0] == ">" else "<" for title in sheet.columns]
+    for row in cells:
+        places = zip(row, sides, widths, strict=True)
+        yield "  ".join(f"{cell:{side}{width}}" for cell, side, width in places).rstrip()
+
+
+def draw(parts: Sequence[Part]) -> RenderableType:
+    """Draw for a terminal."""
+    drawn: list[RenderableType] = []
+    for number, part in enumerate(parts):
+        if number:
+            drawn.append(Text())
+        if isinstance(part, Note):
+            drawn.append(Text(clean(part.text)))
+            continue
+        if part.title:
+            drawn.append(Text(clean(part.title), "bold"))
+        drawn.append(_facts(part) if isinstance(part, Facts) else _table(part))
+    return Group(*drawn)
+
+
+def _facts(facts: Facts) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.rows:
+        if value:
+            table.add_row(clean(name), _styled(value))
+    return table
+
+
+def _table(sheet: Sheet) -> RenderableType:
+    if not sheet.rows:
+        return Text(clean(sheet.empty), "dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for title in sheet.columns:
+        is_number = title[0] == ">"
+        table.add_column(
+            title.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+        )
+    for row in sheet.rows:
+        table.add_row(*map(_styled, row))
+    return table
+
+
+def _styled(text: str) -> Text:
+    return Text(clean(text), _STYLES.get(text.lower(), ""))
+
+
+def clean(text: str) -> str:
+    """Take out what a terminal would obey: names and messages come from clusters that anybody may write to."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+# Numbers as people read them.
+
+
+def count(value: float | None) -> str:
+    """Give a whole number with its thousands apart."""
+    return _NONE if _is_nothing(value) else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Give a number per second in three digits or more."""
+    if value is None or _is_nothing(value):
+        return _NONE
+    return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.1f}"  # noqa: PLR2004
+
+
+def size(value: float | None, suffix: str = "B") -> str:
+    """Give bytes in the largest decimal unit that leaves a digit before the point."""
+    if value is None or _is_nothing(value):
+        return _NONE
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(value) < 1000 or unit == "T":  # noqa: PLR2004
+            return f"{value:.0f} {suffix}" if not unit else f"{value:.1f} {unit}{suffix}"
+        value /= 1000
+    raise AssertionError
+
+
+def millis(value: float | None) -> str:
+    """Give milliseconds."""
+    return _NONE if _is_nothing(value) else f"{value:,.1f}"
+
+
+def span(seconds: float | None) -> str:
+    """Give a span of time in its two largest units."""
+    if seconds is None or _is_nothing(seconds):
+        return _NONE
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
+    if hours < 1:
+        return f"{int(minutes)} min {int(seconds % 60)} s"
+    if days < 2:  # noqa: PLR2004
+        return f"{int(hours)} h {int(minutes % 60)} min"
+    return f"{int(days)} d {int(hours % 24)} h"
+
+
+def text(value: object) -> str:
+    """Give a word, a dash where there is none."""
+    return _NONE if value is None or value == "" else str(value)
+
+
+def _is_nothing(value: float | None) -> bool:
+    return value is None or not math.isfinite(value)

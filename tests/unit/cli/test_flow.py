@@ -1,0 +1,310 @@
+"""``mm2py status`` and ``mm2py flow``: what arguments mean, what they ask of a daemon, what is shown of its answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from mm2py.cli import flow as command
+from mm2py.cli import flow_pages, main, sheets
+from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
+from mm2py.cli.rest_client import ServerEvent
+from mm2py.core.orders import CONNECTORS
+from mm2py.model.flow import Flow
+from tests.support.clocks import ManualClock
+
+
+AT = "/from:A/to:B"
+SOURCE = "MirrorSourceConnector"
+
+Asked = tuple[str, str, object]
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return command.make_parser().parse_args(["A->B", *words])
+
+
+def asked(*words: str) -> list[Asked]:
+    """Give the requests that a command which changes something makes, where the flow has all its connectors."""
+    options = parsed(*words)
+    if options.verb == "limit":
+        limit = limiting(options)
+        assert limit is not None
+        requests = [limit]
+    elif options.verb == "config":
+        requests = [configuring(options)]
+    else:
+        judge_steering(options)
+        requests = steering(options.verb, options, CONNECTORS)
+    return [(request.method, request.path, request.body or dict(request.query) or None) for request in requests]
+
+
+def shown(parts: list[sheets.Part]) -> str:
+    return "\n".join(sheets.plain_lines(parts))
+
+
+@pytest.mark.parametrize(
+    ("text", "flow"),
+    [
+        ("A->B", Flow("A", "B")),
+        (" us-west -> us-east ", Flow("us-west", "us-east")),
+        ("from:A/to:B", Flow("A", "B")),
+        ("/from:A%20x/to:B/", Flow("A x", "B")),
+    ],
+)
+def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> None:
+    """Both ways to write a flow mean the same; the second needs no quotes."""
+    assert command.read_flow(text) == flow
+
+
+@pytest.mark.parametrize(
+    ("words", "requests"),
+    [
+        pytest.param(
+            ["pause"], [("PUT", f"{AT}/connectors/{name}/pause", None) for name in CONNECTORS], id="whole flow"
+        ),
+        pytest.param(
+            ["stop", "--connector", "heartbeat"],
+            [("PUT", f"{AT}/connectors/MirrorHeartbeatConnector/stop", None)],
+            id="one connector",
+        ),
+        pytest.param(["pause", "--topic", "a.b"], [("PUT", f"{AT}/topics/a.b/pause", None)], id="topic"),
+        pytest.param(
+            ["resume", "--topic", "t", "--partition", "3"],
+            [("PUT", f"{AT}/topics/t/partitions/3/resume", None)],
+            id="partition",
+        ),
+        pytest.param(
+            ["restart", "--connector", "source", "--only-failed"],
+            [("POST", f"{AT}/connectors/{SOURCE}/restart", {"includeTasks": "true", "onlyFailed": "true"})],
+            id="restart",
+        ),
+        pytest.param(
+            ["restart", "--task", "2"], [("POST", f"{AT}/connectors/{SOURCE}/tasks/2/restart", None)], id="task"
+        ),
+        pytest.param(
+            ["limit", "--bytes-per-s", "10M"], [("PUT", f"{AT}/limit", {"bytes_per_s": 10_000_000.0})], id="limit"
+        ),
+        pytest.param(
+            ["limit", "--topic", "t", "--records-per-s", "5k", "--bytes-per-s", "none"],
+            [("PUT", f"{AT}/topics/t/limit", {"bytes_per_s": None, "records_per_s": 5000.0})],
+            id="limit of a topic",
+        ),
+        pytest.param(
+            ["limit", "--none"], [("PUT", f"{AT}/limit", {"bytes_per_s": None, "records_per_s": None})], id="no limit"
+        ),
+        pytest.param(
+            ["config", "set", "topics=a,b", "tasks.max = 4", "sasl.jaas.config=x=y"],
+            [
+                (
+                    "PATCH",
+                    f"{AT}/connectors/{SOURCE}/config",
+                    {"topics": "a,b", "tasks.max": "4", "sasl.jaas.config": "x=y"},
+                )
+            ],
+            id="config set",
+        ),
+        pytest.param(
+            ["config", "unset", "topics"],
+            [("PATCH", f"{AT}/connectors/{SOURCE}/config", {"topics": None})],
+            id="config unset",
+        ),
+        pytest.param(
+            ["config", "--connector", "checkpoint", "revert"],
+            [("DELETE", f"{AT}/connectors/MirrorCheckpointConnector/config", None)],
+            id="config revert",
+        ),
+    ],
+)
+def test_what_a_command_asks_for(words: list[str], requests: list[Asked]) -> None:
+    """Each verb is the request that the REST interface has for it."""
+    assert asked(*words) == requests
+
+
+def test_names_cannot_leave_their_place_in_an_address() -> None:
+    """What is typed as a name stays one part of the path."""
+    assert asked("pause", "--topic", "../../x?y#z") == [("PUT", f"{AT}/topics/..%2F..%2Fx%3Fy%23z/pause", None)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pause", "--partition", "1"], "name it with --topic"),
+        (["stop", "--topic", "t"], "only whole connectors are stopped"),
+        (["pause", "--topic", "t", "--connector", "heartbeat"], "leave --connector out"),
+        (["limit", "--bytes-per-s", "fast"], "'fast' is not an amount"),
+        (["limit", "--bytes-per-s", "0"], "must be more than 0"),
+        (["limit", "--none", "--bytes-per-s", "1"], "leave the amounts out"),
+        (["config", "set"], "needs a KEY=VALUE"),
+        (["config", "set", "topics"], "expected KEY=VALUE, found topics"),
+        (["config", "unset", "a=b"], "unset takes keys alone"),
+        (["config", "revert", "topics"], "unset takes back single keys"),
+    ],
+)
+def test_arguments_that_contradict_each_other(words: list[str], said: str) -> None:
+    """What cannot be meant is refused before anything is asked."""
+    with pytest.raises(ArgumentsError, match=said):
+        asked(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["flow", "A-", "pause"], "write it in quotes"),
+        (["flow", "A", "pause"], "write it as 'A->B'"),
+        (["flow", "A->B", "drop"], "invalid choice: 'drop'"),
+        (["flow", "A->B", "pause", "--connector", "sink"], "invalid choice: 'sink'"),
+        (["flow", "A->B", "--watch", "0"], "expected seconds"),
+        (["status", "extra"], "unrecognized arguments: extra"),
+    ],
+)
+def test_commands_that_nobody_knows(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong words end with a line that says what was expected, and the exit code for bad arguments."""
+    with pytest.raises(SystemExit) as ended:
+        main.main(words)
+
+    assert ended.value.code == ExitCode.BAD_ARGUMENTS
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+class Answers:
+    """A daemon that answers from a table and remembers what it was asked."""
+
+    def __init__(self, table: Mapping[str, Any], events: list[ServerEvent] | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._table = table
+        self._events = events or []
+
+    async def ask(self, method: str, path: str, **_more: object) -> Any:
+        self.asked.append((method, path))
+        return self._table.get(path)
+
+    async def follow(self, path: str, **_more: object) -> AsyncIterator[ServerEvent]:
+        self.asked.append(("GET", path))
+        for event in self._events:
+            yield event
+        raise KeyboardInterrupt
+
+
+async def test_only_connectors_that_a_flow_has_are_steered(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the file switches heartbeats off, pausing a flow does not ask for them."""
+    rest = Answers({f"{AT}/connectors": [SOURCE]})
+    await command.serve(parsed("pause"), rest, ManualClock())
+
+    assert rest.asked == [("GET", f"{AT}/connectors"), ("PUT", f"{AT}/connectors/{SOURCE}/pause")]
+    assert capsys.readouterr().out == f"{SOURCE} of A->B paused\n"
+
+
+async def test_events_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    """What happened lately comes first, then what happens; neither twice."""
+    first = {"id": 1, "wall_ms": 0, "name": "flow_started", "level": "info", "flow": "A->B", "text": "topics: 1"}
+    second = {**first, "id": 2, "wall_ms": 1000, "name": "topic_created"}
+    stream = [ServerEvent("overview", "{}"), ServerEvent("event", json.dumps(second), "2")]
+    rest = Answers({"/events": {"events": [first]}}, stream)
+    with pytest.raises(KeyboardInterrupt):
+        await command.serve(parsed("events", "--follow"), rest, ManualClock())
+
+    assert capsys.readouterr().out.splitlines() == [
+        "1970-01-01 00:00:00Z  info   flow_started  topics: 1",
+        "1970-01-01 00:00:01Z  info   topic_created  topics: 1",
+    ]
+
+
+def summary(**facts: object) -> dict[str, Any]:
+    """Give a flow's summary as the daemon answers it."""
+    healthy: dict[str, Any] = {
+        "flow": "A->B",
+        "source": "A",
+        "target": "B",
+        "state": "running",
+        "topics": 3,
+        "partitions": 1200,
+        "records_per_s": 1234.5,
+        "bytes_per_s": 2_500_000.0,
+        "lag": 17,
+        "lag_s": 61.0,
+        "latency_p50_ms": 1.25,
+        "latency_p99_ms": None,
+        "last_error": "",
+        "hint": "",
+        "connectors": {SOURCE: "running"},
+    }
+    return {**healthy, **facts}
+
+
+def node(*flows: dict[str, Any], is_ready: bool = True) -> dict[str, Any]:
+    spark = {"slots": 2, "used": 1, "waiting": 0, "is_up": True}
+    facts = {"version": "1", "worker_id": "h:8083", "wall_ms": 90_000, "started_ms": 0, "is_ready": is_ready}
+    return {**facts, "spark": spark, "flows": list(flows)}
+
+
+def test_a_node_is_shown_in_plain_text() -> None:
+    """Columns stand below their heads, numbers to the right, what is not known as a dash."""
+    lines = shown(flow_pages.status_page(node(summary()))).splitlines()
+
+    assert lines[:5] == [
+        "node     h:8083",
+        "version  1",
+        "state    ready",
+        "up for   1 min 30 s",
+        "spark    up, 2 slots, 1 in use",
+    ]
+    assert lines[6].startswith("FLOW  STATE    TOPICS  PARTITIONS  RECORDS/S")
+    assert lines[7].split("  ")[0] == "A->B"
+    assert [cell.strip() for cell in lines[7].split("  ") if cell][1:] == [
+        "running", "3", "1,200", "1,234", "2.5 MB", "17", "1 min 1 s", "1.2", "-",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "is_healthy"),
+    [
+        pytest.param(node(summary()), True, id="healthy"),
+        pytest.param(node(summary(state="paused")), True, id="paused on purpose"),
+        pytest.param(node(summary(), is_ready=False), False, id="not ready"),
+        pytest.param(node(summary(state="failed", last_error="no right")), False, id="failed"),
+        pytest.param(node(summary(connectors={"MirrorHeartbeatConnector": "failed"})), False, id="group failed"),
+        pytest.param(node(summary(last_error="cluster A does not answer")), False, id="cluster away"),
+    ],
+)
+def test_what_needs_somebody(status: dict[str, Any], is_healthy: bool) -> None:
+    """The check fails for what is broken, not for what somebody asked for."""
+    assert flow_pages.is_healthy(status) is is_healthy
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    """Control characters in what comes from a cluster are not printed."""
+    group = {"group": "evil\x1b[2J\ngroup", "offsets": [], "why": "", "at_target": "", "at_target_why": ""}
+
+    lines = shown(flow_pages.groups_page([group])).splitlines()
+    assert len(lines) == 2
+    assert "\x1b" not in lines[1]
+
+
+def test_offsets_in_the_shape_of_each_connector() -> None:
+    """KIP-875 leaves the fields to the connector: each becomes a column."""
+    entry = {"partition": {"cluster": "A", "partition": 0, "topic": "t"}, "offset": {"offset": 41}}
+    lines = shown(flow_pages.offsets_page({"offsets": [entry, {**entry, "offset": None}]})).splitlines()
+
+    assert [line.split() for line in lines] == [
+        ["CLUSTER", "PARTITION", "TOPIC", "OFFSET"],
+        ["A", "0", "t", "41"],
+        ["A", "0", "t", "-"],
+    ]
+
+
+def test_settings_that_count_instead_of_the_file_s() -> None:
+    """What was set while it runs says what the file says."""
+    changed = [{"connector": SOURCE, "key": "topics", "value": "a", "file_value": "b"}]
+    lines = shown(flow_pages.config_page({"topics": "a", "tasks.max": "1"}, changed, [])).splitlines()
+
+    assert [line.split(maxsplit=2) for line in lines[1:]] == [
+        ["tasks.max", "1"],
+        ["topics", "a", "set while it runs, the file says b"],
+    ]
