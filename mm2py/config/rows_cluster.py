@@ -27,8 +27,8 @@ _PROCESS = Section(
             "How many topic-partitions of this node have metrics of their own; what is beyond is rolled up topic by "
             "topic. 0 rolls up all.", check=at_least(0)),
         Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
-            "How many topics that are rolled up, and how many consumer groups, have metrics of their own; what is beyond "
-            "is rolled up flow by flow.", check=at_least(0)),
+            "How many topics that are rolled up, and how many consumer groups, have metrics of their own; what is "
+            "beyond is rolled up flow by flow.", check=at_least(0)),
         Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
             "Java's REST between nodes.", _NOT_YET),
         Key("config.providers", Kind.LIST, "", Place.TOP,
