@@ -105,6 +105,8 @@ class PartitionState:
     failures: int = 0
     failed_at: float = 0.0
     retry_at: float = 0.0
+    #: Before this a lost epoch may still write; no impatience shortens a pause beyond it.
+    quiet_until: float = 0.0
     failure: PartitionFailure | None = None
     ended: Ended = Ended.OK
     bytes_per_s: float | None = None
@@ -274,8 +276,9 @@ def _pausing(state: PartitionState, stage: PartitionStage, failures: int, now: f
     return attrs.evolve(state, stage=stage, failures=failures, failed_at=failed_at, retry_at=now + pause_s)
 
 
-def lose(state: PartitionState, *, retry_at: float, cause: str) -> PartitionState:
+def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
     """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
+    state = attrs.evolve(state, quiet_until=quiet_until)
     stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
     failure = PartitionFailure(message=cause, error="EpochLostError")
     is_cut_short = state.repair is not None and state.stray_from is not None
@@ -286,6 +289,11 @@ def lose(state: PartitionState, *, retry_at: float, cause: str) -> PartitionStat
     if state.is_questioned:
         return attrs.evolve(state, look_at=max(state.look_at, retry_at))
     return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)
+
+
+def hasten(state: PartitionState, *, now: float) -> PartitionState:
+    """End the pause of a partition because somebody cannot wait, but not before a lost epoch can no longer write."""
+    return attrs.evolve(state, retry_at=min(state.retry_at, max(now, state.quiet_until)))
 
 
 def question(state: PartitionState, ended: Ended, failure: PartitionFailure | None, *, now: float) -> PartitionState:

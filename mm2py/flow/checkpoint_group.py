@@ -73,6 +73,8 @@ class CheckpointGroup(FlowGroup):
             for cluster in (source, target):
                 open_clusters.push_async_callback(cluster.close)
             await self._connect((source, target))
+            if not await self._goes_on():
+                return
             checkpoints = Checkpoints(
                 settings,
                 source,
@@ -99,12 +101,14 @@ class CheckpointGroup(FlowGroup):
             groups = Groups(source)
             await self._reach.insist("read checkpoints", [flow.target], checkpoints.read)
             await self._reach.insist("list consumer groups", [flow.source], lambda: self._refresh(groups))
-            self._came_up()
-            loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]
-            if chosen.is_synced:
-                loops.append(("sync", self._sync_forever(offsets, checkpoints)))
-            await self._run_until_drained(loops)
-            await self._finish(checkpoints, offsets)
+            while await self._goes_on():
+                self._came_up()
+                loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]
+                if chosen.is_synced:
+                    loops.append(("sync", self._sync_forever(offsets, checkpoints)))
+                await self._run_until_quiet(loops)
+            if not self._is_paused:
+                await self._finish(checkpoints, offsets)
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:
         """Tell once more how far groups have come, now that nothing is copied any more."""

@@ -20,6 +20,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow
+from mm2py.model.rates import RateShare
 from mm2py.model.state import TaskState, TaskView
 from mm2py.pipeline.epoch import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
@@ -54,6 +55,10 @@ class Planner(Protocol):
         """Give what *task* may copy now; it holds these until they are put back."""
         ...
 
+    def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
+        """Say what *task* may take of the limits that these partitions fall under."""
+        ...
+
     def next_retry_at(self, task: int) -> float | None:
         """Say when something may be planned for *task* again that is pausing now."""
         ...
@@ -62,8 +67,8 @@ class Planner(Protocol):
         """Take over an outcome."""
         ...
 
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
-        """Note that an epoch brought no outcome."""
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
+        """Note that an epoch brought no outcome; before *quiet_until* it may still write."""
         ...
 
     def put_back(self, plan: EpochPlan) -> None:
@@ -116,16 +121,27 @@ class CopyTask:
         self._numbers = _Numbers()
         self._state = TaskState.IDLE
         self._is_draining = False
+        self._quiet_until = 0.0
+        self._is_hurried = False
 
     def poke(self) -> None:
         """Make the copy task look at its plan anew: end its epoch, or its wait."""
         self._poked.set()
         self._epochs.nudge(self._settings.flow, self.task)
 
+    def restart(self) -> None:
+        """End the epoch, or the pause after lost ones, and plan anew at once; no lost epoch is overtaken."""
+        self._is_hurried = True
+        self.poke()
+
     def drain(self) -> None:
         """Run no further epoch."""
         self._is_draining = True
         self.poke()
+
+    def reopen(self) -> None:
+        """Let `run` run epochs again that a drain had ended."""
+        self._is_draining = False
 
     def view(self, partitions: int) -> TaskView:
         state = self._state
@@ -184,6 +200,7 @@ class CopyTask:
             limits=settings.limits,
             epoch_ms=self._epoch_ms(),
             drain_ms=settings.drain_ms,
+            rates=self._planner.rates(self.task, partitions),
         )
         self._epoch += 1
         return plan
@@ -230,18 +247,24 @@ class CopyTask:
         self._numbers = _Numbers()
         self._last_error = lost.cause
         quiet_ms = plan.epoch_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
+        now = self._clock.monotonic()
+        self._quiet_until = now + quiet_ms / 1000
         pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._luck())
         self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
-        self._planner.account_lost(plan, lost.cause, retry_at=self._clock.monotonic() + pause_s)
+        self._planner.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
         return pause_s
 
     async def _back_off(self, pause_s: float) -> None:
-        """Sit a pause out; a poke does not shorten it, a drain does."""
+        """Sit a pause out; a poke does not shorten it, a drain does, and a restart as far as may be."""
         self._state = TaskState.BACKING_OFF
+        self._is_hurried = False
         until = self._clock.monotonic() + pause_s
         while not self._is_draining and (left := until - self._clock.monotonic()) > 0:
             self._poked.clear()
             await self._poked_within(left)
+            if self._is_hurried:
+                self._lost_in_a_row = 0
+                until = min(until, self._quiet_until)
         self._state = TaskState.IDLE
 
     async def _wait(self) -> None:

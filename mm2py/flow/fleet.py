@@ -1,14 +1,15 @@
 """
 The flows that a node runs, and how they change while it runs.
 
-A flow whose settings changed is drained, which writes its positions, and starts anew with the new ones; all others go
-on as if nothing had happened.
+Before a flow starts it is found out what operators ordered of it. A flow whose settings changed is drained, which
+writes its positions, and starts anew with the new ones; all others go on as if nothing had happened.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.reload import FlowChanges
@@ -16,12 +17,16 @@ from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
 
 
+T = TypeVar("T")
+
+
 class Fleet:
     """
     The running flows of one node, by name.
 
-    *make* makes a runner, *drain_s* says how long the epochs of a flow may take to end, *slack_s* what its drain may
-    take beyond that.
+    *make* makes a runner, and *prepare* tells it what was ordered before it runs, and gives the settings that it is to
+    run with. *drain_s* says how long the epochs of a flow may take to end, *slack_s* what its drain may take beyond
+    that.
     """
 
     def __init__(
@@ -30,8 +35,10 @@ class Fleet:
         drain_s: Callable[[FlowSettings], float],
         *,
         slack_s: float,
+        prepare: Callable[[FlowRunner], Awaitable[FlowSettings]],
     ) -> None:
         self._make = make
+        self._prepare = prepare
         self._drain_s = drain_s
         self._slack_s = slack_s
         self._runners: dict[Flow, FlowRunner] = {}
@@ -46,7 +53,11 @@ class Fleet:
     @property
     def is_running(self) -> bool:
         """Say whether a flow has not come to its end."""
-        return any(not task.done() for task in self._running.values())
+        return any(not task.done() and not self._runners[flow].is_at_rest for flow, task in self._running.items())
+
+    def runner(self, flow: Flow) -> FlowRunner | None:
+        """Give the runner of *flow*, None where this node does not run it."""
+        return self._runners.get(flow)
 
     def add(self, flows: Iterable[FlowSettings]) -> None:
         """Make runners for *flows*, to be run by `start`."""
@@ -67,11 +78,25 @@ class Fleet:
                 self._running[flow] = tasks.create_task(self._run(runner), name=str(flow))
 
     async def _run(self, runner: FlowRunner) -> None:
+        settings = await self._prepared(runner)
+        if settings is not None and settings != runner.settings:
+            self.add([settings])
+            runner = self._runners[settings.flow]
+        await self._run_prepared(runner)
+
+    async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:
+        """Find out what *runner* is to run with; None where it is drained before that is known."""
         async with asyncio.TaskGroup() as tasks:
-            over = tasks.create_task(runner.is_over.wait(), name=f"{runner.flow}/over")
-            over.add_done_callback(lambda _: self._news.set())
-            await runner.run()
-            over.cancel()
+            preparing = tasks.create_task(_awaited(self._prepare(runner)), name=f"{runner.flow}/orders")
+            leaving = tasks.create_task(runner.until_draining(), name=f"{runner.flow}/leaving")
+            await asyncio.wait({preparing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            preparing.cancel()
+            leaving.cancel()
+        return None if runner.is_draining else preparing.result()
+
+    async def _run_prepared(self, runner: FlowRunner) -> None:
+        runner.on_end = self._news.set
+        await runner.run()
         self._news.set()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
@@ -110,6 +135,10 @@ class Fleet:
             self._news.clear()
             mirroring = [runner for runner in self.runners if runner.settings.is_enabled]
             purpose = mirroring or self.runners
-            if not self._is_changing and all(runner.is_over.is_set() for runner in purpose):
+            if not self._is_changing and all(runner.is_over for runner in purpose):
                 return
             await self._news.wait()
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable

@@ -49,15 +49,21 @@ class HeartbeatGroup(FlowGroup):
             open_clusters.push_async_callback(target.close)
             await self._connect([target])
             log = TopicLog(target, policy.heartbeats_topic())
-            await self._first_beat(log)
-            self._came_up()
-            self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats_interval_s))
-            await self._run_until_drained([("beat", self._beat_forever(log))])
+            while await self._goes_on():
+                if not await self._first_beat(log):
+                    continue
+                self._came_up()
+                self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats_interval_s))
+                await self._run_until_quiet([("beat", self._beat_forever(log))])
 
-    async def _first_beat(self, log: TopicLog) -> None:
+    async def _first_beat(self, log: TopicLog) -> bool:
+        """Write one, however long it takes; False where the group is to leave off before that."""
         pauses = _RETRY_PAUSES.pauses(self._around.luck)
-        while not await self._beat(log, is_topic_sure=False):
+        while not self._is_quiet:
+            if await self._beat(log, is_topic_sure=False):
+                return True
             await self._clock.sleep(next(pauses))
+        return False
 
     async def _beat_forever(self, log: TopicLog) -> None:
         interval_s = self._settings.heartbeats_interval_s

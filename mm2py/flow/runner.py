@@ -15,13 +15,14 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, OrderConflictError, UnknownConnectorError, UnknownTaskError, Verdict
 from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offset_syncs import OffsetSyncs
+from mm2py.flow.order_news import news_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.source_truth import SourceTruth
@@ -30,6 +31,7 @@ from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
 from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
 from mm2py.model.flow import Flow
+from mm2py.model.orders import NO_ORDERS, Orders, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
@@ -40,6 +42,7 @@ from mm2py.wire.security import principal_of
 #: What groups may take for their end that have no epochs to wait for.
 _QUICK_DRAIN_S = 3.0
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
+_DOWN = (FlowState.FAILED, FlowState.RESTARTING)
 #: What keeps a flow from starting passes by itself after errors that say so.
 _PASSING = (Verdict.RETRY, Verdict.REFRESH_METADATA)
 
@@ -63,11 +66,14 @@ class FlowRunner:
         measures: FlowMeasures | None = None,
     ) -> None:
         self.settings = settings
-        #: Set once the lead has ended, by a drain or for good.
-        self.is_over = asyncio.Event()
+        #: Called when the flow is over: see `is_over`.
+        self.on_end: Callable[[], None] = lambda: None
+        self._has_ended = False
+        self._orders = NO_ORDERS
         ends = {end.alias: end for end in (settings.source, settings.target)}
         self._reach = Reach(settings.flow, clock, events, luck, lambda alias: principal_of(ends[alias]))
         self._clock = clock
+        self._events = events
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What keeps the flow from starting: state, error and hint.
@@ -149,12 +155,28 @@ class FlowRunner:
             state = FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED
             self._held = (state, str(error), error.hint)
 
+    @property
+    def is_draining(self) -> bool:
+        """Say whether the flow was asked to end."""
+        return self._draining.is_set()
+
     async def until_draining(self) -> None:
         """Wait until the flow is asked to end."""
         await self._draining.wait()
 
+    @property
+    def is_over(self) -> bool:
+        """Say whether the lead has ended by a drain, or is down for good; one that operators stopped is neither."""
+        return self._has_ended or self._lead.has_failed
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Say whether nothing of the flow would notice a drain: every group has ended, or is down for good."""
+        return self._has_ended or all(group.has_failed for group in self._groups)
+
     async def run(self) -> None:
-        """Run the flow until each of its groups is drained or has failed for good; either way this returns."""
+        """Run the flow until each of its groups is drained."""
+        self._lead.on_failure = self.on_end
         async with asyncio.TaskGroup() as tasks:
             running = {
                 group: tasks.create_task(self._run_group(group), name=f"{self.flow}/{group.name}/group")
@@ -167,7 +189,60 @@ class FlowRunner:
     async def _run_group(self, group: FlowGroup) -> None:
         await group.run()
         if group is self._lead:
-            self.is_over.set()
+            self._has_ended = True
+            self.on_end()
+
+    # What operators ask for.
+
+    @property
+    def orders(self) -> Orders:
+        """Give what the flow obeys."""
+        return self._orders
+
+    def obey(self, orders: Orders, *, by: str = "") -> None:
+        """
+        Do as *orders* say, from now on: task groups at once, pauses and limits from the next epoch on.
+
+        To be called before `run` too, where there are orders then. *by* says who gave them.
+        """
+        before, self._orders = self._orders, orders
+        for event in news_of(self.flow, before, orders, by):
+            self._events.emit(event)
+        if self._source is not None:
+            self._source.obey(orders)
+        for group in self._groups:
+            group.want(orders.wanted(group.connector), by=by)
+
+    def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
+        """
+        Have a task group end its life and begin another, as Connect's restart does (KIP-745).
+
+        Without *include_tasks* its copy tasks go on meanwhile; with *only_failed* what does its work is left alone.
+        A group that is down starts anew as a whole, whichever way it is asked.
+        """
+        group = self._named(connector)
+        if group.state in _DOWN:
+            group.restart(by=by)
+        elif only_failed:
+            for task in group.lost_tasks() if include_tasks else ():
+                group.restart_task(task, by=by)
+        elif include_tasks:
+            group.restart(by=by)
+        else:
+            group.restart_alone(by=by)
+
+    def restart_task(self, connector: str, task: int, *, by: str = "") -> None:
+        """Have one copy task end its epoch, forget its pauses and plan anew; the other groups have task 0 alone."""
+        if not self._named(connector).restart_task(task, by=by):
+            raise UnknownTaskError(str(self.flow), connector, task)
+
+    def _named(self, connector: str) -> FlowGroup:
+        for group in self._groups:
+            if group.connector == connector and group.wanted is not Wanted.DELETED:
+                if group.wanted is Wanted.STOPPED:
+                    raise OrderConflictError(f"{connector} of {self.flow} is stopped", "resume it instead")
+                return group
+        raise UnknownConnectorError(str(self.flow), connector)
 
     async def _drain_in_order(self, running: dict[FlowGroup, asyncio.Task[None]]) -> None:
         await self._draining.wait()
@@ -182,8 +257,8 @@ class FlowRunner:
 
     def view(self) -> FlowView:
         """Give a picture of the flow as it is now."""
-        groups = tuple(self._view_of(group) for group in self._groups)
-        lead = groups[0]
+        groups = tuple(self._view_of(group) for group in self._groups if group.wanted is not Wanted.DELETED)
+        lead, orders = self._view_of(self._lead), self._orders
         view = FlowView(
             self.flow,
             self._state(),
@@ -194,6 +269,10 @@ class FlowRunner:
             consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
             steps=self._reach.steps(),
+            paused_topics=tuple(sorted(orders.topics)),
+            paused_partitions=tuple(sorted(orders.partitions)),
+            limit=orders.limit,
+            topic_limits=orders.topic_limits,
         )
         return self._source.show(view) if self._source is not None else view
 

@@ -20,6 +20,7 @@ from mm2py.core.assignment import Assignment, assign
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.measures import FlowMeasures, pause_left_s
+from mm2py.flow.rates import RateShares
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.epoch import (
     RECREATED,
@@ -31,8 +32,10 @@ from mm2py.model.epoch import (
     PartitionPlan,
 )
 from mm2py.model.flow import TopicPartition
+from mm2py.model.orders import NO_ORDERS, Orders
 from mm2py.model.positions import Position
-from mm2py.model.state import PartitionStage, PartitionView, TaskView
+from mm2py.model.rates import RateShare
+from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
     AssignmentChanged,
@@ -100,6 +103,8 @@ class SourceTasks:
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
+        self._orders = NO_ORDERS
+        self._rates = RateShares(clock)
         self._tasks = [
             CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
             for task in range(settings.tasks_max)
@@ -190,19 +195,29 @@ class SourceTasks:
     def _own(self, task: int) -> list[PartitionState]:
         if self._assignment is None:
             return []
-        own = self._assignment.of_task(task)
-        return [self.states[partition] for partition in own if self._holder.get(partition, task) == task]
+        own, orders = self._assignment.of_task(task), self._orders
+        return [
+            self.states[partition]
+            for partition in own
+            if self._holder.get(partition, task) == task and not orders.is_paused(partition)
+        ]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
         plans = progress.next_plans(self._own(task), now=self._clock.monotonic())
         self._holder |= {plan.source: task for plan in plans}
         return plans
 
+    def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
+        owners = self._assignment.task_of if self._assignment else {}
+        busy = {partition: owner for partition, owner in owners.items() if not self._orders.is_paused(partition)}
+        return self._rates.plan(task, [plan.source for plan in partitions], busy)
+
     def next_retry_at(self, task: int) -> float | None:
         return progress.next_retry_at(self._own(task))
 
     def put_back(self, plan: EpochPlan) -> None:
         owners = self._assignment.task_of if self._assignment else {}
+        self._rates.put_back(plan)
         for partition in plan.partitions:
             self._holder.pop(partition.source, None)
         heirs = {owners[it.source] for it in plan.partitions if it.source in owners}
@@ -214,6 +229,7 @@ class SourceTasks:
         # One chance for all: partitions that failed together come back together.
         now, luck = self._clock.monotonic(), self._luck()
         self.measures.take(plan, outcome, took_s)
+        self._rates.take(plan, outcome, took_s)
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
             before, partition = self.states[planned.source], told.get(planned.source)
@@ -238,11 +254,11 @@ class SourceTasks:
                     listener(partition, before.position)
         self._tell_epoch(plan, outcome, took_s)
 
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float) -> None:
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         self.measures.lose(plan, cause)
         for planned in plan.partitions:
             state = self.states[planned.source]
-            self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause)
+            self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause, quiet_until=quiet_until)
 
     def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
         flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
@@ -296,6 +312,38 @@ class SourceTasks:
             )
         )
 
+    # What operators ask for.
+
+    def obey(self, orders: Orders) -> None:
+        """Copy nothing of what *orders* pause, and all else no faster than they say, as soon as may be."""
+        before, self._orders = self._orders, orders
+        owners = self._assignment.task_of if self._assignment else {}
+        changed = {
+            partition for partition in self._places if before.is_paused(partition) != orders.is_paused(partition)
+        }
+        tasks = {self._holder.get(partition, owners.get(partition, -1)) for partition in changed} - {-1}
+        if self._rates.obey(orders):
+            tasks |= set(self._holder.values())
+        if changed:
+            self.has_questions.set()
+        self._poke(tasks)
+
+    def restart(self, task: int) -> None:
+        """Have a copy task end its epoch, and try at once what is pausing of its partitions."""
+        now = self._clock.monotonic()
+        for state in self._own(task):
+            self.states[state.source] = progress.hasten(state, now=now)
+        self._tasks[task].restart()
+
+    def in_trouble(self) -> tuple[int, ...]:
+        """Name the copy tasks whose epoch was lost, or which have partitions that are pausing or stopped."""
+        return tuple(
+            task
+            for task in range(self.copy_tasks)
+            if self._tasks[task].view(0).state is TaskState.BACKING_OFF
+            or any(state.stage is not PartitionStage.COPYING for state in self._own(task))
+        )
+
     # Running.
 
     async def run(self) -> None:
@@ -315,6 +363,11 @@ class SourceTasks:
         """End all epochs in good order and run no further ones."""
         for task in self._tasks:
             task.drain()
+
+    def reopen(self) -> None:
+        """Let `run` run epochs again that a drain had ended."""
+        for task in self._tasks:
+            task.reopen()
 
     async def _balance_forever(self) -> None:
         while True:
@@ -345,6 +398,7 @@ class SourceTasks:
             and state.is_questioned
             and state.look_at <= now
             and partition not in self._holder
+            and not self._orders.is_paused(partition)
         )
 
     def suspects(self) -> tuple[PartitionState, ...]:
@@ -355,6 +409,7 @@ class SourceTasks:
             for state in states
             if state.stage is PartitionStage.BACKING_OFF
             and state.failures >= _SUSPECT_FAILURES
+            and not self._orders.is_paused(state.source)
             and not state.is_questioned
         )
 
@@ -425,4 +480,9 @@ class SourceTasks:
     def partition_views(self) -> tuple[PartitionView, ...]:
         owners = self._assignment.task_of if self._assignment else {}
         states = (self.states[partition] for partition in self._in_order if partition in self.states)
-        return self.measures.partitions(states, owners)
+        views = self.measures.partitions(states, owners)
+        return tuple(_paused(view) if self._orders.is_paused(view.source) else view for view in views)
+
+
+def _paused(view: PartitionView) -> PartitionView:
+    return attrs.evolve(view, stage=PartitionStage.PAUSED, is_paused=True, bytes_per_s=0.0, retry_in_s=None)

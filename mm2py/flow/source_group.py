@@ -27,8 +27,11 @@ from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topics import Mirrored, Topics
 from mm2py.flow.translation import Translations
 from mm2py.flow.translation_keeper import TranslationKeeper
+from mm2py.model.orders import NO_ORDERS, Orders
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.events import (
+    ConnectorRestarted,
+    CopyTaskRestarted,
     Event,
     FlowDrained,
     FlowFailed,
@@ -106,6 +109,44 @@ class SourceGroup(FlowGroup):
         self._sides = sides
         self._measures = measures or FlowMeasures(around.clock)
         self._source_tasks: SourceTasks | None = None
+        self._orders = NO_ORDERS
+        self._is_refreshing = False
+
+    # What may be asked of it.
+
+    def obey(self, orders: Orders) -> None:
+        """Copy, and leave alone, what *orders* say from now on."""
+        self._orders = orders
+        if self._source_tasks is not None:
+            self._source_tasks.obey(orders)
+
+    def restart_alone(self, *, by: str = "") -> None:
+        """Start anew whatever runs beside the copy tasks, and look at the topics at once; copying goes on."""
+        if self._state is not FlowState.RUNNING:
+            self.restart(by=by)
+            return
+        self._restarts += 1
+        self._is_refreshing = True
+        self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=True, by=by))
+        self._tell_news()
+
+    def restart_task(self, task: int, *, by: str = "") -> bool:
+        tasks = self._source_tasks
+        if not 0 <= task < (tasks.copy_tasks if tasks is not None else self._settings.tasks_max):
+            return False
+        if tasks is None or self._state in {FlowState.FAILED, FlowState.RESTARTING}:
+            self.restart(by=by)
+        elif self._state is FlowState.RUNNING:
+            tasks.restart(task)
+            self._events.emit(CopyTaskRestarted(self.flow, task, by))
+        return True
+
+    def lost_tasks(self) -> tuple[int, ...]:
+        tasks = self._source_tasks
+        return tasks.in_trouble() if tasks is not None and self._state is FlowState.RUNNING else ()
+
+    async def _settle(self) -> None:
+        await self._epochs.settle(self.flow)
 
     def _failure(self, error: Mm2Error) -> Event:
         return FlowFailed(self.flow, str(error), error.hint)
@@ -121,6 +162,8 @@ class SourceGroup(FlowGroup):
             for cluster in (source, target):
                 open_clusters.push_async_callback(cluster.close)
             await self._connect((source, target))
+            if not await self._goes_on():
+                return
             positions = Positions(settings, source, target)
             topics = Topics(
                 settings,
@@ -150,7 +193,7 @@ class SourceGroup(FlowGroup):
             keeper = TranslationKeeper(settings, target, clock=self._clock, events=self._events)
             life = SourceLife(source, target, positions, topics, tasks, keeper)
             self._started(tasks)
-            await self._copy(life, is_settled=adopted.is_settled)
+            await self._work(life, is_settled=adopted.is_settled)
 
     @property
     def _aliases(self) -> tuple[str, str]:
@@ -182,29 +225,53 @@ class SourceGroup(FlowGroup):
     def _started(self, tasks: SourceTasks) -> None:
         # It stays after the group's life, so that a drained flow shows how far it came.
         self._source_tasks = tasks
+        tasks.obey(self._orders)
         self._came_up()
         self._events.emit(FlowStarted(self.flow, tasks.topics, len(tasks.states), tasks.copy_tasks))
 
-    async def _copy(self, life: SourceLife, *, is_settled: bool) -> None:
-        """Run the loops of the group until it is drained."""
+    async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
+        """Copy, and rest while the group is paused, until its life is to end."""
         sides = [make(life) for make in self._sides]
+        is_clean = True
+        while is_clean and await self._rest(life):
+            is_clean = await self._copy(life, sides, is_settled=is_settled)
+            is_settled = False
+
+    async def _rest(self, life: SourceLife) -> bool:
+        """Copy nothing while the group is paused, but go on writing positions; say what `_goes_on` says."""
+        if not self._is_quiet:
+            return True
+        async with asyncio.TaskGroup() as loops:
+            writing = loops.create_task(self._write_forever(life), name=f"{self.task}/positions")
+            goes_on = await self._goes_on()
+            writing.cancel()
+        life.topics.want_refresh()  # who knows what changed at the source meanwhile
+        return goes_on
+
+    async def _copy(self, life: SourceLife, sides: Sequence[SideLoop], *, is_settled: bool) -> bool:
+        """
+        Run the loops of the group until it is to leave off, then write what is left.
+
+        False where an epoch was not over in time: what it wrote is known to the next life alone.
+        """
+        self._came_up()
+        life.tasks.reopen()
         async with asyncio.TaskGroup() as loops:
             copying = loops.create_task(life.tasks.run(), name=self.task)
-            others = [
-                loops.create_task(body, name=f"{self.task}/{name}")
-                for name, body in (
-                    ("topics", self._refresh_forever(life, is_settled=is_settled)),
-                    ("positions", self._write_forever(life)),
-                    ("clusters", self._watch_forever(life)),
-                    ("summary", self._summarise_forever()),
-                    *((side.name, self._run_side(side)) for side in sides),
-                )
-            ]
-            await self._draining.wait()
+            writing = loops.create_task(self._write_forever(life), name=f"{self.task}/positions")
+            while True:
+                others = self._beside(loops, life, sides, is_settled=is_settled)
+                await self._until(lambda: self._is_quiet or self._is_refreshing)
+                if self._is_quiet:
+                    break
+                await _cancel(others)
+                self._is_refreshing = is_settled = False
+                life.topics.want_refresh()
+            self._state = FlowState.DRAINING
             begun = self._clock.monotonic()
             life.tasks.drain()
-            await asyncio.wait({copying}, timeout=self._drain_within_s)
-            for loop in (copying, *others):
+            _, late = await asyncio.wait({copying}, timeout=self._drain_within_s)
+            for loop in (copying, writing, *others):
                 loop.cancel()
         is_written = await self._finish("positions", self._write_once(life, is_interval_over=True))
         async with asyncio.TaskGroup() as last:
@@ -212,6 +279,21 @@ class SourceGroup(FlowGroup):
                 last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
         records = sum(state.records for state in life.tasks.states.values())
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, bool(is_written)))
+        return not late
+
+    def _beside(
+        self, loops: asyncio.TaskGroup, life: SourceLife, sides: Sequence[SideLoop], *, is_settled: bool
+    ) -> list[asyncio.Task[None]]:
+        """Start what runs beside copying and writing positions."""
+        return [
+            loops.create_task(body, name=f"{self.task}/{name}")
+            for name, body in (
+                ("topics", self._refresh_forever(life, is_settled=is_settled)),
+                ("clusters", self._watch_forever(life)),
+                ("summary", self._summarise_forever()),
+                *((side.name, self._run_side(side)) for side in sides),
+            )
+        ]
 
     async def _run_side(self, side: SideLoop) -> None:
         await supervise(
@@ -344,3 +426,10 @@ class SourceGroup(FlowGroup):
                 lag=sum(partition.lag or 0 for partition in partitions),
             )
         )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -17,6 +17,8 @@ import attrs
 
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.rates import RateShare, RateUse
+from mm2py.model.transform import Transform
 
 
 @attrs.frozen
@@ -99,6 +101,8 @@ class PartitionPlan:
     found_before: int | None = None
     #: Where at the target the record is that is searched for; None for the last one.
     found_at: int | None = None
+    #: Where a stretch of records ends that a transform gets; None where batches are copied for as long as the epoch is.
+    until: int | None = None
 
 
 @attrs.frozen
@@ -121,6 +125,10 @@ class EpochPlan:
     epoch_ms: int
     drain_ms: int
     stop_file: str | None = None
+    #: What it may take of the limits that operators set.
+    rates: tuple[RateShare, ...] = ()
+    #: What happens to the records; None where batches are copied unopened.
+    transform: Transform | None = None
 
     @property
     def name(self) -> str:
@@ -348,6 +356,7 @@ class EpochOutcome:
     retries: int = 0
     throttled_ms: int = 0
     worker: str = ""
+    rates: tuple[RateUse, ...] = ()
 
     @property
     def records(self) -> int:

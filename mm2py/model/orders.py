@@ -46,8 +46,8 @@ class Orders:
     """
     All orders of one flow. Connectors go by Java's names without the package, topics by their names at the source.
 
-    `groups` holds what is not RUNNING. `config` holds, for each connector, the settings that are to count instead of the
-    file's, by their keys without a flow's prefix.
+    `groups` holds what is not RUNNING. `config` holds, for each connector, the settings that are to count instead of
+    the file's, by their keys without a flow's prefix.
     """
 
     groups: Mapping[str, Wanted] = attrs.field(factory=dict)

@@ -7,12 +7,14 @@ The numbers of the states reach metrics and never change.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.orders import NO_LIMIT, RateLimit, Wanted
 
 
 class FlowState(enum.Enum):
@@ -103,6 +105,8 @@ class PartitionView:
     seconds_until_loss: float | None = None
     #: The timestamp of the last record copied.
     last_timestamp_ms: int | None = None
+    #: An operator said so, of it or of its topic.
+    is_paused: bool = False
 
 
 @attrs.frozen
@@ -168,6 +172,8 @@ class GroupView:
     last_error: str = ""
     hint: str = ""
     restarts: int = 0
+    #: What an operator wants of it; `state` follows.
+    wanted: Wanted = Wanted.RUNNING
 
 
 @attrs.frozen
@@ -258,6 +264,11 @@ class FlowView:
     heartbeats: HeartbeatsView | None = None
 
     consumer_groups: tuple[GroupOffsetsView, ...] = ()
+    #: What operators ordered: nothing of these is copied, and the rest no faster than that.
+    paused_topics: tuple[str, ...] = ()
+    paused_partitions: tuple[TopicPartition, ...] = ()
+    limit: RateLimit = NO_LIMIT
+    topic_limits: Mapping[str, RateLimit] = attrs.field(factory=dict)
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None

@@ -132,7 +132,7 @@ async def test_heartbeats_outlive_a_source_group_that_failed() -> None:
     """The flow is over, because what it is there for is; its heartbeats go on until it is drained."""
     async with rig(source=HopelessError("no")) as flow:
         await asyncio.sleep(60)
-        is_over, view = flow.runner.is_over.is_set(), flow.runner.view()
+        is_over, view = flow.runner.is_over, flow.runner.view()
         flow.runner.drain(within_s=1.0)
 
     assert is_over
