@@ -15,7 +15,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
 
 import attrs
@@ -94,12 +94,37 @@ def context_of_keys(cluster: str, keys: Mapping[str, str]) -> ssl.SSLContext:
     context.check_hostname = bool(keys.get("ssl.endpoint.identification.algorithm", "https").strip())
     # Java trusts whatever certificate a truststore holds, be it an authority's or a broker's own.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    steps = (
-        ("ssl.truststore.*", _load_trust),
-        ("ssl.keystore.*", _load_identity),
-        ("ssl.enabled.protocols", _limit_versions),
-        ("ssl.cipher.suites", _limit_ciphers),
-    )
+    _take(context, cluster, keys, _TRUST, _IDENTITY, _VERSIONS, _CIPHERS)
+    return context
+
+
+def server_context(owner: str, keys: Mapping[str, str], client_auth: str) -> ssl.SSLContext:
+    """
+    Make a server's TLS context; *client_auth* is Kafka's none, requested or required.
+
+    Raise `SecuritySettingsError` where that fails.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if client_auth != "none":
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
+        _take(context, owner, keys, _TRUST)
+    _take(context, owner, keys, _IDENTITY, _VERSIONS, _CIPHERS)
+    return context
+
+
+def renew_server_context(context: ssl.SSLContext, owner: str, keys: Mapping[str, str]) -> None:
+    """Have new connections of *context* use the stores as they are now; raise `SecuritySettingsError`."""
+    if context.verify_mode is not ssl.CERT_NONE:
+        _take(context, owner, keys, _TRUST)
+    _take(context, owner, keys, _IDENTITY)
+
+
+_Step = tuple[str, Callable[[ssl.SSLContext, Mapping[str, str]], None]]
+
+
+def _take(context: ssl.SSLContext, cluster: str, keys: Mapping[str, str], *steps: _Step) -> None:
+    """Do *steps*, each for what its key names."""
     for key, step in steps:
         try:
             step(context, keys)
@@ -113,7 +138,6 @@ def context_of_keys(cluster: str, keys: Mapping[str, str]) -> ssl.SSLContext:
             raise SecuritySettingsError(cluster, key, f"{error.strerror or error}{named}") from error
         except ValueError as error:
             raise SecuritySettingsError(cluster, key, str(error)) from error
-    return context
 
 
 def _store(keys: Mapping[str, str], name: str) -> Store | str | None:
@@ -196,6 +220,12 @@ def _limit_ciphers(context: ssl.SSLContext, keys: Mapping[str, str]) -> None:
     older = [_openssl_name(name) for name in suites if "_WITH_" in name]
     if older:
         context.set_ciphers(":".join(older))
+
+
+_TRUST: Final[_Step] = ("ssl.truststore.*", _load_trust)
+_IDENTITY: Final[_Step] = ("ssl.keystore.*", _load_identity)
+_VERSIONS: Final[_Step] = ("ssl.enabled.protocols", _limit_versions)
+_CIPHERS: Final[_Step] = ("ssl.cipher.suites", _limit_ciphers)
 
 
 def _openssl_name(suite: str) -> str:

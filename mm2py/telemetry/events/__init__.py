@@ -41,6 +41,14 @@ from mm2py.telemetry.events.groups import (
     GroupSyncResumed,
 )
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
+from mm2py.telemetry.events.kept_orders import (
+    LiveSettingsChanged,
+    LiveSettingsRefused,
+    OffsetsAltered,
+    OrdersKept,
+    OrdersOutOfReach,
+    OrdersRead,
+)
 from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, TranslationsWritten
 from mm2py.telemetry.events.orders import (
     ConnectorPaused,
@@ -65,6 +73,14 @@ from mm2py.telemetry.events.partitions import (
     PositionsWritten,
     ResumedExactly,
     ResumeUnproven,
+)
+from mm2py.telemetry.events.records import RecordLeftOut
+from mm2py.telemetry.events.rest import (
+    RestFailed,
+    RestListening,
+    RestLoginRefused,
+    RestUnavailable,
+    RestUsersRefused,
 )
 from mm2py.telemetry.events.security import AuthenticationFailed
 from mm2py.telemetry.events.source_truth import (
@@ -129,9 +145,15 @@ __all__ = [
     "HeartbeatsResumed",
     "HeartbeatsStarted",
     "Level",
+    "LiveSettingsChanged",
+    "LiveSettingsRefused",
     "NoTopicChosen",
     "OffsetSyncsRead",
     "OffsetSyncsWritten",
+    "OffsetsAltered",
+    "OrdersKept",
+    "OrdersOutOfReach",
+    "OrdersRead",
     "PartitionInterrupted",
     "PartitionPaused",
     "PartitionRecovered",
@@ -142,9 +164,15 @@ __all__ = [
     "PositionsWritten",
     "RateLimitLifted",
     "RateLimited",
+    "RecordLeftOut",
     "RemoteTopicDeleted",
     "RemoteTopicRecreated",
     "RemoteTopicRewound",
+    "RestFailed",
+    "RestListening",
+    "RestLoginRefused",
+    "RestUnavailable",
+    "RestUsersRefused",
     "RestartNeeded",
     "ResumeUnproven",
     "ResumedExactly",

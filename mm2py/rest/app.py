@@ -1,0 +1,316 @@
+"""
+The HTTP application of a listener: routes, the door in front of them, and errors in Connect's shape behind.
+
+`Rest` is what all listeners of a node share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import attrs
+from aiohttp import hdrs, web
+
+import mm2py
+from mm2py.clock import Clock
+from mm2py.config.keys import nearest
+from mm2py.config.rest import Listener, RestSettings, Right
+from mm2py.model.state import MirrorView
+from mm2py.rest import for_connectors, for_flows, for_node, for_page
+from mm2py.rest.access import Shown, challenges, is_allowed_origin, judge_host, judge_origin, why_not
+from mm2py.rest.errors import RestError, as_rest_error, error_body
+from mm2py.rest.gate import Gate
+from mm2py.rest.openapi import document
+from mm2py.rest.page import Page
+from mm2py.rest.route import Answer, Ask, Json, Node, Route, Text, encode
+from mm2py.telemetry.events import RestFailed
+from mm2py.telemetry.journal import EventLog
+
+
+#: A picture is good for so long.
+_FRESH_S: Final = 1.0
+_MOST_BODY_BYTES: Final = 1024 * 1024
+#: What a request may take; an order waits for the target cluster.
+_ANSWER_WITHIN_S: Final = 60.0
+_JSON: Final = "application/json"
+
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # No answer of the interface is ever a page; the page brings its own policy.
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *for_node.routes.all,
+    *for_flows.routes.all,
+    *for_connectors.routes.all,
+    *for_page.routes.all,
+)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@attrs.define(eq=False)
+class Rest:
+    """
+    What all listeners of a node share: pictures of it, the door, the page.
+
+    A picture is taken once for all who ask within a second. *exposition* and *snapshot* make metrics of a view.
+    """
+
+    node: Node
+    page: Page
+    clock: Clock
+    events: EventLog
+    gate: Gate
+    _exposition: Callable[[MirrorView], bytes]
+    _snapshot: Callable[[MirrorView], Json]
+    worker_id: str = ""
+    is_draining: bool = False
+    _kept: dict[str, tuple[float, Any]] = attrs.field(factory=dict)
+
+    @property
+    def settings(self) -> RestSettings:
+        return self.node.settings.rest
+
+    def view(self) -> MirrorView:
+        """Give a picture of all flows."""
+        view: MirrorView = self._fresh("view", self.node.view)
+        return view
+
+    def exposition(self) -> bytes:
+        """Give the metrics as Prometheus reads them."""
+        text: bytes = self._fresh("exposition", lambda: self._exposition(self.view()))
+        return text
+
+    def snapshot(self) -> Json:
+        """Give the metrics as JSON."""
+        found: Json = self._fresh("snapshot", lambda: self._snapshot(self.view()))
+        return found
+
+    def forget(self) -> None:
+        """Take new pictures from now on: something was changed."""
+        self._kept.clear()
+
+    def _fresh(self, what: str, make: Callable[[], Any]) -> Any:
+        now = self.clock.monotonic()
+        kept = self._kept.get(what)
+        if kept is None or now - kept[0] >= _FRESH_S:
+            kept = self._kept[what] = (now, make())
+        return kept[1]
+
+
+def make_app(rest: Rest, listener: Listener) -> web.Application:
+    """Make the application of one listener."""
+    app = web.Application(middlewares=[_Front(rest, listener)], client_max_size=_MOST_BODY_BYTES)
+    for route in ROUTES:
+        handler = _handler(rest, route)
+        # kcctl and others ask for /connectors/ where Connect's documentation has /connectors.
+        for path in {route.path, route.path.rstrip("/") + "/"} if "{name:" not in route.path else {route.path}:
+            app.router.add_route(route.method, path, handler)
+            if route.method == hdrs.METH_GET:
+                app.router.add_route(hdrs.METH_HEAD, path, handler)
+    return app
+
+
+@attrs.frozen
+class _Handler:
+    """A route's handler as aiohttp calls it; the door reads the route from it."""
+
+    rest: Rest
+    route: Route
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if self.route.tag == "page":
+            answer = await self.route.handler(Ask(request, self.rest))
+        else:
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                answer = await self.route.handler(Ask(request, self.rest))
+        return _response(answer)
+
+
+def _handler(rest: Rest, route: Route) -> Handler:
+    # aiohttp wants functions, and looks at them.
+    inner = _Handler(rest, route)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await inner(request)
+
+    handle.__dict__["route"] = route
+    return handle
+
+
+def _response(answer: object) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if isinstance(answer, Text):
+        return web.Response(body=answer.content, headers={hdrs.CONTENT_TYPE: answer.content_type})
+    if not isinstance(answer, Answer):
+        answer = Answer(200, answer)
+    if answer.body is None:
+        return web.Response(status=answer.status, headers=dict(answer.headers))
+    return web.Response(
+        body=encode(answer.body), status=answer.status, content_type=_JSON, headers=dict(answer.headers)
+    )
+
+
+def _of_error(error: RestError) -> web.Response:
+    response = web.Response(body=encode(error_body(error)), status=error.status, content_type=_JSON)
+    names, values = error.headers[::2], error.headers[1::2]
+    for name, value in zip(names, values, strict=True):
+        response.headers.add(name, value)
+    return response
+
+
+class _Front:
+    """What stands before every handler: the door; and behind it: errors, and headers of every answer."""
+
+    # aiohttp's mark of a middleware.
+    __middleware_version__ = 1
+
+    def __init__(self, rest: Rest, listener: Listener) -> None:
+        self._rest = rest
+        self._listener = listener
+
+    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        shown = _shown(request)
+        try:
+            response = await self._pass(request, shown, handler)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and the operator an event
+            response = await self._failed(request, error)
+        for name, value in _HEADERS.items():
+            if not response.prepared:
+                response.headers.setdefault(name, value)
+        if not response.prepared:
+            self._allow(shown, response)
+        return response
+
+    async def _pass(self, request: web.Request, shown: Shown, handler: Handler) -> web.StreamResponse:
+        settings, rest = self._rest.settings, self._rest
+        if reason := judge_host(shown.host, self._listener, settings):
+            raise RestError(403, reason)
+        if request.method == hdrs.METH_OPTIONS and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers:
+            return self._preflight(request, shown)
+        # Pages of other origins may ask what they are allowed to.
+        if reason := judge_origin(shown, settings):
+            raise RestError(403, reason)
+        route = getattr(request.match_info.handler, "route", None)
+        needed = Right.READ if route is None else route.right
+        if route is not None and route.tag == "page" and for_page.is_open(request):
+            needed = Right.NONE
+        if needed is not Right.NONE:
+            await self._let_in(request, shown, needed)
+        if route is None:
+            raise _no_such(request, await _match(request, handler))
+        if rest.is_draining and needed is Right.WRITE:
+            raise RestError(503, "the node is stopping: nothing is changed any more", (), ("Retry-After", "30"))
+        return await handler(request)
+
+    async def _let_in(self, request: web.Request, shown: Shown, needed: Right) -> None:
+        settings, gate = self._rest.settings, self._rest.gate
+        anonymous = settings.of_anonymous(self._listener)
+        try:
+            guest = await gate.who(shown, request.remote or "", settings, anonymous)
+        except RestError as error:
+            if error.status == 401:  # noqa: PLR2004
+                raise await self._ask_who(error.message) from error
+            raise
+        request["user"] = guest.name
+        if guest.right >= needed:
+            return
+        reason = why_not(guest.right, self._listener, settings, is_known=bool(guest.name))
+        if guest.name or not settings.has_users:
+            raise RestError(403, reason)
+        raise await self._ask_who(reason)
+
+    async def _ask_who(self, reason: str) -> RestError:
+        asked = challenges(has_passwords=await self._rest.gate.has_passwords(self._rest.settings))
+        return RestError(401, reason, (), tuple(part for one in asked for part in ("WWW-Authenticate", one)))
+
+    async def _failed(self, request: web.Request, error: Exception) -> web.Response:
+        known = as_rest_error(error)
+        if known is None:
+            self._rest.events.emit(
+                RestFailed(request.method, request.path, repr(error), "".join(traceback.format_exception(error)))
+            )
+            known = RestError(500, "a bug in mm2py: its log says more (rest_failed)")
+        return _of_error(known)
+
+    # Pages of other origins.
+
+    def _allow(self, shown: Shown, response: web.StreamResponse) -> None:
+        if shown.origin and is_allowed_origin(shown, self._rest.settings):
+            response.headers["Access-Control-Allow-Origin"] = shown.origin
+            response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+            response.headers.add("Vary", "Origin")
+
+    def _preflight(self, request: web.Request, shown: Shown) -> web.Response:
+        wanted = attrs.evolve(shown, method=request.headers[hdrs.ACCESS_CONTROL_REQUEST_METHOD].upper())
+        if not is_allowed_origin(wanted, self._rest.settings):
+            raise RestError(403, f"pages of {shown.origin or 'nowhere'} may not do this here")
+        headers = {
+            "Access-Control-Allow-Methods": ", ".join(self._rest.settings.allow_methods),
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Allow-Origin": shown.origin,
+            "Vary": "Origin",
+        }
+        return web.Response(status=204, headers=headers)
+
+
+def _shown(request: web.Request) -> Shown:
+    headers: Mapping[str, str] = request.headers
+    return Shown(
+        method=request.method,
+        host=headers.get(hdrs.HOST, ""),
+        origin=headers.get(hdrs.ORIGIN, ""),
+        fetch_site=headers.get("Sec-Fetch-Site", ""),
+        authorization=headers.get(hdrs.AUTHORIZATION, ""),
+        subject=subject_of(request),
+    )
+
+
+def subject_of(request: web.Request) -> str:
+    """Give the subject of the client's certificate as RFC 4514 writes it; empty where there is none."""
+    ssl_object = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+    der = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
+    if not der:
+        return ""
+    from cryptography import x509  # noqa: PLC0415 - only where clients bring certificates
+
+    return x509.load_der_x509_certificate(der).subject.rfc4514_string()
+
+
+async def _match(request: web.Request, handler: Handler) -> Exception:
+    """Give what aiohttp says about an address that nobody answers."""
+    try:
+        await handler(request)
+    except web.HTTPException as error:
+        return error
+    return web.HTTPNotFound()
+
+
+def _no_such(request: web.Request, error: Exception) -> RestError:
+    """Say that nobody answers there, and which address may have been meant."""
+    if isinstance(error, web.HTTPException) and error.status != 404:  # noqa: PLR2004
+        known = as_rest_error(error)
+        assert known is not None  # noqa: S101 - every HTTPException is known
+        return known
+    literal = [route.path for route in ROUTES if "{" not in route.path]
+    near = nearest(request.path, literal)
+    return RestError(
+        404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")
+    )
+
+
+def openapi() -> Json:
+    """Give the OpenAPI document of all routes."""
+    return document(ROUTES, mm2py.__version__)

@@ -1,0 +1,200 @@
+"""
+A flow in Kafka Connect's shapes: its task groups are connectors, its copy tasks are their tasks.
+
+The names of fields and states are those of Connect's `org.apache.kafka.connect.runtime.rest.entities`, so that what was
+written for Connect can look at a flow and steer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import mm2py
+from mm2py.config.explain import MASK
+from mm2py.config.keys import KEYS
+from mm2py.config.row import Key, Kind, Place
+from mm2py.core.orders import CONNECTORS, SOURCE
+from mm2py.model.orders import Orders
+from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
+from mm2py.rest.schemas import Json
+from mm2py.rest.shapes import is_gone
+
+
+PACKAGE: Final = "org.apache.kafka.connect.mirror."
+_PLACES: Final = (Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER)
+
+_STATES: Final = {
+    FlowState.STARTING: "UNASSIGNED",
+    FlowState.RUNNING: "RUNNING",
+    FlowState.DRAINING: "RUNNING",
+    FlowState.DRAINED: "STOPPED",
+    FlowState.RESTARTING: "RESTARTING",
+    FlowState.FAILED: "FAILED",
+    FlowState.PAUSED: "PAUSED",
+    FlowState.STOPPED: "STOPPED",
+}
+_TASK_STATES: Final = {
+    TaskState.IDLE: "RUNNING",
+    TaskState.RUNNING: "RUNNING",
+    TaskState.WAITING_FOR_SLOT: "UNASSIGNED",
+    TaskState.BACKING_OFF: "RESTARTING",
+}
+_NO_TASKS: Final = (FlowState.STOPPED, FlowState.DRAINED)
+
+
+def connectors(flow: FlowView, orders: Orders) -> tuple[GroupView, ...]:
+    """Give the task groups that are listed as connectors."""
+    return tuple(group for group in flow.groups if not is_gone(orders, group.connector))
+
+
+def short_name(name: str) -> str:
+    """Give a connector's name without Java's package, however much of it was written."""
+    short = name.removeprefix(PACKAGE)
+    return f"{short}Connector" if f"{short}Connector" in CONNECTORS else short
+
+
+def state_info(flow: FlowView, group: GroupView, worker_id: str) -> Json:
+    """Show a connector as Connect's ConnectorStateInfo."""
+    return {
+        "name": group.connector,
+        "connector": _state(_STATES[group.state], worker_id, _trace(group.last_error, group.hint)),
+        "tasks": list(task_states(flow, group, worker_id)),
+        "type": "source",
+    }
+
+
+def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Json]:
+    """Show a connector's tasks as Connect's TaskState; a stopped one has none."""
+    if group.state in _NO_TASKS:
+        return
+    if group.connector != SOURCE:
+        yield {"id": 0, **_state(_STATES[group.state], worker_id, _trace(group.last_error, group.hint))}
+        return
+    for task in flow.tasks:
+        state = _TASK_STATES[task.state] if group.state is FlowState.RUNNING else _STATES[group.state]
+        yield {"id": task.task, **_state(state, worker_id, _task_trace(flow, task))}
+
+
+def _task_trace(flow: FlowView, task: TaskView) -> str:
+    """Say what keeps a copy task from copying all that is its own."""
+    stuck = [
+        f"{it.source}: {_trace(it.failure.message, it.failure.hint)}"
+        for it in flow.partitions
+        if it.task == task.task and it.stage is PartitionStage.STOPPED and it.failure is not None
+    ]
+    return "\n".join([task.last_error, *stuck] if task.last_error else stuck)
+
+
+def _state(state: str, worker_id: str, trace: str) -> Json:
+    shown = {"state": state, "worker_id": worker_id, "version": mm2py.__version__}
+    return {**shown, "trace": trace} if trace else shown
+
+
+def _trace(error: str, hint: str) -> str:
+    return f"{error}\n{hint}" if error and hint else error
+
+
+def task_ids(flow: FlowView, group: GroupView) -> list[int]:
+    """Give the numbers of a connector's tasks."""
+    if group.state in _NO_TASKS:
+        return []
+    return [task.task for task in flow.tasks] if group.connector == SOURCE else [0]
+
+
+def connector_info(flow: FlowView, group: GroupView, config: Mapping[str, str]) -> Json:
+    """Show a connector as Connect's ConnectorInfo."""
+    return {
+        "name": group.connector,
+        "config": dict(config),
+        "tasks": [{"connector": group.connector, "task": number} for number in task_ids(flow, group)],
+        "type": "source",
+    }
+
+
+def as_text(value: object) -> str | None:
+    """Give a JSON value as a properties file has it; None where it has none such."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+# Plugins.
+
+
+def plugins() -> list[Json]:
+    """List the connectors as Connect's PluginInfo."""
+    return [{"class": PACKAGE + name, "type": "source", "version": mm2py.__version__} for name in CONNECTORS]
+
+
+def rows() -> tuple[Key, ...]:
+    """Give the rows of the key table that are about a flow."""
+    return tuple(key for key in KEYS if key.place in _PLACES and key.stem is None and key.acts)
+
+
+_TYPES: Final = {
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.SHORT: "SHORT",
+    Kind.INT: "INT",
+    Kind.LONG: "LONG",
+    Kind.STRING: "STRING",
+    Kind.LIST: "LIST",
+    Kind.PATTERNS: "LIST",
+    Kind.CLASS: "CLASS",
+    Kind.PASSWORD: "PASSWORD",
+}
+
+
+def key_info(row: Key, order: int) -> Json:
+    """Show a row of the key table as Connect's ConfigKeyInfo."""
+    return {
+        "name": row.full_name,
+        "type": _TYPES[row.kind],
+        "required": False,
+        "default_value": row.default,
+        "importance": "MEDIUM",
+        "documentation": row.doc,
+        "group": row.place.value,
+        "order": order,
+        # Older versions of Connect call it so.
+        "order_in_group": order,
+        "width": "LONG",
+        "display_name": row.full_name,
+        "dependents": [],
+    }
+
+
+def config_infos(name: str, config: Mapping[str, str], problems: Mapping[str, list[str]]) -> Json:
+    """Show what is wrong with a config as Connect's ConfigInfos: each key with its definition, value and errors."""
+    known = rows()
+    shown = [_config_info(row, order, config, problems) for order, row in enumerate(known, 1)]
+    names = {row.full_name for row in known}
+    strange = [key for key in (*config, *problems) if key not in names]
+    shown += [
+        {
+            "definition": key_info(Key(key, Kind.STRING, None, Place.FLOW, ""), len(shown) + 1),
+            "value": _value_info(key, config.get(key), problems.get(key, [])),
+        }
+        for key in dict.fromkeys(strange)
+    ]
+    return {
+        "name": name,
+        "error_count": sum(len(errors) for errors in problems.values()),
+        "groups": sorted({place.value for place in _PLACES}),
+        "configs": shown,
+    }
+
+
+def _config_info(row: Key, order: int, config: Mapping[str, str], problems: Mapping[str, list[str]]) -> Json:
+    value = config.get(row.full_name, row.default)
+    shown = MASK if row.is_secret and value else value
+    return {
+        "definition": key_info(row, order),
+        "value": _value_info(row.full_name, shown, problems.get(row.full_name, [])),
+    }
+
+
+def _value_info(name: str, value: str | None, errors: list[str]) -> Json:
+    return {"name": name, "value": value, "recommended_values": [], "errors": errors, "visible": True}

@@ -1,0 +1,74 @@
+"""The root, the status page's addresses, and the document that describes all of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from mm2py.config.rest import Right
+from mm2py.rest import page
+from mm2py.rest.for_node import server_info
+from mm2py.rest.route import Ask, Param, Routes
+from mm2py.rest.schemas import STRING, array, obj, ref
+
+
+_EVENT: Final = {"type": "object", "additionalProperties": True}
+_FLOW: Final = Param("flow", STRING, "Only this flow, `A->B`")
+_AFTER: Final = Param("after", STRING, "Only what came after the event with this mark")
+
+routes = Routes("page")
+
+
+@routes.add(
+    "GET",
+    "/",
+    "What answers here, as Connect's root says it; the status page for those who ask for HTML",
+    answers={200: ref("ServerInfo")},
+)
+async def get_root(ask: Ask) -> object:
+    if page.wants_page(ask.request):
+        return ask.desk.page.index(ask.request)
+    return server_info(", ".join(sorted({flow.flow.target for flow in ask.desk.view().flows})))
+
+
+@routes.add(
+    "GET", "/static/{name:.+}", "The status page's files", answers={200: "*/*"}, right=Right.NONE, errors=(404,)
+)
+async def get_static(ask: Ask) -> object:
+    return await ask.desk.page.get_static(ask.request)
+
+
+@routes.add(
+    "GET",
+    "/stream",
+    "Live updates for the status page, as server-sent events",
+    answers={200: "text/event-stream"},
+    query=(_FLOW, _AFTER, Param("only", {"type": "string", "enum": ["events"]}, "Events alone")),
+    errors=(404, 503),
+)
+async def get_stream(ask: Ask) -> object:
+    return await ask.desk.page.get_stream(ask.request)
+
+
+@routes.add(
+    "GET",
+    "/events",
+    "What happened lately, oldest first",
+    answers={200: obj({"events": array(_EVENT)})},
+    query=(_FLOW, _AFTER, Param("level", STRING, "Only events of this loudness: debug, info, warn, error")),
+)
+async def get_events(ask: Ask) -> object:
+    return await ask.desk.page.get_events(ask.request)
+
+
+@routes.add("GET", "/openapi.json", "This interface, as OpenAPI 3.1", answers={200: _EVENT})
+async def get_openapi(_ask: Ask) -> object:
+    from mm2py.rest.app import openapi  # noqa: PLC0415 - it is made of all routes, these among them
+
+    return openapi()
+
+
+def is_open(request: web.Request) -> bool:
+    """Say whether everybody may have it: the page's own files."""
+    return page.is_open(request)

@@ -1,0 +1,311 @@
+"""
+An address of the REST interface, and what its handler is given.
+
+One table of routes makes the application and the OpenAPI document, so that neither can say what the other does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+from aiohttp import web
+
+from mm2py.config.keys import nearest
+from mm2py.config.rest import Right
+from mm2py.config.settings import MirrorSettings
+from mm2py.core.live_config import LiveSetting
+from mm2py.model.flow import Flow
+from mm2py.model.orders import Orders
+from mm2py.model.state import FlowView, MirrorView
+from mm2py.rest.errors import RestError, bad_request, not_found
+from mm2py.rest.page import Page
+from mm2py.telemetry.journal import EventLog
+
+
+Json = dict[str, Any]
+
+#: How long a client may take to send a body.
+_BODY_WITHIN_S: Final = 15.0
+_MOST_PARTITION: Final = 2**31 - 1
+
+
+class Node(Protocol):
+    """What REST asks of a daemon."""
+
+    settings: MirrorSettings
+    events: EventLog
+
+    def view(self) -> MirrorView:
+        """Give a picture of all flows as they are now."""
+        ...
+
+    def orders(self, flow: Flow) -> Orders:
+        """Give what operators asked of a flow; raise UnknownFlowError."""
+        ...
+
+    async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:
+        """Change the orders of a flow: keep them, then obey them."""
+        ...
+
+    async def restart(
+        self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
+    ) -> None:
+        """Have a task group begin anew."""
+        ...
+
+    async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
+        """Have one task begin anew."""
+        ...
+
+    def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
+        """Give what counts for a connector, in Connect's shape."""
+        ...
+
+    def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
+        """List what counts instead of the file's."""
+        ...
+
+    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        """Have a connector run with *body*."""
+        ...
+
+    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        """Change what *body* names."""
+        ...
+
+    async def revert_config(
+        self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
+    ) -> Orders:
+        """Go back to the file's values."""
+        ...
+
+
+@attrs.frozen
+class Param:
+    """A query parameter, or a part of the path."""
+
+    name: str
+    schema: Json
+    doc: str
+
+
+@attrs.frozen
+class Answer:
+    """What a handler answers: JSON, or nothing where `body` is None."""
+
+    status: int = 200
+    body: object = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Text:
+    """An answer that is no JSON."""
+
+    content: bytes
+    content_type: str
+
+
+@attrs.frozen
+class Route:
+    """
+    A method on a path, what it takes and what it answers.
+
+    `answers` has the schema of each successful status, None where there is no body; a schema given as text is a media
+    type other than JSON. Errors have Connect's shape.
+    """
+
+    method: str
+    path: str
+    right: Right
+    summary: str
+    handler: Callable[[Ask], Awaitable[object]] = attrs.field(repr=False)
+    answers: Mapping[int, Json | str | None] = attrs.field(repr=False)
+    takes: Json | None = attrs.field(default=None, repr=False)
+    query: tuple[Param, ...] = attrs.field(default=(), repr=False)
+    tag: str = "node"
+    #: Statuses of errors beside those that any address may answer.
+    errors: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name the operation, ``get_flow_status``, after its handler."""
+        return getattr(self.handler, "__name__", "").strip("_")
+
+
+class Routes:
+    """Collects the routes of a module; used as a decorator of its handlers."""
+
+    def __init__(self, tag: str) -> None:
+        self.all: list[Route] = []
+        self._tag = tag
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        *,
+        answers: Mapping[int, Json | str | None],
+        right: Right | None = None,
+        takes: Json | None = None,
+        query: tuple[Param, ...] = (),
+        errors: tuple[int, ...] = (),
+    ) -> Callable[[Callable[[Ask], Awaitable[object]]], Callable[[Ask], Awaitable[object]]]:
+        """Declare that the decorated function answers *method* on *path*; what is no GET needs the right to write."""
+        needed = right if right is not None else Right.READ if method == "GET" else Right.WRITE
+
+        def declare(handler: Callable[[Ask], Awaitable[object]]) -> Callable[[Ask], Awaitable[object]]:
+            self.all.append(Route(method, path, needed, summary, handler, answers, takes, query, self._tag, errors))
+            return handler
+
+        return declare
+
+
+class Desk(Protocol):
+    """What handlers share: the node, and pictures of it that are taken once for all who ask at the same time."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def worker_id(self) -> str: ...
+
+    @property
+    def is_draining(self) -> bool: ...
+
+    @property
+    def page(self) -> Page: ...
+
+    def view(self) -> MirrorView: ...
+
+    def exposition(self) -> bytes: ...
+
+    def snapshot(self) -> Json: ...
+
+    def forget(self) -> None: ...
+
+
+@attrs.frozen
+class Ask:
+    """One request, as a handler sees it. What cannot be read raises the answer that says so."""
+
+    request: web.Request
+    desk: Desk
+
+    @property
+    def node(self) -> Node:
+        return self.desk.node
+
+    @property
+    def by(self) -> str:
+        """Say who asks: the name that was shown, or the address."""
+        name = self.request.get("user", "")
+        return f"{name} at {self.request.remote}" if name else str(self.request.remote or "")
+
+    def part(self, name: str) -> str:
+        """Give a part of the path."""
+        return self.request.match_info[name]
+
+    def number(self, name: str) -> int:
+        """Give a part of the path that is a number."""
+        text = self.part(name)
+        if not (text.isascii() and text.isdigit()) or int(text) > _MOST_PARTITION:
+            raise not_found(f"{name} {text!r} is not a number of one")
+        return int(text)
+
+    def cluster(self) -> str:
+        """Give the cluster that the path names; raise where the file has none of that name."""
+        alias, known = self.part("cluster"), self.node.settings.clusters
+        if alias not in known:
+            raise not_found(f"there is no cluster {alias}", nearest(alias, known))
+        return alias
+
+    def flow(self) -> FlowView:
+        """Give the flow that the path names; raise where this node does not run it."""
+        flow = Flow(self.part("source"), self.part("target"))
+        view = self.desk.view()
+        for found in view.flows:
+            if found.flow == flow:
+                return found
+        near = nearest(str(flow), [str(one.flow) for one in view.flows])
+        raise not_found(f"this node does not run flow {flow}", near)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Give all values of a query parameter, also those that stand together behind commas."""
+        return tuple(word for text in self.request.query.getall(name, ()) for word in text.split(",") if word)
+
+    def flag(self, name: str) -> bool:
+        """Give a query parameter that is true or false; false where it is missing."""
+        text = self.request.query.get(name, "false").strip().lower()
+        if text not in {"true", "false"}:
+            raise bad_request(f"{name} must be true or false, not {text!r}")
+        return text == "true"
+
+    def amount(self, name: str, default: int, *, most: int) -> int:
+        """Give a query parameter that counts something."""
+        text = self.request.query.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit()) or int(text) > most:
+            raise bad_request(f"{name} must be a number from 0 to {most}, not {text!r}")
+        return int(text)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """Give a query parameter that is one of *choices*; the first where it is missing."""
+        text = self.request.query.get(name, choices[0])
+        if text not in choices:
+            raise bad_request(f"{name} must be one of {', '.join(choices)}, not {text!r}")
+        return text
+
+    async def json(self) -> object:
+        """Read the body as JSON."""
+        if self.request.content_type != "application/json":
+            given = self.request.headers.get("Content-Type", "nothing")
+            raise RestError(415, f"the body must be JSON, with Content-Type: application/json, not {given}")
+        try:
+            async with asyncio.timeout(_BODY_WITHIN_S):
+                raw = await self.request.read()
+        except TimeoutError as error:
+            raise RestError(408, f"the body did not arrive within {_BODY_WITHIN_S:g} s") from error
+        try:
+            return json.loads(raw, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise bad_request(f"the body is not JSON: {error}") from error
+
+    async def object(self) -> Json:
+        """Read the body as a JSON object."""
+        body = await self.json()
+        if not isinstance(body, dict):
+            raise bad_request("the body must be a JSON object")
+        return body
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+def finite(value: object) -> object:
+    """Give *value* with None for numbers that JSON cannot carry."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [finite(one) for one in value]
+    return value
+
+
+def encode(value: object) -> bytes:
+    """Write an answer as JSON."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # What no UTF-8 can say, half of a surrogate pair from a client's JSON, must not fail an answer.
+    return text.encode("utf-8", errors="replace")

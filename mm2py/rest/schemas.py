@@ -1,0 +1,190 @@
+"""JSON schemas of what REST answers and takes: made from the views' classes, and Connect's shapes by hand."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from mm2py.model.flow import Flow
+
+
+Json = dict[str, Any]
+
+STRING: Final[Json] = {"type": "string"}
+INTEGER: Final[Json] = {"type": "integer"}
+NUMBER: Final[Json] = {"type": "number"}
+BOOLEAN: Final[Json] = {"type": "boolean"}
+STRINGS: Final[Json] = {"type": "array", "items": STRING}
+#: A connector's config: Connect's map of strings.
+CONFIG: Final[Json] = {"type": "object", "additionalProperties": STRING}
+#: A config as people send it: numbers and flags are taken as the text that they are.
+CONFIG_SENT: Final[Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+CONFIG_PATCH: Final[Json] = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+}
+
+_PLAIN: Final[dict[object, Json]] = {int: INTEGER, float: NUMBER, str: STRING, bool: BOOLEAN, Flow: STRING}
+
+
+def ref(name: str) -> Json:
+    """Refer to a schema of the document by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def array(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def obj(properties: Mapping[str, Json], *optional: str) -> Json:
+    """Give the schema of an object all of whose properties are there, but for the *optional* ones."""
+    needed = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": needed}
+
+
+def nullable(schema: Json) -> Json:
+    if isinstance(kind := schema.get("type"), str) and "enum" not in schema:
+        return {**schema, "type": [kind, "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+class Views:
+    """Schemas of views, as `model.state.to_json` writes them, gathered by the names of their classes."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Json] = {}
+
+    def of(self, kind: Any) -> Json:  # noqa: PLR0911 - a kind of type after the other
+        """Give the schema of a type; classes of views are put into `found` and referred to."""
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        origin, of = typing.get_origin(kind), typing.get_args(kind)
+        if origin in {typing.Union, types.UnionType}:
+            [inner] = [one for one in of if one is not types.NoneType]
+            return nullable(self.of(inner))
+        if origin is not None and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(of[1])}
+        if origin is not None and issubclass(origin, Sequence | frozenset | set):
+            return array(self.of(of[0]))
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return {"type": "string", "enum": [member.name.lower() for member in kind]}
+        if attrs.has(kind):
+            return self._of_class(kind)
+        return {}
+
+    def _of_class(self, kind: type) -> Json:
+        if kind.__name__ not in self.found:
+            self.found[kind.__name__] = {}
+            self.found[kind.__name__] = obj({name: self.of(hint) for name, hint in _hints(kind).items()})
+        return ref(kind.__name__)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in attrs.fields(kind)}
+
+
+CONNECT_STATE: Final[Json] = {
+    "type": "string",
+    "enum": ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED"],
+}
+_STATE: Final[Json] = {"state": CONNECT_STATE, "worker_id": STRING, "trace": STRING, "version": STRING}
+_TASK_ID: Final = obj({"connector": STRING, "task": INTEGER})
+_OFFSET: Final = obj(
+    {
+        "partition": {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+        "offset": {"type": ["object", "null"], "additionalProperties": {"type": ["integer", "null"]}},
+    }
+)
+LIMIT: Final = obj({"bytes_per_s": nullable(NUMBER), "records_per_s": nullable(NUMBER)})
+LIMIT_SENT: Final[Json] = {
+    "type": "object",
+    "properties": {name: {"type": ["number", "string", "null"]} for name in ("bytes_per_s", "records_per_s")},
+    "additionalProperties": False,
+}
+
+#: Kafka Connect's own shapes (org.apache.kafka.connect.runtime.rest.entities), and some of ours beside them.
+COMPONENTS: Final[dict[str, Json]] = {
+    "Error": obj({"error_code": INTEGER, "message": STRING, "problems": STRINGS}, "problems"),
+    "ServerInfo": obj({"version": STRING, "commit": STRING, "kafka_cluster_id": STRING}),
+    "TaskState": obj({"id": INTEGER, **_STATE}, "trace", "version"),
+    "ConnectorStateInfo": obj(
+        {
+            "name": STRING,
+            "connector": obj(_STATE, "trace", "version"),
+            "tasks": array(ref("TaskState")),
+            "type": STRING,
+        }
+    ),
+    "ConnectorInfo": obj({"name": STRING, "config": CONFIG, "tasks": array(_TASK_ID), "type": STRING}),
+    "ConnectorExpanded": obj({"status": ref("ConnectorStateInfo"), "info": ref("ConnectorInfo")}, "status", "info"),
+    "CreateConnector": {
+        **obj({"name": STRING, "config": CONFIG_SENT, "initial_state": STRING}, "config", "initial_state"),
+    },
+    "TaskInfo": obj({"id": _TASK_ID, "config": CONFIG}),
+    "ConnectorOffsets": obj({"offsets": array(_OFFSET)}),
+    "Message": obj({"message": STRING}),
+    "PluginInfo": obj({"class": STRING, "type": STRING, "version": STRING}),
+    "ConfigKeyInfo": obj(
+        {
+            "name": STRING,
+            "type": STRING,
+            "required": BOOLEAN,
+            "default_value": nullable(STRING),
+            "importance": STRING,
+            "documentation": STRING,
+            "group": STRING,
+            "order": INTEGER,
+            "order_in_group": INTEGER,
+            "width": STRING,
+            "display_name": STRING,
+            "dependents": STRINGS,
+        }
+    ),
+    "ConfigValueInfo": obj(
+        {
+            "name": STRING,
+            "value": nullable(STRING),
+            "recommended_values": STRINGS,
+            "errors": STRINGS,
+            "visible": BOOLEAN,
+        }
+    ),
+    "ConfigInfos": obj(
+        {
+            "name": STRING,
+            "error_count": INTEGER,
+            "groups": STRINGS,
+            "configs": array(obj({"definition": ref("ConfigKeyInfo"), "value": ref("ConfigValueInfo")})),
+        }
+    ),
+    "WorkerStatus": obj({"status": STRING, "message": STRING}),
+    "Health": obj({"status": STRING, "reasons": STRINGS}),
+    "Limit": LIMIT,
+    "Setting": obj(
+        {
+            "connector": STRING,
+            "key": STRING,
+            "value": STRING,
+            "file_value": nullable(STRING),
+        }
+    ),
+    "Orders": obj(
+        {
+            "flow": STRING,
+            "connectors": CONFIG,
+            "topics": STRINGS,
+            "partitions": array(obj({"topic": STRING, "partition": INTEGER})),
+            "limit": ref("Limit"),
+            "topic_limits": {"type": "object", "additionalProperties": ref("Limit")},
+            "config": {"type": "object", "additionalProperties": CONFIG},
+        }
+    ),
+}

@@ -1,0 +1,220 @@
+"""
+The REST server: an application for each listener, beside the daemon, for as long as the daemon runs.
+
+Nothing that happens here stops a mirror. A port that is taken, or a certificate that cannot be used, is an event, and
+is tried again. Certificates that are replaced on disk count for new connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import random
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import attrs
+from aiohttp import web
+
+from mm2py.clock import Clock
+from mm2py.config.rest import Listener, RestSettings, Right
+from mm2py.core.backoff import Backoff
+from mm2py.model.endpoint import Security
+from mm2py.model.state import MirrorView
+from mm2py.rest.app import Rest, make_app
+from mm2py.rest.gate import Gate
+from mm2py.rest.page import Page
+from mm2py.rest.route import Json, Node
+from mm2py.telemetry.events import RestListening, RestUnavailable
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.security import SecuritySettingsError, renew_server_context, server_context, state_of_files
+
+
+_PAUSES: Final = Backoff(1.0, 60.0)
+#: How often key stores are looked at.
+_CERTIFICATES_EVERY_S: Final = 10.0
+#: What open requests may take when the server ends; streams are ended before.
+_END_WITHIN_S: Final = 2.0
+_KEEP_ALIVE_S: Final = 75.0
+_BACKLOG: Final = 128
+_HINTS: Final = {
+    errno.EADDRINUSE: "another process listens there; stop it, or set listeners to another port",
+    errno.EADDRNOTAVAIL: "this machine has no such address; correct listeners",
+    errno.EACCES: "ports below 1024 need a right of their own; set listeners to a higher one",
+}
+_WHO: Final = {Right.NONE: "nobody", Right.READ: "everybody may read", Right.WRITE: "everybody may do everything"}
+
+
+class RestServer:
+    """
+    Serves one node. `run` listens until it is cancelled, and then ends what is open.
+
+    *exposition* and *snapshot* make the metrics of a view, for Prometheus and as JSON.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        clock: Clock,
+        events: EventLog,
+        exposition: Callable[[MirrorView], bytes],
+        snapshot: Callable[[MirrorView], Json],
+        luck: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock = clock
+        self._events = events
+        self._luck = luck
+        self._settings = node.settings.rest
+        page = Page(node, clock)
+        self.rest = Rest(node, page, clock, events, Gate(clock, events), exposition, snapshot)
+        self.rest.worker_id = worker_id(self._settings, {})
+        self._ports: dict[Listener, int] = {}
+
+    def drain(self) -> None:
+        """Say from now on that the node is stopping; it is shown until the end, and changed no more."""
+        self.rest.is_draining = True
+
+    async def run(self) -> None:
+        """Listen at all addresses of the settings; without any, there is nothing to do."""
+        if not self._settings.listeners:
+            return
+        # What the library would log of broken requests is answered, and counts for nothing here.
+        logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._feed_page(), name="rest/page")
+            for listener in self._settings.listeners:
+                tasks.create_task(self._serve_forever(listener), name=f"rest/{listener}")
+
+    async def _feed_page(self) -> None:
+        try:
+            await self.rest.page.run()
+        finally:
+            # Streams would keep their connections to the last moment.
+            self.rest.page.close()
+
+    async def _serve_forever(self, listener: Listener) -> None:
+        """Listen at one address, however long it takes to get it."""
+        pauses, last = _PAUSES.pauses(self._luck), ""
+        while True:
+            try:
+                async with self._listening(listener) as context:
+                    await self._renew_forever(context)
+            except SecuritySettingsError as error:
+                reason, hint = f"{error.key}: {error.problem}", "correct the file or the setting"
+            except OSError as error:
+                reason = error.strerror or str(error)
+                hint = _HINTS.get(error.errno or 0, "correct listeners")
+            pause_s = next(pauses)
+            if reason != last:
+                self._events.emit(RestUnavailable(str(listener), reason, hint, pause_s))
+                last = reason
+            await self._clock.sleep(pause_s)
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, listener: Listener) -> AsyncIterator[ssl.SSLContext | None]:
+        context = await asyncio.to_thread(self._context) if listener.scheme == "https" else None
+        opened = await asyncio.to_thread(_open, listener)
+        runner = web.AppRunner(
+            make_app(self.rest, listener),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_END_WITHIN_S,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            handler_cancellation=True,
+        )
+        try:
+            await runner.setup()
+            for one in opened:
+                await web.SockSite(runner, one, ssl_context=context, backlog=_BACKLOG).start()
+            self._tell(attrs.evolve(listener, port=opened[0].getsockname()[1]), listener)
+            yield context
+        finally:
+            # What is open gets its time, although this task is being cancelled.
+            await runner.cleanup()
+            for one in opened:
+                one.close()
+
+    def _tell(self, bound: Listener, listener: Listener) -> None:
+        self._ports[listener] = bound.port
+        self.rest.worker_id = worker_id(self._settings, self._ports)
+        anonymous = self.rest.settings.of_anonymous(listener)
+        who = _WHO[anonymous] if anonymous is not Right.NONE else "those who show who they are"
+        self._events.emit(RestListening(str(bound), who))
+
+    # TLS.
+
+    def _context(self) -> ssl.SSLContext:
+        return server_context("rest", dict(self._settings.tls), self._settings.client_auth)
+
+    async def _renew_forever(self, context: ssl.SSLContext | None) -> None:
+        """Take key stores over that were replaced. One that cannot be read leaves the old one in force, and is told."""
+        security = Security("SSL", self._settings.tls)
+        known = await asyncio.to_thread(state_of_files, security)
+        while True:
+            await self._clock.sleep(_CERTIFICATES_EVERY_S)
+            now = await asyncio.to_thread(state_of_files, security)
+            if context is None or now == known:
+                continue
+            known = now
+            try:
+                await asyncio.to_thread(renew_server_context, context, "rest", dict(self._settings.tls))
+            except SecuritySettingsError as error:
+                hint = "the certificate that was read before goes on being used; correct the file"
+                self._events.emit(RestUnavailable("https", f"{error.key}: {error.problem}", hint, 0.0))
+
+
+def _open(listener: Listener) -> list[socket.socket]:
+    """Open a listener's sockets: one for each address that its host has. Raise OSError where one cannot be had."""
+    opened: list[socket.socket] = []
+    port = listener.port
+    try:
+        for family, address in _addresses(listener):
+            made = socket.socket(family, socket.SOCK_STREAM)
+            opened.append(made)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((address, port))
+            made.setblocking(False)  # noqa: FBT003 - its only argument
+            # Any port, asked for once, is the same one for all addresses.
+            port = made.getsockname()[1]
+    except OSError:
+        for one in opened:
+            one.close()
+        raise
+    return opened
+
+
+def _addresses(listener: Listener) -> Sequence[tuple[int, str]]:
+    if not listener.host:
+        both = [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - that is what was asked for
+        return [*both, (socket.AF_INET6, "::")] if _has_ipv6() else both
+    found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    pairs = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
+    # localhost may have an IPv6 address on machines without IPv6.
+    usable = [pair for pair in pairs if pair[0] != socket.AF_INET6 or _has_ipv6()]
+    return usable or list(pairs)
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def worker_id(settings: RestSettings, ports: dict[Listener, int]) -> str:
+    """Give the address that Connect's shapes call a worker by: ``host:port``."""
+    listeners = settings.listeners
+    wanted = settings.advertised_listener
+    one = next((it for it in listeners if it.scheme == wanted), listeners[0] if listeners else Listener("", "", 0))
+    host = settings.advertised_host or (one.host if one.host not in {"", "0.0.0.0", "::"} else socket.getfqdn())  # noqa: S104
+    port = settings.advertised_port or ports.get(one, one.port)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

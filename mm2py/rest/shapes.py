@@ -1,0 +1,268 @@
+"""Views, orders and settings as REST shows them. Values in, plain JSON values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+import mm2py
+from mm2py.config.settings import MirrorSettings
+from mm2py.model.flow import Flow
+from mm2py.model.orders import Orders, RateLimit, Wanted
+from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage, PartitionView, TimesView, to_json
+from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
+
+
+#: What a flow's status leaves out, because it grows with topics and groups; it has addresses of its own.
+_ELSEWHERE: Final = ("partitions", "consumer_groups")
+_BUSY: Final = (FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED)
+
+
+def node_status(view: MirrorView, worker_id: str) -> Json:
+    """Show a node: its flows in a few numbers each."""
+    return {
+        "version": mm2py.__version__,
+        "worker_id": worker_id,
+        "wall_ms": view.wall_ms,
+        "started_ms": view.started_ms,
+        "is_ready": view.is_ready,
+        "spark": None if view.spark is None else to_json(view.spark),
+        "flows": [flow_summary(flow) for flow in view.flows],
+    }
+
+
+def flow_summary(flow: FlowView) -> Json:
+    """Show a flow in a few numbers."""
+    return {
+        "flow": str(flow.flow),
+        "source": flow.flow.source,
+        "target": flow.flow.target,
+        "state": flow.state.name.lower(),
+        "topics": flow.topics,
+        "partitions": len(flow.partitions),
+        "records_per_s": flow.records_per_s,
+        "bytes_per_s": flow.bytes_per_s,
+        "lag": flow.lag,
+        "lag_s": flow.lag_s,
+        "latency_p50_ms": flow.latency_p50_ms,
+        "latency_p99_ms": flow.latency_p99_ms,
+        "last_error": flow.last_error,
+        "hint": flow.hint,
+        "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
+    }
+
+
+def flow_status(flow: FlowView) -> Json:
+    """Show a flow whole, but for what grows with topics and groups."""
+    shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=()))
+    for name in _ELSEWHERE:
+        del shown[name]
+    stages = dict.fromkeys((stage.name.lower() for stage in PartitionStage), 0)
+    for partition in flow.partitions:
+        stages[partition.stage.name.lower()] += 1
+    return {
+        **shown,
+        "source": flow.flow.source,
+        "target": flow.flow.target,
+        "partitions": len(flow.partitions),
+        "stages": stages,
+    }
+
+
+def partition_json(partition: PartitionView) -> Json:
+    """Show a partition, its topic and number first."""
+    shown = to_json(partition)
+    source = shown.pop("source")
+    return {"topic": source["topic"], "partition": source["partition"], **shown}
+
+
+def topics_of(flow: FlowView, orders: Orders | None) -> list[Json]:
+    """Show a flow's topics, each with what its partitions add up to, by name."""
+    found: dict[str, list[PartitionView]] = {}
+    for partition in flow.partitions:
+        found.setdefault(partition.source.topic, []).append(partition)
+    return [_topic(name, found[name], orders) for name in sorted(found)]
+
+
+def topic_names(flow: FlowView) -> list[str]:
+    return sorted({partition.source.topic for partition in flow.partitions})
+
+
+def _topic(name: str, partitions: list[PartitionView], orders: Orders | None) -> Json:
+    failed = next((partition.failure for partition in partitions if partition.failure is not None), None)
+    limit = orders.topic_limits.get(name) if orders is not None else None
+    return {
+        "topic": name,
+        "remote_topic": partitions[0].remote_topic,
+        "partitions": len(partitions),
+        "stage": max((partition.stage for partition in partitions), key=_urgency).name.lower(),
+        "is_paused": orders is not None and name in orders.topics,
+        "limit": None if limit is None else limit_json(limit),
+        "lag": _total(partition.lag for partition in partitions),
+        "lag_s": _most(partition.lag_s for partition in partitions),
+        "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
+        "records": sum(partition.records for partition in partitions),
+        "bytes": sum(partition.bytes for partition in partitions),
+        "record_rate": sum(partition.record_rate for partition in partitions),
+        "byte_rate": sum(partition.byte_rate for partition in partitions),
+        "age_ms": _mean(partition.age for partition in partitions),
+        "latency_ms": _mean(partition.latency for partition in partitions),
+        "retry_in_s": _least(partition.retry_in_s for partition in partitions),
+        "last_error": failed.message if failed is not None else "",
+        "hint": failed.hint if failed is not None else "",
+    }
+
+
+def _urgency(stage: PartitionStage) -> int:
+    order = (PartitionStage.COPYING, PartitionStage.PAUSED, PartitionStage.BACKING_OFF, PartitionStage.STOPPED)
+    return order.index(stage)
+
+
+def _known(values: Iterable[float | None]) -> Iterator[float]:
+    return (value for value in values if value is not None)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max(_known(values), default=None)
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min(_known(values), default=None)
+
+
+def _mean(times: Iterable[TimesView | None]) -> float | None:
+    known = list(_known(one.avg_ms for one in times if one is not None))
+    return sum(known) / len(known) if known else None
+
+
+def limit_json(limit: RateLimit) -> Json:
+    return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
+
+
+def orders_json(flow: Flow, orders: Orders) -> Json:
+    """Show what operators asked of a flow."""
+    return {
+        "flow": str(flow),
+        "connectors": {name: wanted.value for name, wanted in orders.groups.items()},
+        "topics": sorted(orders.topics),
+        "partitions": [{"topic": one.topic, "partition": one.partition} for one in sorted(orders.partitions)],
+        "limit": limit_json(orders.limit),
+        "topic_limits": {topic: limit_json(limit) for topic, limit in sorted(orders.topic_limits.items())},
+        "config": {name: dict(lines) for name, lines in orders.config.items() if lines},
+    }
+
+
+# Health.
+
+
+def reasons_not_ready(view: MirrorView) -> list[str]:
+    """Say what keeps the node from doing its work; nothing where it does it."""
+    reasons = [] if view.is_ready else ["Spark has not come up yet"]
+    if not view.flows:
+        reasons.append("no flow runs")
+    for flow in view.flows:
+        reasons += [
+            f"{flow.flow}: {_why(f'cluster {cluster.alias} does not answer', cluster.error)}"
+            for cluster in flow.clusters
+            if not cluster.is_reachable
+        ]
+        reasons += [
+            f"{flow.flow}/{group.connector}: {_why(f'it is {group.state.name.lower()}', group.last_error)}"
+            for group in flow.groups
+            if group.state not in _BUSY
+        ]
+    return reasons
+
+
+def _why(what: str, error: str) -> str:
+    return f"{what}: {error}" if error else what
+
+
+def is_gone(orders: Orders, connector: str) -> bool:
+    """Say whether a connector was deleted, so that it is not listed."""
+    return orders.wanted(connector) is Wanted.DELETED
+
+
+# Their schemas.
+
+
+def schemas(views: Views) -> Mapping[str, Json]:
+    """Give the schemas of what is shown here, by the names that `openapi` gives them."""
+    views.of(MirrorView)
+    flow, partition = views.found["FlowView"], views.found["PartitionView"]
+    status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}
+    status |= {
+        "source": STRING,
+        "target": STRING,
+        "partitions": INTEGER,
+        "stages": {"type": "object", "additionalProperties": INTEGER},
+    }
+    shown = {name: schema for name, schema in partition["properties"].items() if name != "source"}
+    summary: dict[str, Any] = {
+        name: flow["properties"][name]
+        for name in (
+            "flow", "state", "topics", "records_per_s", "bytes_per_s", "lag", "lag_s", "latency_p50_ms",
+            "latency_p99_ms", "last_error", "hint",
+        )
+    }  # fmt: skip
+    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER}
+    summary["connectors"] = {"type": "object", "additionalProperties": STRING}
+    topic_numbers = ("lag_s", "seconds_until_loss", "age_ms", "latency_ms", "retry_in_s")
+    return {
+        **views.found,
+        "FlowStatus": obj(status),
+        "FlowSummary": obj(summary),
+        "NodeStatus": obj(
+            {
+                "version": STRING,
+                "worker_id": STRING,
+                "wall_ms": INTEGER,
+                "started_ms": nullable(INTEGER),
+                "is_ready": BOOLEAN,
+                "spark": nullable(ref("SparkView")),
+                "flows": array(ref("FlowSummary")),
+            }
+        ),
+        "Partition": obj({"topic": STRING, "partition": INTEGER, **shown}),
+        "Topic": obj(
+            {
+                "topic": STRING, "remote_topic": STRING, "partitions": INTEGER, "stage": STRING,
+                "is_paused": BOOLEAN, "limit": nullable(ref("Limit")), "lag": nullable(INTEGER), "records": INTEGER,
+                "bytes": INTEGER, "record_rate": NUMBER, "byte_rate": NUMBER, "last_error": STRING, "hint": STRING,
+                **{name: nullable(NUMBER) for name in topic_numbers},
+            }
+        ),
+        "Topics": obj({"total": INTEGER, "topics": array(ref("Topic"))}),
+        "ClusterStatus": obj(
+            {
+                "cluster": STRING,
+                "bootstrap_servers": STRINGS,
+                "is_reachable": nullable(BOOLEAN),
+                "error": STRING,
+                "hint": STRING,
+                "flows": array(ref("FlowSummary")),
+            }
+        ),
+    }  # fmt: skip
+
+
+def cluster_status(settings: MirrorSettings, alias: str, view: MirrorView) -> Json:
+    """Show a cluster and the flows that touch it. None of them reaches it: nothing is known of it."""
+    flows = [flow for flow in view.flows if alias in (flow.flow.source, flow.flow.target)]
+    seen = [cluster for flow in flows for cluster in flow.clusters if cluster.alias == alias]
+    away = next((cluster for cluster in seen if not cluster.is_reachable), None)
+    return {
+        "cluster": alias,
+        "bootstrap_servers": list(settings.clusters[alias].bootstrap_servers),
+        "is_reachable": None if not seen else away is None,
+        "error": away.error if away is not None else "",
+        "hint": away.hint if away is not None else "",
+        "flows": [flow_summary(flow) for flow in flows],
+    }

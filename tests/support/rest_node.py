@@ -1,0 +1,164 @@
+"""A daemon for tests of REST alone: it shows what it is told to, keeps orders in memory, and obeys none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.core.live_config import (
+    LiveSetting,
+    connector_config,
+    live_settings,
+    patch_config,
+    put_config,
+    revert_config,
+)
+from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.errors import UnknownFlowError
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.orders import NO_ORDERS, Orders
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    GroupOffsetsView,
+    GroupOffsetView,
+    GroupView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    TaskView,
+    TimesView,
+)
+from mm2py.telemetry.events import Event
+from mm2py.telemetry.journal import EventLog
+
+
+FLOW = Flow("A", "B")
+LINES = (
+    "clusters = A, B",
+    "A.bootstrap.servers = a:1",
+    "B.bootstrap.servers = b:1",
+    "A->B.enabled = true",
+    "A->B.topics = orders, invoices",
+)
+
+
+def settings_of(folder: Path, *lines: str) -> MirrorSettings:
+    """Read settings for one flow ``A->B``, and further *lines*."""
+    path = folder / "mm2.properties"
+    path.write_text("\n".join((*LINES, *lines)) + "\n")
+    return load_settings(path)
+
+
+def some_view() -> MirrorView:
+    """Give a node whose flow copies two partitions of `orders` and cannot copy the one of `invoices`."""
+    times = TimesView(5.0, 1.0, 9.0, 4.0)
+    failure = PartitionFailure("a record is too large", "raise max.message.bytes", "RecordTooLargeError", 17)
+    partitions = (
+        PartitionView(
+            TopicPartition("invoices", 0), "A.invoices", 1, PartitionStage.STOPPED, 17, 17, 3, 17, 1700, 0.0, 12.5,
+            failure,
+        ),
+        *(
+            PartitionView(
+                TopicPartition("orders", number), "A.orders", 0, PartitionStage.COPYING, 100, 100, number, 100, 9000,
+                10.0, age=times, latency=times, lag_s=float(number),
+            )
+            for number in (0, 1)
+        ),
+    )  # fmt: skip
+    offset = GroupOffsetView(
+        TopicPartition("orders", 0),
+        TopicPartition("A.orders", 0),
+        upstream=40,
+        downstream=40,
+        distance=60,
+        is_exact=True,
+    )
+    flow = FlowView(
+        FLOW,
+        FlowState.RUNNING,
+        topics=2,
+        partitions=partitions,
+        tasks=(TaskView(0, TaskState.RUNNING, 7, 2), TaskView(1, TaskState.WAITING_FOR_SLOT, 3, 1)),
+        clusters=(ClusterView("A", is_reachable=True), ClusterView("B", is_reachable=True)),
+        lag=4,
+        groups=tuple(GroupView(name, FlowState.RUNNING) for name in (SOURCE, CHECKPOINT, HEARTBEAT)),
+        consumer_groups=(GroupOffsetsView("billing", (offset,)),),
+    )
+    return MirrorView(1_700_000_000_000, is_ready=True, flows=(flow,), started_ms=1_600_000_000_000)
+
+
+@attrs.define
+class NodeDouble:
+    """What REST asks of a daemon. `trouble` is raised by the next order or restart."""
+
+    settings: MirrorSettings
+    events: EventLog
+    pictures: int = 0
+    shown: MirrorView = attrs.field(factory=some_view)
+    ordered: Orders = NO_ORDERS
+    said_by: list[str] = attrs.field(factory=list)
+    restarts: list[tuple[object, ...]] = attrs.field(factory=list)
+    trouble: Exception | None = None
+
+    def view(self) -> MirrorView:
+        self.pictures += 1
+        return self.shown
+
+    def orders(self, flow: Flow) -> Orders:
+        if flow != FLOW:
+            raise UnknownFlowError(str(flow))
+        return self.ordered
+
+    async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:
+        if self.trouble is not None:
+            raise self.trouble
+        self.ordered = change(self.orders(flow))
+        self.said_by.append(by)
+        return self.ordered
+
+    async def restart(
+        self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
+    ) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.said_by.append(by)
+        self.restarts.append((str(flow), connector, include_tasks, only_failed))
+
+    async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.said_by.append(by)
+        self.restarts.append((str(flow), connector, task))
+
+    def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
+        return connector_config(self.settings, flow, connector) | dict(self.ordered.config.get(connector, {}))
+
+    def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
+        return live_settings(self.ordered, self.settings, flow, connector)
+
+    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        return await self.order(flow, lambda it: put_config(it, flow, connector, body, self.settings), by=by)
+
+    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        return await self.order(flow, lambda it: patch_config(it, flow, connector, body, self.settings), by=by)
+
+    async def revert_config(
+        self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
+    ) -> Orders:
+        return await self.order(flow, lambda it: revert_config(it, flow, connector, keys), by=by)
+
+
+def node_double(
+    folder: Path, clock: Clock, *lines: str, sink: Callable[[Event], None] = lambda _event: None
+) -> NodeDouble:
+    """Make a daemon for tests, with these further *lines* of settings."""
+    return NodeDouble(settings_of(folder, *lines), EventLog(clock, sink))
