@@ -10,17 +10,42 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Collection
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import mm2py
 from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
+from mm2py.core.connector_offsets import read_offsets
+from mm2py.core.live_config import (
+    LiveSetting,
+    connector_config,
+    live_settings,
+    patch_config,
+    put_config,
+    revert_config,
+)
 from mm2py.core.reload import compare_flows, needing_restart
+from mm2py.errors import (
+    Mm2Error,
+    OrderConflictError,
+    OrderRefusedError,
+    OrdersNotKeptError,
+    UnknownConnectorError,
+    UnknownFlowError,
+)
+from mm2py.flow.connector_offsets import ConnectorOffsets
 from mm2py.flow.fleet import Fleet
+from mm2py.flow.group import RESTART_PAUSES
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.order_desk import OrderDesk
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.supervise import supervise
+from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow
-from mm2py.model.state import MirrorView
+from mm2py.model.orders import Orders, Wanted
+from mm2py.model.state import FlowState, MirrorView
 from mm2py.pipeline.epoch import EpochRunner
 from mm2py.pipeline.session import SparkHost
 from mm2py.telemetry.events import (
@@ -58,7 +83,7 @@ class MirrorMaker:
         self._clock = clock
         self._read_again = read_again
         self._luck = luck
-        copy_tasks = _copy_tasks(settings)
+        copy_tasks = _copy_tasks(settings.flows)
         self._spark = SparkHost(
             settings.spark,
             copy_tasks=copy_tasks,
@@ -70,8 +95,13 @@ class MirrorMaker:
         #: What is counted goes on over a flow's reload.
         self._measures: dict[Flow, FlowMeasures] = {}
         self._started_ms = clock.wall_ms()
-        self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S)
+        self._desk = OrderDesk(settings, self._act, clock=clock, events=events)
+        self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
         self._fleet.add(settings.flows)
+        #: Flows whose settings operators changed, to be started anew with them.
+        self._changed: set[Flow] = set()
+        self._has_changed = asyncio.Event()
+        self._changing = asyncio.Lock()
         self._asked_to_stop = asyncio.Event()
         self._asked_to_reload = asyncio.Event()
         self._has_spark = False
@@ -80,9 +110,12 @@ class MirrorMaker:
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
         measures = self._measures.setdefault(settings.flow, FlowMeasures(self._clock))
-        return FlowRunner(
+        runner = FlowRunner(
             settings, self._epochs, clock=self._clock, events=self.events, luck=self._luck, measures=measures
         )
+        kept = self._desk.kept(settings.flow)
+        runner.obey(kept.orders, by=kept.by)
+        return runner
 
     @property
     def has_failed(self) -> bool:
@@ -120,9 +153,13 @@ class MirrorMaker:
             async with asyncio.TaskGroup() as tasks:
                 self._start_spark(settings, tasks)
                 self._fleet.start(tasks)
-                reload = tasks.create_task(self._reload_forever(tasks), name="reload")
+                changing = [
+                    tasks.create_task(self._reload_forever(tasks), name="reload"),
+                    tasks.create_task(self._change_forever(tasks), name="live settings"),
+                ]
                 await self._until_stop()
-                reload.cancel()
+                for loop in changing:
+                    loop.cancel()
                 begun = self._clock.monotonic()
                 is_drained = await self._drain()
         finally:
@@ -133,7 +170,7 @@ class MirrorMaker:
 
     def _start_spark(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Start Spark, once there is something to copy: flows that only emit heartbeats need none."""
-        if _copy_tasks(settings) and not self._has_spark:
+        if _copy_tasks(settings.flows) and not self._has_spark:
             self._has_spark = True
             tasks.create_task(self._await_spark(), name="spark")
         elif not self._has_spark:
@@ -160,6 +197,158 @@ class MirrorMaker:
             self.events.emit(DaemonDraining(self._reason, within_s))
         return await self._fleet.drain()
 
+    # Orders: what operators ask of flows while they run. They are kept on the target cluster.
+
+    def orders(self, flow: Flow) -> Orders:
+        """Give what is ordered of *flow*. Raise UnknownFlowError where this node does not run it."""
+        self._desk.settings_of(flow)
+        return self._desk.kept(flow).orders
+
+    async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:
+        """
+        Change what is ordered of *flow*: keep it on the target cluster, then have it obeyed, within seconds.
+
+        *by* is who orders it. Raise UnknownFlowError, OrderRefusedError with all problems, OrderConflictError where the
+        orders were changed elsewhere, and OrdersNotKeptError where the target does not take them.
+        """
+        return await self._desk.order(flow, change, by=by or _whoever())
+
+    async def restart(
+        self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
+    ) -> None:
+        """Restart a connector (KIP-745). Raise UnknownFlowError or UnknownConnectorError; see `FlowRunner.restart`."""
+        runner = self._runner(flow)
+        runner.restart(connector, include_tasks=include_tasks, only_failed=only_failed, by=by or _whoever())
+
+    async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
+        """Restart one task of a connector. Raise UnknownTaskError where it has no such task."""
+        self._runner(flow).restart_task(connector, task, by=by or _whoever())
+
+    def _runner(self, flow: Flow) -> FlowRunner:
+        runner = self._fleet.runner(flow)
+        if runner is None:
+            raise UnknownFlowError(str(flow))
+        return runner
+
+    def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
+        """Give a connector's config in Connect's shape, what operators changed included; secrets are masked."""
+        self._desk.settings_of(flow)
+        return connector_config(self._desk.live, flow, connector)
+
+    def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
+        """List the settings of a connector that count instead of the file's, with the file's values."""
+        return live_settings(self.orders(flow), self._desk.file, flow, connector)
+
+    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        """Have a connector run with *body*; see `mm2py.core.live_config.put_config` and `order`."""
+        return await self.order(flow, self._desk.changing_settings(flow, connector, body, put_config), by=by)
+
+    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
+        """Change what *body* names of a connector's config; None goes back to the file's value."""
+        return await self.order(flow, self._desk.changing_settings(flow, connector, body, patch_config), by=by)
+
+    async def revert_config(
+        self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
+    ) -> Orders:
+        """Go back to the file's values, for some *keys* of a connector or for all."""
+        return await self.order(flow, lambda orders: revert_config(orders, flow, connector, keys), by=by)
+
+    # Offsets (KIP-875).
+
+    async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:
+        """Give a connector's offsets as the target keeps them. Raise OrdersNotKeptError where it does not answer."""
+        with self._explained(flow):
+            return await self._offsets_of(flow, connector).read(connector)
+
+    async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
+        """
+        Alter offsets of a stopped connector; *offsets* are those of a body, see `core.connector_offsets.read_offsets`.
+
+        Raise OrderRefusedError with all problems, OrderConflictError where it is not stopped, and OrdersNotKeptError
+        where a cluster does not answer.
+        """
+        of = self._offsets_of(flow, connector)
+        asked = read_offsets(flow, connector, offsets)
+        async with self._standing_still(flow, connector):
+            await of.alter(connector, asked, by=by or _whoever())
+
+    async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
+        """Remove all offsets of a stopped connector, so that it begins where its settings say."""
+        of = self._offsets_of(flow, connector)
+        async with self._standing_still(flow, connector):
+            await of.reset(connector, by=by or _whoever())
+
+    def _offsets_of(self, flow: Flow, connector: str) -> ConnectorOffsets:
+        groups = {group.connector: group for group in self._runner(flow).view().groups}
+        if connector not in groups or self.orders(flow).wanted(connector) is Wanted.DELETED:
+            raise UnknownConnectorError(str(flow), connector)
+        return ConnectorOffsets(self._desk.settings_of(flow), clock=self._clock, events=self.events)
+
+    @asynccontextmanager
+    async def _standing_still(self, flow: Flow, connector: str) -> AsyncIterator[None]:
+        """Make sure that a connector is stopped, and stays so meanwhile."""
+        async with self._desk.lock(flow):
+            kept = await self._desk.current(flow)
+            if kept.orders.wanted(connector) is not Wanted.STOPPED:
+                raise OrderConflictError("a connector must be stopped before its offsets are altered", "stop it first")
+            states = {group.connector: group.state for group in self._runner(flow).view().groups}
+            if states.get(connector) is not FlowState.STOPPED:
+                raise OrderConflictError(f"{connector} of flow {flow} has not stopped yet", "try again in some seconds")
+            with self._explained(flow):
+                yield
+
+    @contextmanager
+    def _explained(self, flow: Flow) -> Iterator[None]:
+        """Say that a cluster that is away, or refuses, is why an order cannot be kept."""
+        try:
+            yield
+        except (OrderRefusedError, OrderConflictError):
+            raise
+        except Mm2Error as error:
+            raise OrdersNotKeptError(str(flow), flow.target, str(error)) from error
+
+    async def _prepare(self, runner: FlowRunner) -> FlowSettings:
+        """Find out what was ordered of a flow before it starts, however long that takes."""
+        found: list[FlowSettings] = []
+
+        async def prepare() -> None:
+            found.append(await self._desk.prepare(runner))
+
+        await supervise(
+            f"{runner.flow}/orders",
+            prepare,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            luck=self._luck,
+            report=self.events.emit,
+        )
+        return found[-1]
+
+    def _act(self, flow: Flow) -> None:
+        """Have *flow* do what is ordered of it now."""
+        runner = self._fleet.runner(flow)
+        if runner is None:
+            return
+        kept = self._desk.kept(flow)
+        runner.obey(kept.orders, by=kept.by)
+        if runner.settings != self._desk.settings_of(flow):
+            self._changed.add(flow)
+            self._has_changed.set()
+
+    async def _change_forever(self, tasks: asyncio.TaskGroup) -> None:
+        """Start flows anew whose settings operators changed."""
+        while True:
+            await self._has_changed.wait()
+            async with self._changing:
+                self._has_changed.clear()
+                flows, self._changed = self._changed, set()
+                runners = [runner for flow in flows if (runner := self._fleet.runner(flow)) is not None]
+                wanted = [self._desk.settings_of(runner.flow) for runner in runners]
+                changes = compare_flows([runner.settings for runner in runners], wanted)
+                if changes.changed:
+                    self._tell_restart_needed(())
+                    await self._fleet.change(changes, tasks)
+
     # Reloading.
 
     async def _reload_forever(self, tasks: asyncio.TaskGroup) -> None:
@@ -174,17 +363,18 @@ class MirrorMaker:
                 problems = tuple(str(problem) for problem in error.problems)
                 self.events.emit(SettingsRefused(str(self.settings.path), problems))
                 continue
-            await self._apply(settings, tasks)
+            except (Mm2Error, OSError, ValueError) as error:  # a file that cannot be read ends nothing that runs
+                self.events.emit(SettingsRefused(str(self.settings.path), (f"{type(error).__name__}: {error}",)))
+                continue
+            async with self._changing:
+                await self._apply(settings, tasks)
 
     async def _apply(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Bring the flows from the settings they have to *settings*."""
-        changes = compare_flows(self.settings.flows, settings.flows)
-        left = list(needing_restart(self.settings, settings))
-        slots, copy_tasks = self._spark.copy_tasks, _copy_tasks(settings)
-        if self._has_spark and copy_tasks > slots:
-            left.append(f"tasks.max ({copy_tasks} copy tasks share {slots} Spark slots until then)")
-        if left:
-            self.events.emit(RestartNeeded(tuple(left)))
+        left, before = list(needing_restart(self.settings, settings)), self._desk.flows
+        await self._desk.rebase(settings)
+        changes = compare_flows(before, self._desk.flows)
+        self._tell_restart_needed(left)
         begun, known = self._clock.monotonic(), {str(note) for note in self.settings.notes}
         self.settings = settings
         self._tell_notes(settings, known)
@@ -202,6 +392,14 @@ class MirrorMaker:
             )
         )
 
+    def _tell_restart_needed(self, keys: Sequence[str]) -> None:
+        slots, copy_tasks = self._spark.copy_tasks, _copy_tasks(self._desk.flows)
+        left = list(keys)
+        if self._has_spark and copy_tasks > slots:
+            left.append(f"tasks.max ({copy_tasks} copy tasks share {slots} Spark slots until then)")
+        if left:
+            self.events.emit(RestartNeeded(tuple(left)))
+
     def _tell_notes(self, settings: MirrorSettings, known: Collection[str] = ()) -> None:
         for note in settings.notes:
             if str(note) not in known:
@@ -213,5 +411,10 @@ class MirrorMaker:
         return (epoch_ms + max(settings.shutdown_ms, settings.drain_ms)) / 1000
 
 
-def _copy_tasks(settings: MirrorSettings) -> int:
-    return sum(flow.tasks_max for flow in settings.flows if flow.is_enabled)
+def _copy_tasks(flows: Iterable[FlowSettings]) -> int:
+    return sum(flow.tasks_max for flow in flows if flow.is_enabled)
+
+
+def _whoever() -> str:
+    """Say where an order came in of which nobody said who gives it."""
+    return f"mm2py on {socket.gethostname()}, process {os.getpid()}"

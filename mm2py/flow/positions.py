@@ -63,6 +63,8 @@ class Positions:
                     removed.add(source)
                 case _:
                     continue
+        # Where there are runs, there was a position: compaction forgets in time that it was removed.
+        removed |= {source for (source, _), kept in runs.items() if kept.chunk is not None} - known.keys()
         self.known, self._removed = known, removed
         self.runs = tuple(runs.values())
         return known

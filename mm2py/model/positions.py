@@ -64,7 +64,7 @@ class Position:
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
     """Give the record key of *source* of the source *cluster*; the order of the members is Java's."""
-    members = f'"cluster":{_quoted(cluster)},"partition":{source.partition},"topic":{_quoted(source.topic)}'
+    members = f'"cluster":{quoted(cluster)},"partition":{source.partition},"topic":{quoted(source.topic)}'
     return f'["{_CONNECTOR}",{{{members}}}]'.encode()
 
 
@@ -167,7 +167,7 @@ def _last(headers: Headers, name: str) -> bytes | None:
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Spell *text* as Jackson does: hex in upper case, what lies beyond the BMP as two escapes, the rest as it is."""
     return '"' + _ESCAPED.sub(_escape, text) + '"'
 

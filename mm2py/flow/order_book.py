@@ -1,0 +1,180 @@
+"""
+The orders of one flow, as its target cluster keeps them in ``mm2-configs.<source>.internal``.
+
+The topic has one partition, so its records are in one order for everybody. A record counts where its revision is
+greater than that of the one that counted before. So when two daemons change the same revision at once, the first of
+them in the log has won; the other finds that out when it reads its own record back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OrderConflictError
+from mm2py.model.flow import Flow
+from mm2py.model.kept_orders import NOTHING_KEPT, KeptOrders, decode_orders, encode_orders, orders_key, orders_topic
+from mm2py.model.orders import Orders
+from mm2py.wire.access import NotAuthorizedError
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: How long the target may take for one reading or writing.
+_LIMIT_S: Final = 20.0
+_SETTING: Final = "config.storage.replication.factor"
+_REFUSED: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+@attrs.define(eq=False)
+class OrdersUnreadableError(Mm2Error):
+    """A flow's orders are there, but cannot be read: nobody knows what of the flow is to be paused."""
+
+    hint: ClassVar[str] = (
+        "run the version that wrote them, or do away with all orders of the flow by a record with this key and no "
+        "value; the flow starts by itself then"
+    )
+
+    cluster: str
+    topic: str
+    key: str
+    offset: int
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"what operators ordered, key {self.key} at offset {self.offset} of {self.topic} on cluster "
+            f"{self.cluster}, cannot be read: {self.cause}"
+        )
+
+
+@attrs.define(eq=False)
+class OrdersOutOfReachError(Mm2Error):
+    """The target does not let the mirror look at what operators may have ordered."""
+
+    cluster: str
+    topic: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} does not let us use {self.topic}: {self.cause}"
+
+
+class OrderBook:
+    """Reads and writes the orders of one flow. It opens the target for each of both, and closes it again."""
+
+    def __init__(self, settings: FlowSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+
+    @property
+    def topic(self) -> str:
+        """Name the topic that holds them."""
+        return self._settings.config_storage_topic or orders_topic(self.flow.source)
+
+    @property
+    def flow(self) -> Flow:
+        return self._settings.flow
+
+    async def read(self) -> KeptOrders:
+        """
+        Read what counts; `NOTHING_KEPT` where there is no topic or no record.
+
+        Raise OrdersUnreadableError, OrdersOutOfReachError, or what keeps the target from answering.
+        """
+        async with self._open() as cluster:
+            return self._counting(await self._records(cluster))
+
+    async def write(self, orders: Orders, *, before: KeptOrders, by: str) -> KeptOrders:
+        """
+        Write *orders*, which somebody made of those *before*, and make sure that they count.
+
+        The topic is created where it is missing. Raise OrderConflictError where another daemon was faster, and
+        TooFewBrokersError where `config.storage.replication.factor` asks too much.
+        """
+        kept = KeptOrders(orders, before.revision + 1, secrets.token_hex(4), by, self._clock.wall_ms())
+        record = LogRecord(orders_key(self.flow), encode_orders(self.flow, kept), partition=0)
+        async with self._open() as cluster:
+            log = TopicLog(cluster, self.topic)
+            await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            await log.append([record])
+            winner = self._winner(await self._records(cluster))
+            if winner is None or winner.value == record.value:
+                return kept
+            # Compaction keeps the last record of a key, which is ours: let it be the one that counts.
+            await log.append([LogRecord(winner.key, winner.value, partition=0)])
+            raise conflict(self.flow, self._decoded(winner))
+
+    async def _records(self, cluster: Cluster) -> list[LogRecord]:
+        """Read the flow's records of the topic, none where there is no topic."""
+        await cluster.refresh_metadata({self.topic})
+        if not cluster.partitions_of(self.topic):
+            known = cluster.metadata.topics.get(self.topic)
+            if known is not None and known.error_code in _REFUSED:
+                raise OrdersOutOfReachError(cluster.alias, self.topic, "it refuses DESCRIBE")
+            return []
+        key = orders_key(self.flow)
+        return [record for record in await TopicLog(cluster, self.topic).read_all() if record.key == key]
+
+    def _counting(self, records: Iterable[LogRecord]) -> KeptOrders:
+        winner = self._winner(records)
+        return NOTHING_KEPT if winner is None else self._decoded(winner)
+
+    def _winner(self, records: Iterable[LogRecord]) -> LogRecord | None:
+        """Give the record that counts; one that cannot be read counts where nothing that can follows."""
+        winner, revision = None, 0
+        for record in records:
+            if record.value is None:
+                winner, revision = None, 0
+                continue
+            try:
+                kept = decode_orders(self.flow, record.value)
+            except ValueError:
+                winner = record
+                continue
+            if kept.revision > revision:
+                winner, revision = record, kept.revision
+        return winner
+
+    def _decoded(self, record: LogRecord) -> KeptOrders:
+        try:
+            return decode_orders(self.flow, record.value or b"")
+        except ValueError as error:
+            key = (record.key or b"").decode()
+            offset = -1 if record.offset is None else record.offset
+            raise OrdersUnreadableError(self._settings.target.alias, self.topic, key, offset, str(error)) from error
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Cluster]:
+        cluster = Cluster(self._settings.target, self._clock)
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                await cluster.connect()
+                yield cluster
+        except TimeoutError as error:
+            endpoint = self._settings.target
+            servers = ", ".join(endpoint.bootstrap_servers)
+            raise ClusterUnreachableError(endpoint.alias, servers, f"no answer in {_LIMIT_S:g} s") from error
+        except NotAuthorizedError as error:
+            raise OrdersOutOfReachError(cluster.alias, self.topic, str(error)) from error
+        except BrokerAnsweredError as error:
+            if error.code in _REFUSED:
+                raise OrdersOutOfReachError(cluster.alias, self.topic, str(error)) from error
+            raise
+        finally:
+            await cluster.close()
+
+
+def conflict(flow: Flow, kept: KeptOrders) -> OrderConflictError:
+    """Say that somebody else changed the orders of *flow* meanwhile, and that they are what *kept* says now."""
+    who = f" by {kept.by}" if kept.by else ""
+    what = f"the orders of flow {flow} were changed elsewhere{who}, and are revision {kept.revision} now"
+    return OrderConflictError(what, "look at them, and order again")

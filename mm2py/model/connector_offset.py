@@ -1,0 +1,85 @@
+"""
+What Kafka Connect calls a source connector's offsets: which partition, and how far it is (KIP-875).
+
+They are the records of ``mm2-offsets.<source>.internal``. MirrorMaker's connectors have one form each: where a
+topic-partition of the source is copied to, and two that say nothing but that the connector was there. The order of the
+members is Java's, because the key's hash chooses the partition in the topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import position_key, quoted
+
+
+SOURCE = "MirrorSourceConnector"
+CHECKPOINT = "MirrorCheckpointConnector"
+HEARTBEAT = "MirrorHeartbeatConnector"
+
+#: The members that name a partition, with whether it is a number, in the order of Java's maps.
+MEMBERS: Mapping[str, Mapping[str, type]] = {
+    SOURCE: {"cluster": str, "partition": int, "topic": str},
+    CHECKPOINT: {"partition": int, "topic": str, "group": str},
+    HEARTBEAT: {"sourceClusterAlias": str, "targetClusterAlias": str},
+}
+
+
+@attrs.frozen
+class ConnectorOffset:
+    """One partition of a connector, and the offset that it was processed up to; None removes it."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
+
+    @property
+    def source(self) -> TopicPartition:
+        """The topic-partition that it is about, of a source connector's."""
+        return TopicPartition(self.partition["topic"], self.partition["partition"])
+
+
+def offset_key(connector: str, partition: Mapping[str, Any]) -> bytes:
+    """Give the record key of a partition that has all its members, byte for byte as Java writes it."""
+    if connector == SOURCE:
+        return position_key(partition["cluster"], TopicPartition(partition["topic"], partition["partition"]))
+    members = ",".join(
+        f'"{name}":{quoted(partition[name]) if kind is str else partition[name]}'
+        for name, kind in MEMBERS[connector].items()
+    )
+    return f'["{connector}",{{{members}}}]'.encode()
+
+
+def read_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
+    """Read a record's key: the connector and its partition; None for what is no connector's."""
+    match _parsed(key):
+        case [str(connector), dict(partition)]:
+            return connector, partition
+        case _:
+            return None
+
+
+def read_value(value: bytes | None) -> dict[str, Any] | None:
+    """Read a record's value, None where the offset was removed or is nothing that Connect could have written."""
+    found = _parsed(value)
+    return found if isinstance(found, dict) else None
+
+
+def is_of(flow: Flow, connector: str, partition: Mapping[str, Any]) -> bool:
+    """Say whether a partition is one of *flow*'s: clusters that share a source's alias share the topic."""
+    if connector == SOURCE:
+        return bool(partition.get("cluster") == flow.source)
+    if connector == HEARTBEAT:
+        return (partition.get("sourceClusterAlias"), partition.get("targetClusterAlias")) == (flow.source, flow.target)
+    return True
+
+
+def _parsed(text: bytes | None) -> object:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
