@@ -1,0 +1,139 @@
+// What can be changed from the page, through the same addresses as from anywhere else.
+
+import { ask, flowPath, Refused } from "./api.js";
+import { askLimit, confirm, toast } from "./dialogs.js";
+import { h, icon, setAttribute } from "./dom.js";
+import { bytesPerS, connector as called, recordsPerS } from "./format.js";
+import { store } from "./store.js";
+
+export const SOURCE = "MirrorSourceConnector";
+
+export const mayWrite = () => store.who?.mayWrite === true && store.connection === "live";
+
+export function whyNot() {
+  if (store.connection !== "live") return "The connection is lost; nothing can be changed now.";
+  if (!store.who) return "It is not known yet what you may do.";
+  return store.who.mayWrite ? "" : store.who.why || "You may look, but not change anything.";
+}
+
+async function change(what, method, path, body) {
+  try {
+    await ask(method, path, body);
+    toast(`${what}.`);
+    return true;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    const problems = error.problems.filter((problem) => !error.message.includes(problem));
+    toast(`${what}: refused. ${[error.message, ...problems].join("; ")}`, "bad");
+    return false;
+  }
+}
+
+export function button(label, sign, act, { mood = "", small = false } = {}) {
+  const node = h("button", { type: "button", class: `act ${mood} ${small ? "small" : ""}`.trim() }, icon(sign, small ? 14 : 15), h("span", { text: label }));
+  node.dataset.write = "";
+  node.addEventListener("click", async () => {
+    if (node.disabled || node.getAttribute("aria-disabled") === "true") return;
+    node.setAttribute("aria-busy", "true");
+    try {
+      await act();
+    } finally {
+      node.removeAttribute("aria-busy");
+    }
+  });
+  return node;
+}
+
+/** Hide from readers what they cannot do; while the connection is lost, show it as not to be had now. */
+export function guard(root) {
+  const reason = whyNot();
+  const isHidden = store.who !== null && !store.who.mayWrite;
+  for (const node of root.querySelectorAll("[data-write]")) {
+    node.hidden = isHidden || node.dataset.off === "yes";
+    node.disabled = Boolean(reason);
+    setAttribute(node, "title", reason || null);
+  }
+}
+
+export function show(node, isShown) {
+  node.dataset.off = isShown ? "no" : "yes";
+}
+
+export async function pauseFlow(flow) {
+  if (!await confirm(`Pause ${flow}?`, "Copying stops within seconds, until somebody resumes it. Nothing is lost: it goes on from where it was.", "Pause")) return;
+  await change(`${flow} is told to pause`, "PUT", flowPath(flow, "connectors", SOURCE, "pause"));
+}
+
+export async function resumeFlow(flow) {
+  await change(`${flow} is told to run`, "PUT", flowPath(flow, "connectors", SOURCE, "resume"));
+}
+
+export async function stopConnector(flow, name) {
+  const text = name === SOURCE
+    ? "Copying ends, and what it holds open is let go, so that its offsets may be altered. It stays stopped until somebody resumes it."
+    : "It ends and stays stopped until somebody resumes it; copying goes on.";
+  if (!await confirm(`Stop ${called(name).toLowerCase()} of ${flow}?`, text, "Stop", "danger")) return;
+  await change(`${called(name)} of ${flow} is told to stop`, "PUT", flowPath(flow, "connectors", name, "stop"));
+}
+
+export async function pauseConnector(flow, name) {
+  if (name === SOURCE) {
+    await pauseFlow(flow);
+    return;
+  }
+  if (!await confirm(`Pause ${called(name).toLowerCase()} of ${flow}?`, "It does nothing until somebody resumes it; copying goes on.", "Pause")) return;
+  await change(`${called(name)} of ${flow} is told to pause`, "PUT", flowPath(flow, "connectors", name, "pause"));
+}
+
+export async function resumeConnector(flow, name) {
+  await change(`${called(name)} of ${flow} is told to run`, "PUT", flowPath(flow, "connectors", name, "resume"));
+}
+
+export async function restartConnector(flow, name) {
+  if (!await confirm(`Restart ${called(name).toLowerCase()} of ${flow}?`, "It ends in good order and begins anew, which takes some seconds. Nothing is copied twice.", "Restart")) return;
+  await change(`${called(name)} of ${flow} begins anew`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
+}
+
+export async function restartTask(flow, number) {
+  await change(`Copy task ${number} of ${flow} begins anew`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
+}
+
+export async function pauseTopic(flow, topic) {
+  if (!await confirm(`Pause topic ${topic}?`, `Nothing of it is copied by ${flow}, until somebody resumes it. Its other topics go on.`, "Pause")) return;
+  await change(`Topic ${topic} is told to pause`, "PUT", flowPath(flow, "topics", topic, "pause"));
+}
+
+export async function resumeTopic(flow, topic) {
+  await change(`Topic ${topic} is told to run`, "PUT", flowPath(flow, "topics", topic, "resume"));
+}
+
+export async function pausePartition(flow, topic, partition) {
+  if (!await confirm(`Pause ${topic}-${partition}?`, "Nothing of this partition is copied until somebody resumes it.", "Pause")) return;
+  await change(`${topic}-${partition} is told to pause`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "pause"));
+}
+
+export async function resumePartition(flow, topic, partition) {
+  await change(`${topic}-${partition} is told to run`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "resume"));
+}
+
+export async function limitFlow(flow, before) {
+  const limit = await askLimit(`Rate limit of ${flow}`, before);
+  if (limit) await setLimit(flow, limit, flowPath(flow, "limit"));
+}
+
+export async function limitTopic(flow, topic, before) {
+  const limit = await askLimit(`Rate limit of topic ${topic}`, before);
+  if (limit) await setLimit(`topic ${topic}`, limit, flowPath(flow, "topics", topic, "limit"));
+}
+
+async function setLimit(what, limit, path) {
+  if (limit.bytes_per_s === null && limit.records_per_s === null) await change(`The limit of ${what} is taken back`, "DELETE", path);
+  else await change(`${what} is limited to ${limitText(limit)}`, "PUT", path, limit);
+}
+
+export function limitText(limit) {
+  const parts = [];
+  if (limit?.bytes_per_s !== null && limit?.bytes_per_s !== undefined) parts.push(bytesPerS(limit.bytes_per_s));
+  if (limit?.records_per_s !== null && limit?.records_per_s !== undefined) parts.push(`${recordsPerS(limit.records_per_s).replace("/s", "")} records/s`);
+  return parts.join(" and ");
+}

@@ -1,0 +1,350 @@
+// One flow: how it fares, plots, and what it is made of.
+
+import * as act from "./actions.js";
+import { h, setAttribute, setText } from "./dom.js";
+import { Events } from "./events.js";
+import { ago, bytes, bytesPerS, clock, connector as called, count, duration, ms, plural, recordsPerS, short, state, taskState } from "./format.js";
+import { fare } from "./picture.js";
+import { Plot } from "./plots.js";
+import { Problems, problems, sparkText } from "./overview.js";
+import { forgetFlow, find, now, store } from "./store.js";
+import { pill, setPill, Table } from "./table.js";
+import { topicTable, topicsOf } from "./topics.js";
+
+const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["events", "Events"]];
+
+const tile = (label, title = null) => {
+  const value = h("span", { class: "tile-value" });
+  return { value, node: h("div", { class: "tile", title }, h("span", { class: "tile-label", text: label }), value) };
+};
+
+export class FlowPage {
+  constructor(flow, tab) {
+    this.flow = flow;
+    forgetFlow();
+    this.problems = new Problems();
+    this.word = h("span", {}, pill(state("starting")));
+    this.note = h("p", { class: "order-note" });
+    this.tiles = {
+      records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag", "Records at the source that are not copied yet"),
+      behind: tile("Behind", "For how long, at most, the oldest record that is not copied yet has waited"),
+      latency: tile("Latency p50 / p99", "From a record's timestamp until the target has it, over the last minute"), copied: tile("Copied", "Since the daemon was started"),
+    };
+    this.plots = [
+      new Plot({ title: "Records", format: recordsPerS, series: [{ column: "records", label: "copied", colour: "a" }] }),
+      new Plot({ title: "Bytes", format: bytesPerS, series: [{ column: "bytes", label: "copied", colour: "b" }] }),
+      new Plot({ title: "Lag", format: short, series: [{ column: "lag", label: "records", colour: "c" }] }),
+      new Plot({ title: "Latency and age", format: ms, series: [
+        { column: "latency_p99_ms", label: "latency p99", colour: "d" }, { column: "latency_p50_ms", label: "p50", colour: "a" }, { column: "age_p50_ms", label: "age p50", colour: "b" }] }),
+    ];
+    this.buildTabs();
+    const [source, target] = [flow.slice(0, flow.indexOf("->")), flow.slice(flow.indexOf("->") + 2)];
+    this.body = h("div", {}, h("section", { class: "tiles", "aria-label": "Now" }, ...Object.values(this.tiles).map((one) => one.node)),
+      h("section", { class: "plots", "aria-label": "The last 15 minutes" }, ...this.plots.map((plot) => plot.node)),
+      h("section", { class: "card tabs-card" }, this.tablist, ...Object.values(this.panels)));
+    this.gone = h("p", { class: "empty", text: "Asking for this flow…" });
+    this.node = h("div", { class: "page" },
+      h("p", { class: "crumbs" }, h("a", { href: "#/", text: "All flows" })),
+      h("div", { class: "flow-head" },
+        h("div", {}, h("h1", {}, h("span", { text: source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: target })), this.word),
+        this.buildActions()),
+      this.problems.node, this.note, this.gone, this.body);
+    this.choose(tab);
+  }
+
+  buildActions() {
+    const { flow } = this;
+    this.acts = {
+      pause: act.button("Pause", "pause", () => act.pauseFlow(flow)),
+      resume: act.button("Resume", "run", () => act.resumeFlow(flow), { mood: "primary" }),
+      restart: act.button("Restart", "restart", () => act.restartConnector(flow, act.SOURCE)),
+      stop: act.button("Stop", "stop", () => act.stopConnector(flow, act.SOURCE), { mood: "danger" }),
+      limit: act.button("Rate limit", "limit", () => act.limitFlow(flow, store.flow?.orders?.limit)),
+    };
+    this.readers = h("p", { class: "faint readers" });
+    return h("div", { class: "acts", role: "group", "aria-label": "Change this flow" }, ...Object.values(this.acts), this.readers);
+  }
+
+  buildTabs() {
+    this.topics = topicTable(this.flow);
+    this.tasks = taskTable(this.flow);
+    this.groups = groupTable();
+    this.connectors = connectorTable(this.flow);
+    this.heartbeats = h("p", { class: "faint" });
+    this.steps = stepTable();
+    this.spark = h("p", { class: "faint spark-line" });
+    this.sparkShown = "";
+    this.events = new Events(this.flow);
+    const content = {
+      topics: [this.topics.node], tasks: [this.spark, this.tasks.node], groups: [this.groups.node],
+      connectors: [this.connectors.node, this.heartbeats, h("h3", { text: "What it does beside copying" }), this.steps.node], events: [this.events.node],
+    };
+    this.tabs = {};
+    this.panels = {};
+    for (const [name, label] of TABS) {
+      this.tabs[name] = h("a", { role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}`, href: `#/flow/${encodeURIComponent(this.flow)}/${name}`, text: label });
+      this.panels[name] = h("div", { role: "tabpanel", id: `panel-${name}`, "aria-labelledby": `tab-${name}` }, ...content[name]);
+    }
+    this.tablist = h("div", { role: "tablist", class: "tabs", "aria-label": "Parts of the flow" }, ...Object.values(this.tabs));
+    this.tablist.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  move(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const names = TABS.map(([name]) => name);
+    const next = names[(names.indexOf(this.tab) + step + names.length) % names.length];
+    location.hash = this.tabs[next].getAttribute("href");
+    this.tabs[next].focus();
+    event.preventDefault();
+  }
+
+  choose(tab) {
+    this.tab = this.panels[tab] ? tab : "topics";
+    for (const [name, panel] of Object.entries(this.panels)) {
+      const isChosen = name === this.tab;
+      panel.hidden = !isChosen;
+      setAttribute(this.tabs[name], "aria-selected", String(isChosen));
+      setAttribute(this.tabs[name], "tabindex", isChosen ? "0" : "-1");
+    }
+    this.update();
+  }
+
+  begin() {}
+
+  end() {
+    for (const plot of this.plots) plot.end();
+    forgetFlow();
+  }
+
+  repaint() {
+    for (const plot of this.plots) plot.repaint();
+  }
+
+  update() {
+    const line = find(this.flow);
+    const flow = store.flow?.flow === this.flow ? store.flow : null;
+    const isGone = store.isGone || (store.overview && !line);
+    this.body.hidden = isGone || !flow || !line;
+    this.gone.hidden = !this.body.hidden;
+    setText(this.gone, isGone ? `This node does not run ${this.flow}, or no longer.` : "Asking for this flow…");
+    if (!line || !flow) return;
+    setPill(this.word.firstChild, fare(line));
+    this.problems.update(problems([line]).filter((one) => !one.title.includes("wait for") || this.tab === "tasks"));
+    this.showActions(line, flow);
+    this.showNumbers(line, flow);
+    for (const plot of this.plots) plot.update(store.history?.flow === this.flow ? store.history : null);
+    this.showTab(line, flow);
+  }
+
+  showActions(line, flow) {
+    const copying = line.connectors.find((one) => one.connector === act.SOURCE);
+    const wanted = flow.orders?.connectors?.[act.SOURCE] ?? "running";
+    const isHeld = wanted !== "running" || ["paused", "stopped"].includes(copying?.state);
+    act.show(this.acts.pause, copying && !isHeld);
+    act.show(this.acts.resume, copying && isHeld);
+    act.show(this.acts.restart, Boolean(copying));
+    act.show(this.acts.stop, copying && wanted !== "stopped");
+    act.show(this.acts.limit, Boolean(copying));
+    setText(this.readers, store.who && !store.who.mayWrite ? act.whyNot() : "");
+    this.readers.hidden = this.readers.textContent === "";
+    setText(this.note, orderNote(flow.orders));
+    this.note.hidden = this.note.textContent === "";
+  }
+
+  showNumbers(line, flow) {
+    setText(this.tiles.records.value, recordsPerS(line.records_per_s));
+    setText(this.tiles.bytes.value, bytesPerS(line.bytes_per_s));
+    setText(this.tiles.lag.value, count(line.lag));
+    setText(this.tiles.behind.value, duration(flow.lag_s));
+    setText(this.tiles.latency.value, line.latency_p50_ms === null ? "–" : `${ms(line.latency_p50_ms)} / ${ms(line.latency_p99_ms)}`);
+    setText(this.tiles.copied.value, `${short(line.records)} / ${bytes(line.bytes)}`);
+    const failed = line.stages.stopped ?? 0;
+    setText(this.tabs.topics, `Topics ${line.topics}${failed ? ` (${failed} failed)` : ""}`);
+    setText(this.tabs.tasks, `Copy tasks ${flow.tasks.length}`);
+    setText(this.tabs.groups, `Consumer groups ${flow.groups.size}`);
+  }
+
+  showTab(line, flow) {
+    if (this.tab === "topics") this.topics.update(topicsOf(flow));
+    else if (this.tab === "tasks") {
+      this.showSpark();
+      this.tasks.update(flow.tasks);
+    } else if (this.tab === "groups") this.groups.update([...flow.groups.values()]);
+    else if (this.tab === "events") this.events.update();
+    else {
+      const wanted = flow.orders?.connectors ?? {};
+      this.connectors.update(line.connectors.map((one) => ({ ...one, wanted: wanted[one.connector] ?? "running" })));
+      setText(this.heartbeats, flow.heartbeats ? `${plural(flow.heartbeats.sent, "heartbeat")} written since the daemon was started, the last one ${ago(flow.heartbeats.last_ms, now())}.` : "This flow emits no heartbeats.");
+      this.steps.update(flow.steps);
+    }
+  }
+
+  showSpark() {
+    const { spark } = store.overview;
+    const text = JSON.stringify(spark);
+    if (text === this.sparkShown) return;
+    this.sparkShown = text;
+    if (!spark) {
+      this.spark.replaceChildren("Nothing here needs Spark.");
+      return;
+    }
+    const link = /^https?:\/\//.test(spark.ui) ? h("a", { href: spark.ui, target: "_blank", rel: "noopener noreferrer", text: "Spark's own page" }) : null;
+    this.spark.replaceChildren(
+      h("strong", { text: spark.is_up ? `Spark runs${spark.master ? ` at ${spark.master}` : ""}` : spark.reason ? `Spark is down: ${spark.reason}` : "Spark is starting" }),
+      spark.is_up ? `, ${sparkText(spark)}. ` : ". ", link ?? "");
+  }
+}
+
+/** What operators asked for and still holds, in words. */
+export function orderNote(orders) {
+  if (!orders) return "";
+  const parts = [];
+  for (const [name, wanted] of Object.entries(orders.connectors)) parts.push(`${called(name).toLowerCase()} is to be ${wanted}`);
+  if (orders.topics.length) parts.push(`${plural(orders.topics.length, "topic")} paused (${orders.topics.slice(0, 3).join(", ")}${orders.topics.length > 3 ? ", …" : ""})`);
+  if (orders.partitions.length) parts.push(`${plural(orders.partitions.length, "partition")} paused`);
+  const limit = act.limitText(orders.limit);
+  if (limit) parts.push(`copying is limited to ${limit}`);
+  const topics = Object.keys(orders.topic_limits);
+  if (topics.length) parts.push(`${plural(topics.length, "topic")} limited`);
+  const settings = Object.values(orders.settings).flat();
+  if (settings.length) parts.push(`${plural(settings.length, "setting")} changed beside the file (${settings.slice(0, 3).join(", ")}${settings.length > 3 ? ", …" : ""})`);
+  return parts.length ? `Ordered by operators, until taken back: ${parts.join("; ")}.` : "";
+}
+
+function taskTable(flow) {
+  return new Table({
+    name: "tasks",
+    caption: "Copy tasks",
+    key: (task) => String(task.task),
+    sort: ["task", "up"],
+    empty: "No copy task has anything to copy yet.",
+    opens: (task) => task.epochs.length > 0 || Boolean(task.last_error),
+    detail: epochDetail,
+    columns: [
+      { key: "task", label: "Task", sort: (task) => task.task, text: (task) => String(task.task) },
+      { key: "state", label: "State", sort: (task) => task.state, make: (task) => h("span", {}, pill(taskState(task.state))), update: (node, task) => setPill(node.firstChild, taskState(task.state)) },
+      { key: "epoch", label: "Epoch", numeric: true, sort: (task) => task.epoch, text: (task) => count(task.epoch) },
+      { key: "partitions", label: "Partitions", numeric: true, sort: (task) => task.partitions, text: (task) => count(task.partitions) },
+      { key: "records", label: "Records", numeric: true, sort: (task) => task.records_per_s, text: (task) => recordsPerS(task.records_per_s) },
+      { key: "bytes", label: "Bytes", numeric: true, sort: (task) => task.bytes_per_s, text: (task) => bytesPerS(task.bytes_per_s) },
+      { key: "boundary", label: "Between epochs", numeric: true, sort: (task) => task.boundary_ms, text: (task) => ms(task.boundary_ms), title: () => "How long nothing was copied between the last two epochs" },
+      { key: "lost", label: "Lost epochs", numeric: true, sort: (task) => task.lost_epochs, text: (task) => count(task.lost_epochs), mood: (task) => (task.lost_epochs ? "warn" : null) },
+      { key: "memory", label: "Memory", numeric: true, sort: (task) => task.rss_bytes, text: (task) => (task.rss_bytes ? bytes(task.rss_bytes) : "–") },
+      { key: "worker", label: "Worker", sort: (task) => task.worker, text: (task) => task.worker || "–" },
+      { key: "acts", label: "", make: (task) => act.button("Restart", "restart", () => act.restartTask(flow, task.task), { small: true }), update: () => {} },
+    ],
+  });
+}
+
+function epochDetail() {
+  const error = h("p", { class: "bad-text" });
+  const body = h("tbody");
+  const head = ["Epoch", "Ended", "Records", "Bytes", "Took", "Before it", "Outcome"];
+  const table = h("table", { class: "inner" }, h("thead", {}, h("tr", {}, ...head.map((text, at) => h("th", { scope: "col", class: at > 1 && at < 6 ? "number" : null, text })))), body);
+  let shown = "";
+  return {
+    node: h("div", { class: "under-box" }, error, table),
+    update: (task) => {
+      setText(error, task.last_error);
+      error.hidden = !task.last_error;
+      const now_shown = JSON.stringify(task.epochs);
+      if (now_shown === shown) return;
+      shown = now_shown;
+      table.hidden = task.epochs.length === 0;
+      body.replaceChildren(...[...task.epochs].reverse().map(([epoch, ended_ms, records, size, elapsed_s, boundary_ms, outcome]) => h("tr", { "data-mood": outcome === "ok" ? null : "warn" },
+        ...[count(epoch), clock(ended_ms), count(records), bytes(size), duration(elapsed_s), ms(boundary_ms), outcome].map((text, at) => h("td", { class: at > 1 && at < 6 ? "number" : null, text })))));
+    },
+  };
+}
+
+function groupTable() {
+  return new Table({
+    name: "groups",
+    caption: "Consumer groups",
+    key: (group) => group.group,
+    sort: ["group", "up"],
+    search: { label: "Search groups", text: (group) => group.group },
+    empty: "No consumer group's offsets are translated yet: none has committed offsets of a mirrored topic, or the filter leaves all of them out.",
+    opens: (group) => group.offsets.length > 0,
+    detail: offsetDetail,
+    columns: [
+      { key: "group", label: "Group", sort: (group) => group.group, text: (group) => group.group },
+      { key: "partitions", label: "Partitions", numeric: true, sort: (group) => group.offsets.length, text: (group) => count(group.offsets.length) },
+      { key: "distance", label: "Distance", numeric: true, sort: (group) => group.distance, text: (group) => count(group.distance), title: () => "What is left to read at the target from the translated offsets" },
+      { key: "exact", label: "Translated", sort: (group) => exactness(group), text: (group) => exactness(group), mood: (group) => (group.why ? "warn" : null) },
+      { key: "target", label: "At the target", sort: (group) => group.at_target, text: (group) => [group.at_target, group.at_target_why].filter(Boolean).join(": ") || "offsets are not written there" },
+      { key: "synced", label: "Written", numeric: true, sort: (group) => group.synced_ms, text: (group) => ago(group.synced_ms, now()) },
+    ],
+  });
+}
+
+function exactness(group) {
+  if (group.why) return group.why;
+  const known = group.offsets.filter((offset) => offset[4] !== null);
+  const exact = known.filter((offset) => offset[6]).length;
+  if (known.length === group.offsets.length && exact === known.length) return "exactly";
+  return `${exact} of ${group.offsets.length} exactly${known.length < group.offsets.length ? `, ${group.offsets.length - known.length} not yet` : ""}`;
+}
+
+function offsetDetail() {
+  const body = h("tbody");
+  const head = ["Topic", "Partition", "Offset at the source", "At the target", "Distance", "How"];
+  let shown = "";
+  return {
+    node: h("div", { class: "under-box" }, h("table", { class: "inner" }, h("thead", {}, h("tr", {}, ...head.map((text, at) => h("th", { scope: "col", class: at > 0 && at < 5 ? "number" : null, text })))), body)),
+    update: (group) => {
+      const now_shown = JSON.stringify(group.offsets);
+      if (now_shown === shown) return;
+      shown = now_shown;
+      body.replaceChildren(...group.offsets.slice(0, 500).map(([topic, partition, remote, upstream, downstream, distance, isExact, why]) => h("tr", {},
+        ...[topic, String(partition), count(upstream), count(downstream), count(distance), why || (isExact ? "exactly" : "at or before")].map((text, at) => h("td", { class: at > 0 && at < 5 ? "number" : null, text, title: at === 0 ? `${remote} at the target` : null })))));
+    },
+  };
+}
+
+function connectorTable(flow) {
+  const acts = (one) => {
+    const pause = act.button("Pause", "pause", () => act.pauseConnector(flow, one.connector), { small: true });
+    const resume = act.button("Resume", "run", () => act.resumeConnector(flow, one.connector), { small: true });
+    const restart = act.button("Restart", "restart", () => act.restartConnector(flow, one.connector), { small: true });
+    const stop = act.button("Stop", "stop", () => act.stopConnector(flow, one.connector), { small: true, mood: "danger" });
+    const node = h("span", { class: "acts" }, pause, resume, restart, stop);
+    node.buttons = { pause, resume, stop };
+    return node;
+  };
+  return new Table({
+    name: "connectors",
+    caption: "Task groups",
+    key: (one) => one.connector,
+    sort: ["connector", "up"],
+    empty: "This flow has no task groups.",
+    columns: [
+      { key: "connector", label: "Task group", sort: (one) => one.connector, text: (one) => called(one.connector), title: (one) => one.connector },
+      { key: "state", label: "State", sort: (one) => one.state, make: (one) => h("span", {}, pill(state(one.state))), update: (node, one) => setPill(node.firstChild, state(one.state)) },
+      { key: "restarts", label: "Restarts", numeric: true, sort: (one) => one.restarts, text: (one) => count(one.restarts), mood: (one) => (one.restarts ? "warn" : null) },
+      { key: "error", label: "Last error", sort: (one) => one.last_error, text: (one) => [one.last_error, one.hint && one.last_error ? `What to try: ${one.hint}` : ""].filter(Boolean).join(". ") || "none" },
+      { key: "acts", label: "", make: acts, update: (node, one) => {
+        const isHeld = one.wanted !== "running" || ["paused", "stopped"].includes(one.state);
+        act.show(node.buttons.pause, !isHeld);
+        act.show(node.buttons.resume, isHeld);
+        act.show(node.buttons.stop, one.wanted !== "stopped");
+      } },
+    ],
+  });
+}
+
+function stepTable() {
+  return new Table({
+    name: "steps",
+    caption: "What it does beside copying",
+    key: (step) => step.step,
+    sort: ["step", "up"],
+    empty: "Nothing yet.",
+    columns: [
+      { key: "step", label: "What", sort: (step) => step.step, text: (step) => step.step },
+      { key: "succeeded", label: "Last done", numeric: true, sort: (step) => step.succeeded_ms, text: (step) => ago(step.succeeded_ms, now()) },
+      { key: "failures", label: "Failures", numeric: true, sort: (step) => step.failures, text: (step) => count(step.failures), mood: (step) => (step.failures ? "warn" : null) },
+    ],
+  });
+}

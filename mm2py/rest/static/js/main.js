@@ -1,0 +1,213 @@
+// Which page is shown, what the header says, and the one stream that feeds all of it.
+
+import { guard } from "./actions.js";
+import { ask, basic, bearer, hasAuthorization, Refused, setAuthorization } from "./api.js";
+import { askWho } from "./dialogs.js";
+import { h, icon, setAttribute, setText } from "./dom.js";
+import { Events } from "./events.js";
+import { FlowPage } from "./flow.js";
+import { duration } from "./format.js";
+import { Live } from "./live.js";
+import { Overview } from "./overview.js";
+import { now, store, take } from "./store.js";
+
+const main = document.getElementById("main");
+const connection = document.getElementById("connection");
+const notices = document.getElementById("notices");
+const themeButton = document.getElementById("theme");
+
+let page = null;
+let route = "";
+let isDrawing = false;
+let isAsking = false;
+let lostAt = 0;
+
+const live = new Live({
+  told: (messages) => {
+    take(messages);
+    draw();
+  },
+  changed: (state, error) => {
+    if (state === "lost" && store.connection !== "lost") lostAt = Date.now();
+    // While it is tried again, it is still lost.
+    if (!(state === "connecting" && store.connection === "lost")) store.connection = state;
+    store.error = error ?? null;
+    if (state === "refused" && error.status === 404) store.isGone = true;
+    else if (state === "refused") login(error);
+    draw();
+  },
+});
+
+function draw() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    header();
+    if (page && (store.overview || store.isGone)) {
+      if (!page.node.isConnected) {
+        main.replaceChildren(page.node);
+        page.begin();
+      }
+      page.update();
+      guard(main);
+    }
+  });
+}
+
+const CONNECTION = {
+  connecting: ["Connecting…", "busy"],
+  live: ["Live", "good"],
+  lost: ["Connection lost, trying again", "bad"],
+  refused: ["Not logged in", "bad"],
+};
+
+function header() {
+  const [word, mood] = CONNECTION[store.connection];
+  setAttribute(connection, "data-mood", mood);
+  setText(connection, word);
+  const isStale = store.overview !== null && store.connection !== "live";
+  setAttribute(document.body, "data-stale", isStale ? "yes" : null);
+  notice("lost", store.connection === "lost" && store.overview !== null, "bad",
+    `Connection lost, trying again. What is shown is ${duration((Date.now() - lostAt) / 1000)} old or more.${store.hasEnded ? " The daemon said that it stops." : ""}`);
+  notice("never", store.connection === "lost" && store.overview === null, "bad", "The daemon does not answer; trying again.");
+  const overview = store.overview;
+  const states = new Set((overview?.flows ?? []).map((flow) => flow.state));
+  const isDraining = states.has("draining") && !states.has("running") && !states.has("starting");
+  notice("starting", Boolean(overview) && !overview.is_ready && !isDraining && !isStale, "busy",
+    overview?.spark && !overview.spark.is_up && overview.spark.reason ? `Spark is down and is started again: ${overview.spark.reason}` : "The daemon is starting: Spark and the clusters are not all there yet.");
+  notice("draining", isDraining && !isStale, "busy", "The daemon is stopping: what is in flight is still being written.");
+  setText(document.getElementById("who"), store.who?.name ? `${store.who.name}${store.who.mayWrite ? "" : " (may look)"}` : "");
+  if (overview) {
+    const since = overview.started_ms ? `, up for ${duration((now() - overview.started_ms) / 1000)}` : "";
+    setText(document.getElementById("footer"), `mm2py ${overview.version}${since}`);
+  }
+}
+
+function notice(name, isShown, mood, text) {
+  let node = notices.querySelector(`[data-name="${name}"]`);
+  if (!isShown) {
+    node?.remove();
+    return;
+  }
+  if (!node) {
+    node = h("div", { class: "notice", "data-name": name, "data-mood": mood }, icon(mood === "bad" ? "bad" : "wait"), h("span"));
+    notices.append(node);
+  }
+  setText(node.lastChild, text);
+}
+
+// Pages.
+
+function go() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  const [name, flow = "", tab = ""] = parts;
+  const wanted = name === "flow" && flow ? `flow ${flow}` : name === "events" ? "events" : "overview";
+  for (const link of document.querySelectorAll("header nav a")) setAttribute(link, "aria-current", link.dataset.page === wanted ? "page" : null);
+  if (wanted === route) {
+    page.choose?.(tab);
+    draw();
+    return;
+  }
+  const isFirst = route === "";
+  route = wanted;
+  page?.end();
+  page = wanted.startsWith("flow ") ? new FlowPage(flow, tab) : wanted === "events" ? new Events() : new Overview();
+  document.title = wanted.startsWith("flow ") ? `${flow} · mm2py` : wanted === "events" ? "Events · mm2py" : "mm2py";
+  if (!isFirst) {
+    window.scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+  live.follow(wanted.startsWith("flow ") ? flow : null);
+  draw();
+}
+
+// Who looks.
+
+async function whoAmI() {
+  try {
+    const told = await ask("GET", "whoami");
+    store.who = { name: told.name ?? "", mayWrite: told.may_write === true, why: told.why_not ?? "" };
+  } catch (error) {
+    store.who = null;
+    if (error instanceof Refused && error.status === 401) throw error;
+  }
+  draw();
+}
+
+async function login(refusal) {
+  if (isAsking) return;
+  isAsking = true;
+  let message = hasAuthorization() ? refusal.message : "";
+  if (refusal.status === 403) message = refusal.message;
+  for (;;) {
+    const answer = await askWho(message);
+    if (answer) setAuthorization(answer.token ? bearer(answer.token) : basic(answer.name, answer.password));
+    try {
+      await whoAmI();
+      break;
+    } catch (error) {
+      setAuthorization(null);
+      message = answer ? error.message : "Without a name or a token there is nothing to see.";
+    }
+  }
+  isAsking = false;
+  if (live.path !== null) live.join();
+}
+
+async function begin() {
+  try {
+    await whoAmI();
+  } catch (error) {
+    await login(error);
+  }
+  go();
+}
+
+// Colours.
+
+const THEMES = { auto: ["As the system has it", "auto"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+
+function showTheme() {
+  const chosen = document.documentElement.dataset.theme ?? "auto";
+  const [word, sign] = THEMES[chosen];
+  themeButton.replaceChildren(icon(sign, 18));
+  setAttribute(themeButton, "title", `Colours: ${word.toLowerCase()}`);
+  setAttribute(themeButton, "aria-label", `Colours: ${word.toLowerCase()}. Change`);
+}
+
+themeButton.addEventListener("click", () => {
+  const names = Object.keys(THEMES);
+  const next = names[(names.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % names.length];
+  if (next === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  try {
+    if (next === "auto") localStorage.removeItem("mm2py-theme");
+    else localStorage.setItem("mm2py-theme", next);
+  } catch { /* storage may be off: then it holds until the page is loaded again */ }
+  showTheme();
+  page?.repaint();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page?.repaint());
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+window.addEventListener("hashchange", go);
+// Nobody sees a hidden page: the daemon need not feed it.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) live.rest();
+  else if (live.path !== null && !isAsking) live.join();
+});
+// Times such as "3 s ago" go on, also while nothing else happens.
+setInterval(draw, 1_000);
+
+showTheme();
+begin();

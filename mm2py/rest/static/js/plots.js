@@ -1,0 +1,111 @@
+// Plots of the last quarter of an hour.
+
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { h, setText } from "./dom.js";
+import { NOTHING } from "./format.js";
+import { now } from "./store.js";
+
+const WINDOW_S = 900;
+const HEIGHT = 150;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** One plot: a title, its latest values, and lines. `series` are {column, label, colour (a CSS variable)}. */
+export class Plot {
+  constructor({ title, series, format }) {
+    Object.assign(this, { title, series, format });
+    this.values = series.map((one) => h("span", { class: "plot-value" }));
+    const keys = series.map((one, at) => h("span", { class: "plot-key" },
+      h("span", { class: `swatch swatch-${one.colour}`, "aria-hidden": "true" }), h("span", { class: "plot-label", text: one.label }), this.values[at]));
+    this.canvas = h("div", { class: "plot-canvas" });
+    this.node = h("figure", { class: "plot" }, h("figcaption", {}, h("h3", { text: title }), ...keys), this.canvas);
+    this.data = null;
+    this.plot = null;
+    this.width = 0;
+    this.watcher = new ResizeObserver(() => this.resize());
+    this.watcher.observe(this.canvas);
+  }
+
+  resize() {
+    const width = Math.floor(this.canvas.clientWidth);
+    if (width === this.width || width === 0) return;
+    this.width = width;
+    if (this.plot) this.plot.setSize({ width, height: HEIGHT });
+    else this.draw();
+  }
+
+  /** Colours are part of a drawing: after a change of theme it is made anew. */
+  repaint() {
+    this.plot?.destroy();
+    this.plot = null;
+    this.draw();
+  }
+
+  update(history) {
+    const from = now() / 1000 - WINDOW_S;
+    const times = history?.wall_ms ?? [];
+    let first = 0;
+    while (first < times.length && times[first] / 1000 < from) first += 1;
+    this.data = [times.slice(first).map((wall_ms) => wall_ms / 1000), ...this.series.map((one) => (history?.[one.column] ?? []).slice(first))];
+    this.series.forEach((one, at) => {
+      const column = this.data[at + 1];
+      const last = column.length ? column[column.length - 1] : null;
+      setText(this.values[at], last === null || last === undefined ? NOTHING : this.format(last));
+    });
+    if (this.plot) this.plot.setData(this.data);
+    else this.draw();
+  }
+
+  draw() {
+    if (!this.width || !this.data) return;
+    const [text, grid] = [colour("--faint"), colour("--line")];
+    const font = "11px system-ui, sans-serif";
+    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font };
+    this.plot = new uPlot({
+      width: this.width,
+      height: HEIGHT,
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+      padding: [10, 8, 0, 0],
+      hooks: { setCursor: [() => this.point()] },
+      scales: {
+        x: { time: true, range: () => [now() / 1000 - WINDOW_S, now() / 1000] },
+        y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] },
+      },
+      axes: [
+        { ...axis, size: 26, space: 70, values: (_plot, at) => at.map((second) => new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
+        { ...axis, size: 62, space: 34, values: (_plot, at) => at.map((value) => this.format(value)) },
+      ],
+      series: [
+        {},
+        ...this.series.map((one, at) => ({
+          label: one.label,
+          stroke: colour(`--plot-${one.colour}`),
+          fill: this.series.length === 1 ? colour(`--plot-${one.colour}-fill`) : undefined,
+          width: 1.8,
+          dash: at === 1 ? [5, 3] : undefined,
+          points: { show: false },
+          spanGaps: false,
+        })),
+      ],
+    }, this.data, this.canvas);
+  }
+
+  /** Under the pointer, the values there; else the latest. */
+  point() {
+    const at = this.plot.cursor.idx;
+    const isPointing = at !== null && at !== undefined && this.plot.cursor.left >= 0;
+    const last = this.data[0].length - 1;
+    this.series.forEach((one, index) => {
+      const value = this.data[index + 1][isPointing ? at : last];
+      const time = isPointing ? ` at ${new Date(this.data[0][at] * 1000).toLocaleTimeString("en-GB")}` : "";
+      setText(this.values[index], (value === null || value === undefined ? NOTHING : this.format(value)) + (index === this.series.length - 1 ? time : ""));
+    });
+  }
+
+  end() {
+    this.watcher.disconnect();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+}

@@ -1,0 +1,92 @@
+// What the page knows: the last picture, put together from snapshots and changes.
+
+const KEPT_EVENTS = 500;
+const KEPT_POINTS = 1_200;
+
+export const store = {
+  overview: null,
+  /** The flow that is looked at, null before its first snapshot. */
+  flow: null,
+  history: null,
+  /** Newest first. */
+  events: [],
+  isGone: false,
+  hasEnded: false,
+  connection: "connecting",
+  error: null,
+  who: null,
+  /** What the daemon's clock is ahead of ours. */
+  ahead_ms: 0,
+};
+
+export const now = () => Date.now() + store.ahead_ms;
+
+export function find(flow) {
+  return store.overview?.flows.find((one) => one.flow === flow) ?? null;
+}
+
+export function forgetFlow() {
+  store.flow = null;
+  store.history = null;
+  store.isGone = false;
+}
+
+export function take(messages) {
+  const fresh = [];
+  for (const { kind, value } of messages) {
+    if (kind === "overview") takeOverview(value);
+    else if (kind === "flow") takeFlow(value);
+    else if (kind === "history") store.history = value;
+    else if (kind === "point") takePoint(value);
+    else if (kind === "event") fresh.push(value);
+    else if (kind === "gone") store.isGone = true;
+    else if (kind === "end") store.hasEnded = true;
+  }
+  if (fresh.length) {
+    // A daemon that was started anew tells its events from the beginning.
+    const known = new Set(store.events.map((event) => event.mark));
+    const added = fresh.filter((event) => !known.has(event.mark)).reverse();
+    store.events = [...added, ...store.events].slice(0, KEPT_EVENTS);
+  }
+}
+
+function takeOverview(value) {
+  store.ahead_ms = value.wall_ms - Date.now();
+  store.overview = value;
+  store.hasEnded = false;
+}
+
+function takeFlow(value) {
+  const isSnapshot = value.partitions?.all === true;
+  if (isSnapshot || store.flow === null || store.flow.flow !== value.flow) {
+    store.flow = { flow: value.flow, columns: value.partition_columns ?? [], partitions: new Map(), groups: new Map() };
+    store.isGone = false;
+  }
+  const { partitions, groups, partition_columns: _columns, ...rest } = value;
+  Object.assign(store.flow, rest);
+  if (partitions) {
+    for (const key of partitions.gone) store.flow.partitions.delete(key);
+    for (const row of partitions.set) store.flow.partitions.set(`${row[0]}-${row[1]}`, named(store.flow.columns, row));
+  }
+  if (groups) {
+    for (const key of groups.gone) store.flow.groups.delete(key);
+    for (const row of groups.set) store.flow.groups.set(row.group, row);
+  }
+}
+
+function named(columns, row) {
+  const value = {};
+  for (let at = 0; at < columns.length; at += 1) value[columns[at]] = row[at];
+  return value;
+}
+
+function takePoint(value) {
+  const history = store.history;
+  if (history === null || history.flow !== value.flow) return;
+  store.ahead_ms = value.wall_ms - Date.now();
+  for (const [name, column] of Object.entries(history)) {
+    if (!Array.isArray(column)) continue;
+    column.push(value[name]);
+    if (column.length > KEPT_POINTS) column.shift();
+  }
+}

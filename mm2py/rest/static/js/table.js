@@ -1,0 +1,237 @@
+// A table that is told all of its rows each second and touches only what changed. Long ones are paged: some thousands of
+// rows cost no more than a page of them, and each row keeps the height that its text needs.
+
+import { h, icon, setAttribute, setText } from "./dom.js";
+import { plural } from "./format.js";
+
+/** How long rows stay where they are although their values change: nobody can click on what jumps. */
+const SETTLED_MS = 3_000;
+
+/**
+ * Columns: {key, label, text(row), sort(row)?, numeric?, mood(row)?, title(row)?, make(row)?, update(node, row)?}.
+ * `make` gives an element of the cell's own, which `update` brings up to date; without it the cell is `text`.
+ * `detail` gives {node, update(row)} for what is shown under a row that was opened; `opens(row)` says whether there is any.
+ * `actions` gives the element of the last column.
+ */
+export class Table {
+  constructor({ name, caption, columns, key, sort, page = 50, empty, detail = null, opens = () => true, search = null, filters = [] }) {
+    Object.assign(this, { name, columns, key, page, empty, detail, opens, search });
+    this.sorted = { key: sort[0], down: sort[1] === "down" };
+    this.all = [];
+    this.order = [];
+    this.orderedAt = 0;
+    this.at = 0;
+    this.opened = new Set();
+    this.kept = new Map();
+    this.words = "";
+    this.isHeld = false;
+    this.filters = filters;
+    this.build(caption);
+  }
+
+  build(caption) {
+    this.heads = new Map();
+    const head = h("tr", {}, ...this.columns.map((column) => this.head(column)));
+    this.body = h("tbody");
+    this.table = h("table", { class: `data ${this.name}` }, h("caption", { class: "unseen", text: caption }), h("thead", {}, head), this.body);
+    this.box = h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": caption }, this.table);
+    this.box.addEventListener("pointerenter", () => { this.isHeld = true; });
+    this.box.addEventListener("pointerleave", () => { this.isHeld = false; });
+    this.said = h("p", { class: "empty" });
+    this.count = h("span", { class: "count" });
+    this.pages = h("span", { class: "pages" });
+    this.before = h("button", { type: "button", text: "Back", on: { click: () => this.turn(-1) } });
+    this.after = h("button", { type: "button", text: "Further", on: { click: () => this.turn(1) } });
+    this.pager = h("div", { class: "pager" }, this.before, this.pages, this.after);
+    this.node = h("div", { class: "table-whole" }, this.tools(caption), this.box, this.said, this.pager);
+  }
+
+  tools(caption) {
+    const tools = h("div", { class: "tools" });
+    if (this.search) {
+      this.input = h("input", {
+        type: "search", placeholder: this.search.label, "aria-label": `${this.search.label} in ${caption}`, autocomplete: "off", spellcheck: "false",
+        on: { input: () => { this.words = this.input.value.trim().toLowerCase(); this.at = 0; this.draw(true); } },
+      });
+      tools.append(this.input);
+    }
+    tools.append(...this.filters);
+    // On a narrow screen rows are cards, and there are no heads to click on.
+    const sortable = this.columns.filter((column) => column.sort);
+    this.select = h("select", { "aria-label": `Sort ${caption} by`, on: { change: () => this.sortBy(this.select.value, null) } },
+      ...sortable.map((column) => h("option", { value: column.key, text: `Sort by ${column.label.toLowerCase()}` })));
+    this.select.value = this.sorted.key;
+    tools.append(h("span", { class: "narrow-only" }, this.select), this.count);
+    return tools;
+  }
+
+  head(column) {
+    const cell = h("th", { scope: "col", class: column.numeric ? "number" : null });
+    if (column.sort) {
+      const button = h("button", { type: "button", text: column.label, on: { click: () => this.sortBy(column.key, column) } });
+      cell.append(button);
+      this.heads.set(column.key, cell);
+    } else cell.append(column.label ? column.label : h("span", { class: "unseen", text: "Actions" }));
+    return cell;
+  }
+
+  sortBy(key, clicked) {
+    const column = this.columns.find((one) => one.key === key);
+    const down = clicked && this.sorted.key === key ? !this.sorted.down : Boolean(column.numeric);
+    this.sorted = { key, down };
+    this.select.value = key;
+    this.at = 0;
+    this.draw(true);
+  }
+
+  turn(by) {
+    this.at += by;
+    this.draw(true);
+    this.box.scrollIntoView({ block: "nearest" });
+  }
+
+  update(rows) {
+    this.all = rows;
+    this.draw(false);
+  }
+
+  draw(isAsked) {
+    this.arrange(isAsked);
+    const last = Math.max(0, Math.ceil(this.order.length / this.page) - 1);
+    this.at = Math.min(Math.max(0, this.at), last);
+    const shown = this.order.slice(this.at * this.page, (this.at + 1) * this.page);
+    this.place(shown);
+    for (const [key, cell] of this.heads) {
+      setAttribute(cell, "aria-sort", key === this.sorted.key ? (this.sorted.down ? "descending" : "ascending") : null);
+    }
+    const isEmpty = this.order.length === 0;
+    this.box.hidden = isEmpty;
+    this.said.hidden = !isEmpty;
+    if (isEmpty) setText(this.said, this.all.length ? "Nothing matches." : typeof this.empty === "function" ? this.empty() : this.empty);
+    setText(this.count, this.order.length === this.all.length ? plural(this.all.length, "row") : `${this.order.length} of ${plural(this.all.length, "row")}`);
+    this.pager.hidden = last === 0;
+    setText(this.pages, `Page ${this.at + 1} of ${last + 1}`);
+    this.before.disabled = this.at === 0;
+    this.after.disabled = this.at === last;
+  }
+
+  /** Choose and order rows: at once where somebody asked for it, else when they have stood for a while. */
+  arrange(isAsked) {
+    const found = new Map();
+    for (const row of this.all) if (!this.words || this.search.text(row).toLowerCase().includes(this.words)) found.set(this.key(row), row);
+    const isHeld = this.isHeld || this.box.contains(document.activeElement);
+    const isDue = isAsked || (!isHeld && performance.now() - this.orderedAt > SETTLED_MS);
+    if (!isDue && this.order.length) {
+      const stay = this.order.map((row) => found.get(this.key(row))).filter(Boolean);
+      const known = new Set(stay.map(this.key));
+      this.order = [...stay, ...[...found.values()].filter((row) => !known.has(this.key(row)))];
+      return;
+    }
+    this.orderedAt = performance.now();
+    const { sort } = this.columns.find((column) => column.key === this.sorted.key);
+    const sign = this.sorted.down ? -1 : 1;
+    this.order = [...found.values()].map((row) => [sort(row), row]).sort((a, b) => compare(a[0], b[0], sign) || compare(this.key(a[1]), this.key(b[1]), 1)).map((pair) => pair[1]);
+  }
+
+  place(shown) {
+    const wanted = [];
+    for (const row of shown) {
+      const kept = this.keep(row);
+      wanted.push(kept.node);
+      if (kept.under) wanted.push(kept.under.node);
+    }
+    const keys = new Set(shown.map(this.key));
+    for (const [key, kept] of this.kept) {
+      if (!keys.has(key)) {
+        kept.node.remove();
+        kept.under?.node.remove();
+        this.kept.delete(key);
+      }
+    }
+    let at = this.body.firstChild;
+    for (const node of wanted) {
+      if (node === at) at = at.nextSibling;
+      else this.body.insertBefore(node, at);
+    }
+    while (at) {
+      const next = at.nextSibling;
+      at.remove();
+      at = next;
+    }
+  }
+
+  keep(row) {
+    const key = this.key(row);
+    let kept = this.kept.get(key);
+    if (!kept) {
+      kept = this.make(row);
+      this.kept.set(key, kept);
+    }
+    kept.row = row;
+    this.columns.forEach((column, at) => {
+      const cell = kept.cells[at];
+      if (column.update) column.update(cell.firstChild, row);
+      else if (!column.make) setText(cell.firstChild, column.text(row));
+      if (column.mood) setAttribute(cell, "data-mood", column.mood(row));
+      if (column.title) setAttribute(cell, "title", column.title(row));
+    });
+    this.unfold(kept, key, row);
+    return kept;
+  }
+
+  make(row) {
+    const cells = this.columns.map((column) => h("td", { class: column.numeric ? "number" : null, "data-label": column.label },
+      column.make ? column.make(row) : h("span")));
+    const node = h("tr", {}, ...cells);
+    const kept = { node, cells, row, under: null, button: null };
+    if (this.detail) {
+      kept.button = h("button", { type: "button", class: "opener", "aria-label": `Details of ${this.key(row)}`, on: { click: () => this.toggle(this.key(kept.row)) } }, icon("open", 14));
+      cells[0].classList.add("opens");
+      cells[0].append(kept.button);
+      cells[0].prepend(cells[0].firstChild);
+    }
+    return kept;
+  }
+
+  toggle(key) {
+    if (this.opened.has(key)) this.opened.delete(key);
+    else this.opened.add(key);
+    this.draw(false);
+  }
+
+  unfold(kept, key, row) {
+    if (!this.detail) return;
+    const canOpen = this.opens(row);
+    const isOpen = canOpen && this.opened.has(key);
+    kept.button.disabled = !canOpen;
+    setAttribute(kept.button, "aria-expanded", String(isOpen));
+    setAttribute(kept.node, "data-open", isOpen ? "yes" : null);
+    if (isOpen && !kept.under) {
+      const made = this.detail(row);
+      kept.under = { ...made, node: h("tr", { class: "under" }, h("td", { colspan: this.columns.length }, made.node)) };
+    } else if (!isOpen && kept.under) {
+      kept.under.node.remove();
+      kept.under = null;
+    }
+    kept.under?.update(row);
+  }
+}
+
+/** Nothing comes last, whichever way the rest is sorted. */
+function compare(a, b, sign) {
+  const isNoA = a === null || a === undefined;
+  const isNoB = b === null || b === undefined;
+  if (isNoA || isNoB) return Number(isNoA) - Number(isNoB);
+  if (typeof a === "string" || typeof b === "string") return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+  return sign * (a - b);
+}
+
+/** A word with a sign: colour is never the only thing that tells states apart. */
+export function pill({ word, sign, mood }) {
+  return h("span", { class: "pill", "data-mood": mood }, icon(sign, 13), h("span", { text: word }));
+}
+
+export function setPill(node, { word, sign, mood }) {
+  if (node.lastChild.textContent === word && node.dataset.mood === mood) return;
+  node.replaceWith(pill({ word, sign, mood }));
+}

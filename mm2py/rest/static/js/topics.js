@@ -1,0 +1,134 @@
+// A flow's topics, and the partitions of those that are opened.
+
+import * as act from "./actions.js";
+import { h, setText } from "./dom.js";
+import { bytesPerS, count, duration, ms, recordsPerS, stage } from "./format.js";
+import { store } from "./store.js";
+import { pill, setPill, Table } from "./table.js";
+
+const WORST = ["copying", "paused", "backing_off", "stopped"];
+
+/** Put partitions together to topics. */
+export function topicsOf(flow) {
+  const topics = new Map();
+  const paused = new Set(flow.orders?.topics ?? []);
+  for (const partition of flow.partitions.values()) {
+    let topic = topics.get(partition.topic);
+    if (!topic) {
+      topic = { topic: partition.topic, remote: partition.remote_topic, partitions: [], lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
+        isPaused: paused.has(partition.topic), limit: flow.orders?.topic_limits?.[partition.topic] ?? null };
+      topics.set(partition.topic, topic);
+    }
+    topic.partitions.push(partition);
+    topic.lag = sum(topic.lag, partition.lag);
+    topic.lag_s = most(topic.lag_s, partition.lag_s);
+    topic.age_ms = most(topic.age_ms, partition.age_ms);
+    topic.latency_ms = most(topic.latency_ms, partition.latency_ms);
+    topic.records_per_s += partition.records_per_s ?? 0;
+    topic.bytes_per_s += partition.bytes_per_s ?? 0;
+    topic.worst = Math.max(topic.worst, WORST.indexOf(partition.stage));
+    if (partition.stage === "stopped") topic.failed += 1;
+  }
+  return [...topics.values()];
+}
+
+const sum = (a, b) => (b === null ? a : (a ?? 0) + b);
+const most = (a, b) => (b === null ? a : Math.max(a ?? 0, b));
+
+function fare(topic) {
+  const name = topic.isPaused ? "paused" : WORST[topic.worst];
+  const found = stage(name);
+  return topic.failed ? { ...found, word: topic.failed === topic.partitions.length ? "failed" : `${topic.failed} failed` } : found;
+}
+
+export function topicTable(flow) {
+  const acts = (topic) => {
+    const pause = act.button("Pause", "pause", () => act.pauseTopic(flow, topic.topic), { small: true });
+    const resume = act.button("Resume", "run", () => act.resumeTopic(flow, topic.topic), { small: true });
+    const limit = act.button("Limit", "limit", () => act.limitTopic(flow, topic.topic, store.flow?.orders?.topic_limits?.[topic.topic]), { small: true });
+    const node = h("span", { class: "acts" }, pause, resume, limit);
+    node.buttons = { pause, resume };
+    return node;
+  };
+  return new Table({
+    name: "topics",
+    caption: "Topics",
+    key: (topic) => topic.topic,
+    sort: ["topic", "up"],
+    page: 50,
+    search: { label: "Search topics", text: (topic) => topic.topic },
+    empty: "No topic is mirrored yet: none at the source is chosen by the flow's topics setting, or the clusters have not been looked at.",
+    detail: partitionDetail(flow),
+    columns: [
+      { key: "topic", label: "Topic", sort: (topic) => topic.topic, text: (topic) => topic.topic, title: (topic) => `${topic.remote} at the target` },
+      { key: "state", label: "State", sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
+      { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => recordsPerS(topic.records_per_s) },
+      { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => bytesPerS(topic.bytes_per_s) },
+      { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
+      { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
+      { key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "How old records are when they are read, the greatest of the partitions' means" },
+      { key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "How old records are when the target has them" },
+      { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length, text: (topic) => count(topic.partitions.length) },
+      { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
+      { key: "acts", label: "", make: acts, update: (node, topic) => {
+        act.show(node.buttons.pause, !topic.isPaused);
+        act.show(node.buttons.resume, topic.isPaused || topic.worst === WORST.indexOf("paused"));
+      } },
+    ],
+  });
+}
+
+const partitionDetail = (flow) => (topic) => {
+  const acts = (partition) => {
+    const pause = act.button("Pause", "pause", () => act.pausePartition(flow, partition.topic, partition.partition), { small: true });
+    const resume = act.button("Resume", "run", () => act.resumePartition(flow, partition.topic, partition.partition), { small: true });
+    const node = h("span", { class: "acts" }, pause, resume);
+    node.buttons = { pause, resume };
+    return node;
+  };
+  const table = new Table({
+    name: "partitions",
+    caption: `Partitions of ${topic.topic}`,
+    key: (partition) => String(partition.partition),
+    sort: ["partition", "up"],
+    page: 50,
+    empty: "It has no partitions.",
+    opens: (partition) => Boolean(partition.message),
+    detail: failureDetail,
+    columns: [
+      { key: "partition", label: "Partition", sort: (partition) => partition.partition, text: (partition) => String(partition.partition) },
+      { key: "stage", label: "State", sort: (partition) => WORST.indexOf(partition.stage), make: (partition) => h("span", {}, pill(stage(partition.stage))), update: (node, partition) => setPill(node.firstChild, stage(partition.stage)) },
+      { key: "position", label: "Position", numeric: true, sort: (partition) => partition.position, text: (partition) => count(partition.position), title: () => "The next offset to read at the source" },
+      { key: "end", label: "End", numeric: true, sort: (partition) => partition.end_offset, text: (partition) => count(partition.end_offset) },
+      { key: "lag", label: "Lag", numeric: true, sort: (partition) => partition.lag, text: (partition) => count(partition.lag) },
+      { key: "behind", label: "Behind", numeric: true, sort: (partition) => partition.lag_s, text: (partition) => duration(partition.lag_s) },
+      { key: "age", label: "Age", numeric: true, sort: (partition) => partition.age_ms, text: (partition) => ms(partition.age_ms) },
+      { key: "records", label: "Records", numeric: true, sort: (partition) => partition.records_per_s, text: (partition) => recordsPerS(partition.records_per_s) },
+      { key: "bytes", label: "Bytes", numeric: true, sort: (partition) => partition.bytes_per_s, text: (partition) => bytesPerS(partition.bytes_per_s) },
+      { key: "loss", label: "Until loss", numeric: true, sort: (partition) => partition.seconds_until_loss, text: (partition) => duration(partition.seconds_until_loss), title: () => "When, at the earliest, the source may delete what is not copied yet",
+        mood: (partition) => (partition.seconds_until_loss !== null && partition.seconds_until_loss < 3600 ? "bad" : null) },
+      { key: "task", label: "Task", numeric: true, sort: (partition) => partition.task, text: (partition) => (partition.task === null ? "–" : String(partition.task)) },
+      { key: "acts", label: "", make: acts, update: (node, partition) => {
+        act.show(node.buttons.pause, partition.stage !== "paused");
+        act.show(node.buttons.resume, partition.stage === "paused");
+      } },
+    ],
+  });
+  // What has failed is shown without being asked for.
+  for (const partition of topic.partitions) if (partition.stage === "stopped") table.opened.add(String(partition.partition));
+  return { node: h("div", { class: "under-box" }, table.node), update: (row) => table.update(row.partitions) };
+};
+
+function failureDetail() {
+  const [message, hint, next] = [h("p", { class: "bad-text" }), h("p", { class: "hint" }), h("p", { class: "faint" })];
+  return {
+    node: h("div", { class: "failure" }, message, hint, next),
+    update: (partition) => {
+      setText(message, partition.message);
+      setText(hint, partition.hint ? `What to try: ${partition.hint}` : "");
+      hint.hidden = !partition.hint;
+      setText(next, partition.stage === "copying" ? "" : partition.retry_in_s === null ? "It is not tried again by itself." : partition.retry_in_s <= 0 ? "It is tried again now." : `It is tried again in ${duration(partition.retry_in_s)}.`);
+    },
+  };
+}
+
