@@ -38,36 +38,34 @@ def _bound(text: str) -> int | None:
 
 
 @attrs.frozen
-class Waiting:
-    """What there is to know of what is not copied yet of a partition, at one moment."""
+class Growth:
+    """How a source's log grows: what a record takes there, as far as records were copied, and how many come."""
 
-    lag: int
-    #: The wall time less the timestamp of the last record copied, where there is one.
-    last_copied_s: float | None = None
-    #: How long ago there was nothing to copy, where that was seen.
-    caught_up_s: float | None = None
-    #: What a record takes in the source's log, as far as records were copied.
-    bytes_per_record: float | None = None
-    #: How fast the source's log grows.
-    records_per_s: float | None = None
+    bytes_per_record: float
+    #: None where it was not watched for long enough.
+    records_per_s: float | None
 
 
-def lag_s(waiting: Waiting) -> float | None:
+def lag_s(lag: int, *, last_copied_s: float | None, caught_up_s: float | None) -> float | None:
     """
-    Say for how long, at most, the oldest record that is not copied yet has waited.
+    Say for how long, at most, the oldest of *lag* records that are not copied yet has waited.
 
-    It is not older than the last one that was copied, and it was not there when nothing was left to copy: the first
-    bound is close while records come without a break, the second after a break. None where neither is known.
+    It is not older than the last one that was copied, *last_copied_s* ago by its timestamp, and it was not there when
+    nothing was left to copy, *caught_up_s* ago: the first bound is close while records come without a break, the
+    second after a break. None where neither is known.
     """
-    if waiting.lag <= 0:
+    if lag <= 0:
         return 0.0
-    bounds = [bound for bound in (waiting.last_copied_s, waiting.caught_up_s) if bound is not None]
+    bounds = [bound for bound in (last_copied_s, caught_up_s) if bound is not None]
     return max(0.0, min(bounds)) if bounds else None
 
 
-def seconds_until_loss(retention: Retention | None, waiting: Waiting) -> float | None:
+def seconds_until_loss(
+    retention: Retention | None, *, lag: int, waited_s: float | None, growth: Growth | None
+) -> float | None:
     """
-    Say after how many seconds, at the earliest, the source may delete a record that is not copied yet.
+    Say after how many seconds, at the earliest, the source may delete one of *lag* records, the oldest of which has
+    waited for *waited_s*.
 
     With nothing left to copy that is the time for which it keeps a record that comes now. None where the source deletes
     nothing, and where it is not known: for want of the topic's configs, or because nothing was copied yet that tells
@@ -75,17 +73,15 @@ def seconds_until_loss(retention: Retention | None, waiting: Waiting) -> float |
     """
     if retention is None or not retention.deletes:
         return None
-    bounds: list[float] = []
+    least = math.inf
     if retention.ms is not None:
-        waited_s = lag_s(waiting)
         if waited_s is None:
             return None
-        bounds.append(retention.ms / 1000 - waited_s)
+        least = retention.ms / 1000 - waited_s
     if retention.bytes is not None:
-        if waiting.bytes_per_record is None or waiting.records_per_s is None:
+        if growth is None or growth.records_per_s is None:
             return None
-        bounds.append(_until_full_s(retention.bytes, waiting.bytes_per_record, waiting.records_per_s, waiting.lag))
-    least = min(bounds, default=math.inf)
+        least = min(least, _until_full_s(retention.bytes, growth.bytes_per_record, growth.records_per_s, lag))
     return None if math.isinf(least) else max(0.0, least)
 
 

@@ -8,6 +8,9 @@ half a minute and a minute. Times of nothing are unknown, rates of nothing are 0
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from mm2py.model.epoch import Measured
 from mm2py.model.state import TimesView
 
@@ -48,6 +51,16 @@ class _Sample:
         self.latency = _Times()
 
 
+class Reading(NamedTuple):
+    """Records and bytes a second, how old records were when they were read, and when the target had them."""
+
+    record_rate: float
+    byte_rate: float
+    #: None before the first.
+    age: TimesView | None
+    latency: TimesView | None
+
+
 class Window:
     """The last two samples of one partition. All times are the clock's monotonic seconds."""
 
@@ -78,27 +91,23 @@ class Window:
             self._samples = samples = (*samples[-1:], _Sample(now))
         return samples[-1]
 
-    def _fresh(self, now: float) -> tuple[_Sample, ...]:
-        return tuple(sample for sample in self._samples if now - sample.began < SAMPLE_S * _SAMPLES)
-
-    def rates(self, now: float) -> tuple[float, float]:
-        """Give records and bytes a second."""
-        samples = self._fresh(now)
+    def read(self, now: float) -> Reading:
+        """Give what the last two samples come to."""
+        samples = self._samples
+        if samples and now - samples[0].began >= SAMPLE_S * _SAMPLES:
+            samples = tuple(sample for sample in samples if now - sample.began < SAMPLE_S * _SAMPLES)
         if not samples:
-            return 0.0, 0.0
+            return Reading(0.0, 0.0, _shown(self._last_age, ()), _shown(self._last_latency, ()))
         elapsed_s = now - samples[0].began
         if elapsed_s < SAMPLE_S:
             # As in Java: a window that has just begun would make much of the first few records.
             elapsed_s += SAMPLE_S
-        return sum(it.records for it in samples) / elapsed_s, sum(it.bytes for it in samples) / elapsed_s
-
-    def age(self, now: float) -> TimesView | None:
-        """Give how old records were when they were read; None before the first."""
-        return _shown(self._last_age, [sample.age for sample in self._fresh(now)])
-
-    def latency(self, now: float) -> TimesView | None:
-        """Give how old records were when the target had them; None before the first."""
-        return _shown(self._last_latency, [sample.latency for sample in self._fresh(now)])
+        return Reading(
+            sum([it.records for it in samples]) / elapsed_s,
+            sum([it.bytes for it in samples]) / elapsed_s,
+            _shown(self._last_age, [sample.age for sample in samples]),
+            _shown(self._last_latency, [sample.latency for sample in samples]),
+        )
 
 
 class TimesWindow:
@@ -115,10 +124,10 @@ class TimesWindow:
 
     def view(self, now: float) -> TimesView | None:
         """Give what was measured; None before the first."""
-        return self._window.latency(now)
+        return self._window.read(now).latency
 
 
-def _shown(last_ms: int | None, samples: list[_Times]) -> TimesView | None:
+def _shown(last_ms: int | None, samples: Sequence[_Times]) -> TimesView | None:
     if last_ms is None:
         return None
     filled = [sample for sample in samples if sample.count]
@@ -126,7 +135,7 @@ def _shown(last_ms: int | None, samples: list[_Times]) -> TimesView | None:
         return TimesView(last_ms)
     return TimesView(
         last_ms,
-        min(sample.least for sample in filled),
-        max(sample.greatest for sample in filled),
-        sum(sample.total for sample in filled) / sum(sample.count for sample in filled),
+        min([sample.least for sample in filled]),
+        max([sample.greatest for sample in filled]),
+        sum([sample.total for sample in filled]) / sum([sample.count for sample in filled]),
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.core.lag import Retention, Waiting, lag_s, seconds_until_loss
+from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss
 from mm2py.core.progress import PartitionState
 from mm2py.core.windows import TimesWindow, Window
 from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
@@ -79,6 +79,24 @@ class PartitionMeasures:
             self.caught_up_at = now
         if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
             self._ends = (*self._ends[-1:], _End(now, state.high_watermark))
+
+    def waiting(
+        self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int
+    ) -> tuple[float | None, float | None]:
+        """Say for how long the oldest record that is not copied has waited, and how long the source keeps it."""
+        lag, last_ms = state.lag, state.last_timestamp_ms
+        if lag is None:
+            return None, None
+        if lag == 0:
+            waited_s: float | None = 0.0
+        else:
+            last_copied_s = (wall_ms - last_ms) / 1000 if last_ms >= 0 else None
+            caught_up_s = None if self.caught_up_at is None else now - self.caught_up_at
+            waited_s = lag_s(lag, last_copied_s=last_copied_s, caught_up_s=caught_up_s)
+        growth = None
+        if retention is not None and retention.bytes is not None and self.records:
+            growth = Growth(self.bytes / self.records, self.growth_per_s(state.high_watermark, now))
+        return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
     def growth_per_s(self, end_offset: int, now: float) -> float | None:
         """Say how many records a second come at the source; None where it was not watched for long enough."""
@@ -277,19 +295,9 @@ class FlowMeasures:
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
         is_copying = state.stage is PartitionStage.COPYING
-        record_rate, byte_rate = measured.window.rates(now)
-        lag, end_offset, last_ms = state.lag, state.high_watermark, state.last_timestamp_ms
-        waited_s = loss_s = None
-        if lag is not None:
-            waiting = Waiting(
-                lag,
-                last_copied_s=(wall_ms - last_ms) / 1000 if last_ms >= 0 else None,
-                caught_up_s=None if measured.caught_up_at is None else now - measured.caught_up_at,
-                bytes_per_record=measured.bytes / measured.records if measured.records else None,
-                records_per_s=measured.growth_per_s(end_offset, now),
-            )
-            waited_s = lag_s(waiting)
-            loss_s = seconds_until_loss(self.retention.get(state.source.topic), waiting)
+        reading = measured.window.read(now)
+        end_offset, last_ms = state.high_watermark, state.last_timestamp_ms
+        waited_s, loss_s = measured.waiting(state, self.retention.get(state.source.topic), now, wall_ms)
         return PartitionView(
             source=state.source,
             remote_topic=state.remote_topic,
@@ -297,7 +305,7 @@ class FlowMeasures:
             stage=state.stage,
             position=state.position,
             downstream=state.downstream,
-            lag=lag,
+            lag=state.lag,
             records=measured.records,
             bytes=measured.bytes,
             bytes_per_s=state.bytes_per_s or 0.0,
@@ -305,10 +313,10 @@ class FlowMeasures:
             failure=None if is_copying else state.failure,
             end_offset=end_offset if end_offset >= 0 else None,
             log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
-            record_rate=record_rate,
-            byte_rate=byte_rate,
-            age=measured.window.age(now),
-            latency=measured.window.latency(now),
+            record_rate=reading.record_rate,
+            byte_rate=reading.byte_rate,
+            age=reading.age,
+            latency=reading.latency,
             lag_s=waited_s,
             seconds_until_loss=loss_s,
             last_timestamp_ms=last_ms if last_ms >= 0 else None,

@@ -185,6 +185,14 @@ class HeartbeatsView:
 
 
 @attrs.frozen
+class CopiedHeartbeatsView:
+    """A heartbeats topic that a flow copies, by its remote name, and the time of the newest heartbeat copied."""
+
+    topic: str
+    last_ms: int
+
+
+@attrs.frozen
 class GroupOffsetView:
     """
     How far a consumer group has read one topic-partition, at the source and, translated, at the target.
@@ -262,6 +270,8 @@ class FlowView:
     groups: tuple[GroupView, ...] = ()
     #: None where the flow emits none.
     heartbeats: HeartbeatsView | None = None
+    #: Of those in which one was copied since the daemon started.
+    copied_heartbeats: tuple[CopiedHeartbeatsView, ...] = ()
 
     consumer_groups: tuple[GroupOffsetsView, ...] = ()
     #: What operators ordered: nothing of these is copied, and the rest no faster than that.

@@ -1,0 +1,98 @@
+"""
+Metrics as text, Prometheus's own and OpenMetrics.
+
+prometheus-client's encoder makes objects and a sorted dictionary of each of the 36 000 series of 2 000 partitions. So
+the lines are written here, from labels that are written once; what is answered to whom comes from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import attrs
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.utils import floatToGoString
+
+from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
+from mm2py.telemetry.metric_rows import Kind, Metric
+from mm2py.telemetry.series import Labels
+
+
+@attrs.frozen(eq=False)
+class Family:
+    """
+    All series of one metric: labels and values, side by side.
+
+    Not in pairs, which would be many thousand small objects for each scrape, and work for the garbage collector.
+    Metrics of the same things may share their list of labels.
+    """
+
+    metric: Metric
+    labels: list[Labels] = attrs.field(factory=list)
+    values: list[float] = attrs.field(factory=list)
+    histograms: list[tuple[Labels, Histogram]] = attrs.field(factory=list)
+
+    def add(self, it: Labels, value: float) -> None:
+        """Add a series, to a metric that shares its labels with no other."""
+        self.labels.append(it)
+        self.values.append(value)
+
+
+_BOUNDS: Final = tuple(floatToGoString(bound / 1000) for bound in HISTOGRAM_BOUNDS_MS)  # type: ignore[no-untyped-call]
+_OPEN: Final = "application/openmetrics-text"
+
+
+def content_type_for(accept: str) -> str:
+    """Give the content type for what a client accepts."""
+    content_type: str = choose_encoder(accept)[1]
+    return content_type
+
+
+def is_open_metrics(content_type: str) -> bool:
+    """Say whether that is OpenMetrics."""
+    return content_type.startswith(_OPEN)
+
+
+def text_of(families: Iterable[Family], *, is_open: bool) -> str:
+    """Write *families* down; *is_open* says in which of the two forms."""
+    pieces: list[str] = []
+    for family in families:
+        pieces += _head(family.metric, is_open=is_open)
+        name = family.metric.name
+        texts = map(number, family.values)
+        pieces += [f"{name}{it.text} {text}\n" for it, text in zip(family.labels, texts, strict=True)]
+        for it, histogram in family.histograms:
+            pieces += _histogram(name, it, histogram)
+    if is_open:
+        pieces.append("# EOF\n")
+    return "".join(pieces)
+
+
+def _head(metric: Metric, *, is_open: bool) -> tuple[str, str]:
+    is_counter = metric.kind is Kind.COUNTER
+    name = metric.name.removesuffix("_total") if is_open and is_counter else metric.name
+    doc = metric.doc.replace("\\", "\\\\").replace("\n", "\\n")
+    doc = doc.replace('"', '\\"') if is_open else doc
+    return f"# HELP {name} {doc}\n", f"# TYPE {name} {metric.kind.value}\n"
+
+
+def _histogram(name: str, it: Labels, histogram: Histogram) -> Iterator[str]:
+    seen, of = 0, it.text.removesuffix("}")
+    for bound, count in zip((*_BOUNDS, "+Inf"), histogram.counts, strict=True):
+        seen += count
+        yield f'{name}_bucket{of},le="{bound}"}} {seen}\n'
+    yield f"{name}_count{it.text} {seen}\n"
+    yield f"{name}_sum{it.text} {number(histogram.total_ms / 1000)}\n"
+
+
+def number(value: float) -> str:
+    """Write a number as Prometheus reads it."""
+    if isinstance(value, int):
+        return str(value)
+    if value != value:  # noqa: PLR0124 - the quickest way to find NaN
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)

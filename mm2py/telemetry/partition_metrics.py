@@ -1,0 +1,245 @@
+"""
+Metrics of topic-partitions and of consumer groups' partitions: those that are many, and so are capped and rolled up.
+
+What is beyond the caps goes into one series for each topic, and what is beyond these into one for the flow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from mm2py.model.flow import Flow
+from mm2py.model.state import FlowView, GroupOffsetView, PartitionStage, PartitionView, TimesView
+from mm2py.telemetry.metric_rows import METRICS
+from mm2py.telemetry.metric_text import Family
+from mm2py.telemetry.series import ABSENT, Cap, Labels, labels
+
+
+_SOURCE: Final = "kafka_connect_mirror_source_connector_"
+_CHECKPOINT: Final = "kafka_connect_mirror_checkpoint_connector_checkpoint_latency_ms"
+_ENDINGS: Final = ("", "_min", "_max", "_avg")
+_JAVA: Final = (
+    *(f"{_SOURCE}{name}" for name in ("record_count", "record_rate", "byte_count", "byte_rate")),
+    *(f"{_SOURCE}record_age_ms{ending}" for ending in _ENDINGS),
+    *(f"{_SOURCE}replication_latency_ms{ending}" for ending in _ENDINGS),
+)
+_LAG, _LAG_S, _LOSS_S = (f"mm2py_partition_{name}" for name in ("lag_records", "lag_seconds", "retention_loss_seconds"))
+_END, _POSITION, _STAGE = (f"mm2py_partition_{name}" for name in ("end_offset", "position", "stage"))
+_OWN: Final = (_LAG, _LAG_S, _LOSS_S, _END, _POSITION, _STAGE)
+
+#: Of what was read and is not at the target yet.
+_LEAST_WEIGHT: Final = 1e-9
+_NAN: Final = math.nan
+_NOTHING: Final = (_NAN, _NAN, _NAN, _NAN)
+
+#: Last, least, greatest and mean.
+_Times = tuple[float, float, float, float]
+
+
+@attrs.frozen(eq=False)
+class _Pair:
+    """The labels of one series, with `destination` as in Java's and without."""
+
+    java: Labels
+    own: Labels
+
+
+@attrs.define(eq=False)
+class _Sum:
+    """What several partitions come to."""
+
+    views: list[PartitionView] = attrs.field(factory=list)
+
+    def java(self, records: int, size_bytes: int) -> tuple[float, ...]:
+        """Give the values of the metrics with Java's names; counts are given."""
+        rates = (sum(it.record_rate for it in self.views), sum(it.byte_rate for it in self.views))
+        ages = _together((it.age, it.record_rate) for it in self.views)
+        latencies = _together((it.latency, it.record_rate) for it in self.views)
+        return (records, rates[0], size_bytes, rates[1], *ages, *latencies)
+
+    def lags(self) -> dict[str, float]:
+        """Give what is known of their lags, by metric."""
+        records = [it.lag for it in self.views if it.lag is not None]
+        waited = [it.lag_s for it in self.views if it.lag_s is not None]
+        losses = [it.seconds_until_loss for it in self.views if it.seconds_until_loss is not None]
+        return {
+            name: value
+            for name, value, is_known in (
+                (_LAG, sum(records), records),
+                (_LAG_S, max(waited, default=0.0), waited),
+                (_LOSS_S, min(losses, default=0.0), losses),
+            )
+            if is_known
+        }
+
+
+class PartitionMetrics:
+    """Remembers labels, and who has series of its own; one for each daemon."""
+
+    def __init__(self, *, partitions_max: int, topics_max: int) -> None:
+        self._partition_cap = Cap(partitions_max)
+        self._topic_cap = Cap(topics_max)
+        self._offset_cap = Cap(partitions_max)
+        self._group_cap = Cap(topics_max)
+        self._labels: dict[object, _Pair] = {}
+        #: Records and bytes of partitions that are rolled up flow by flow: they count on when they are gone.
+        self._counted: dict[Flow, dict[object, tuple[int, int]]] = {}
+        self.rolled_up = 0
+
+    def families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
+        """Give the metrics of all partitions, by name."""
+        java: list[Labels] = []
+        book = {name: Family(METRICS[name], java) for name in _JAVA}
+        book |= {name: Family(METRICS[name]) for name in _OWN}
+        self.rolled_up = 0
+        for flow in flows:
+            rolled: dict[str, _Sum] = {}
+            self._own(flow, book, rolled)
+            self._roll_up(flow.flow, book, rolled)
+        return book
+
+    def _own(self, flow: FlowView, book: Mapping[str, Family], rolled: dict[str, _Sum]) -> None:
+        """Write down the partitions with series of their own, and put the others into *rolled*, topic by topic."""
+        java, columns = book[_JAVA[0]].labels, [book[name].values for name in _JAVA]
+        add_position, add_stage, add_lag = (book[name].add for name in (_POSITION, _STAGE, _LAG))
+        add_lag_s, add_loss_s, add_end = (book[name].add for name in (_LAG_S, _LOSS_S, _END))
+        this, has_own = flow.flow, self._partition_cap.has_own
+        for view in flow.partitions:
+            number = view.source.partition
+            key = (this, view.remote_topic, number)
+            if not has_own(key):
+                rolled.setdefault(view.remote_topic, _Sum()).views.append(view)
+                continue
+            pair = self._pair(key, this, view.remote_topic, str(number))
+            java.append(pair.java)
+            times = (*_times(view.age), *_times(view.latency))
+            for column, value in zip(
+                columns, (view.records, view.record_rate, view.bytes, view.byte_rate, *times), strict=True
+            ):
+                column.append(value)
+            it = pair.own
+            add_position(it, view.position)
+            add_stage(it, stage_of(view).value)
+            if view.lag is not None:
+                add_lag(it, view.lag)
+            if view.lag_s is not None:
+                add_lag_s(it, view.lag_s)
+            if view.seconds_until_loss is not None:
+                add_loss_s(it, view.seconds_until_loss)
+            if view.end_offset is not None:
+                add_end(it, view.end_offset)
+
+    def _roll_up(self, flow: Flow, book: Mapping[str, Family], rolled: Mapping[str, _Sum]) -> None:
+        rest = _Sum()
+        counted = self._counted.setdefault(flow, {})
+        for topic, together in rolled.items():
+            self.rolled_up += len(together.views)
+            if self._topic_cap.has_own((flow, topic)):
+                records, size_bytes = sum(it.records for it in together.views), sum(it.bytes for it in together.views)
+                self._put(book, self._pair((flow, topic), flow, topic, ABSENT), together, records, size_bytes)
+                continue
+            rest.views.extend(together.views)
+            for view in together.views:
+                counted[topic, view.source.partition] = (view.records, view.bytes)
+        if counted:
+            records, size_bytes = (sum(counts) for counts in zip(*counted.values(), strict=True))
+            self._put(book, self._pair(flow, flow, ABSENT, ABSENT), rest, records, size_bytes)
+
+    @staticmethod
+    def _put(book: Mapping[str, Family], pair: _Pair, together: _Sum, records: int, size_bytes: int) -> None:
+        book[_JAVA[0]].labels.append(pair.java)
+        for name, value in zip(_JAVA, together.java(records, size_bytes), strict=True):
+            book[name].values.append(value)
+        for name, value in together.lags().items():
+            book[name].add(pair.own, value)
+
+    def _pair(self, key: object, flow: Flow, topic: str, partition: str) -> _Pair:
+        pair = self._labels.get(key)
+        if pair is None:
+            ends = {"source": flow.source, "target": flow.target}
+            where = {"topic": topic, "partition": partition}
+            pair = self._labels[key] = _Pair(labels(**ends, destination=flow.target, **where), labels(**ends, **where))
+        return pair
+
+    # Consumer groups.
+
+    def group_families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
+        """Give the metrics of consumer groups, by name."""
+        names = (
+            *(f"{_CHECKPOINT}{ending}" for ending in _ENDINGS),
+            "mm2py_consumer_group_distance_records",
+            "mm2py_consumer_group_untranslated_partitions",
+        )
+        book = {name: Family(METRICS[name]) for name in names}
+        for flow in flows:
+            self._latencies(flow, book)
+            self._distances(flow, book)
+        return book
+
+    def _latencies(self, flow: FlowView, book: Mapping[str, Family]) -> None:
+        ends = {"source": flow.flow.source, "target": flow.flow.target, "destination": flow.flow.target}
+        rest: list[TimesView] = []
+        for group in flow.consumer_groups:
+            for view in group.offsets:
+                if view.latency is None:
+                    continue
+                where = {"group": group.group, "topic": view.remote.topic, "partition": str(view.remote.partition)}
+                if self._offset_cap.has_own((flow.flow, *where.values())):
+                    _put_times(book, labels(**ends, **where), _times(view.latency))
+                else:
+                    rest.append(view.latency)
+        if rest:
+            _put_times(book, labels(**ends), _together((it, 1.0) for it in rest))
+
+    def _distances(self, flow: FlowView, book: Mapping[str, Family]) -> None:
+        ends = {"source": flow.flow.source, "target": flow.flow.target}
+        rest: list[GroupOffsetView] = []
+        kinds: tuple[tuple[str, Callable[[Iterable[GroupOffsetView]], int]], ...] = (
+            ("mm2py_consumer_group_distance_records", lambda them: sum(it.distance or 0 for it in them)),
+            ("mm2py_consumer_group_untranslated_partitions", lambda them: sum(it.downstream is None for it in them)),
+        )
+        for group in flow.consumer_groups:
+            if not group.offsets:
+                continue
+            if not self._group_cap.has_own((flow.flow, group.group)):
+                rest.extend(group.offsets)
+                continue
+            for name, together in kinds:
+                book[name].add(labels(**ends, group=group.group), together(group.offsets))
+        if rest:
+            for name, together in kinds:
+                book[name].add(labels(**ends), together(rest))
+
+
+def stage_of(view: PartitionView) -> PartitionStage:
+    """Say how a partition fares; what an operator paused is paused whatever else it is."""
+    return PartitionStage.PAUSED if view.is_paused else view.stage
+
+
+def _put_times(book: Mapping[str, Family], it: Labels, times: _Times) -> None:
+    for ending, value in zip(_ENDINGS, times, strict=True):
+        book[f"{_CHECKPOINT}{ending}"].add(it, value)
+
+
+def _times(view: TimesView | None) -> _Times:
+    if view is None:
+        return _NOTHING
+    if view.min_ms is None or view.max_ms is None or view.avg_ms is None:
+        return (view.last_ms, _NAN, _NAN, _NAN)
+    return (view.last_ms, view.min_ms, view.max_ms, view.avg_ms)
+
+
+def _together(weighted: Iterable[tuple[TimesView | None, float]]) -> _Times:
+    """Roll up times: the worst of last ones, the extremes, and the mean by weight."""
+    seen = [(view, weight) for view, weight in weighted if view is not None]
+    fresh = [(_times(view), max(weight, _LEAST_WEIGHT)) for view, weight in seen if view.avg_ms is not None]
+    last = max((view.last_ms for view, _ in seen), default=_NAN)
+    total = sum(weight for _, weight in fresh)
+    if not total:
+        return (last, _NAN, _NAN, _NAN)
+    mean = sum(times[3] * weight for times, weight in fresh) / total
+    return (last, min(times[1] for times, _ in fresh), max(times[2] for times, _ in fresh), mean)

@@ -1,0 +1,87 @@
+"""
+Events, counted: by name and flow, and for some of them by one more fact, or by what they amount to.
+
+An event that tells of a hundred positions counts as a hundred positions. Counting is all that happens here; which
+count becomes which metric is said in `telemetry.metrics`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events import Event
+from mm2py.telemetry.journal import EventLog
+
+
+#: The fact that tells an event's counts apart.
+_DETAILS: Mapping[str, str] = {
+    "authentication_failed": "cluster",
+    "cluster_unreachable": "cluster",
+    "group_left_alone": "state",
+    "topic_sync_failed": "step",
+}
+#: The fact that says how much of something an event tells.
+_AMOUNTS: Mapping[str, str] = {
+    "checkpoints_written": "checkpoints",
+    "group_offsets_synced": "partitions",
+    "offset_syncs_written": "partitions",
+    "positions_written": "partitions",
+    "remote_topic_recreated": "lost",
+    "remote_topic_rewound": "lost",
+    "source_records_expired": "lost",
+    "source_topic_recreated": "lost",
+    "source_truncated": "lost",
+    "topic_sync_failed": "count",
+}
+#: Tasks are named ``A->B/source/…``.
+_TASK = re.compile(r"(.+)->(.+)/(?:source|checkpoints|heartbeats)(?:/.*)?", re.DOTALL)
+
+
+class EventTally:
+    """Counts the events of a daemon, those included that were emitted before it was made and are still remembered."""
+
+    def __init__(self, events: EventLog) -> None:
+        #: By name and flow; None stands for the daemon itself.
+        self.counts: Counter[tuple[str, Flow | None]] = Counter()
+        self._details: Counter[tuple[str, Flow | None, str]] = Counter()
+        self._amounts: Counter[tuple[str, Flow | None]] = Counter()
+        for entry in events:
+            self.take(entry.event)
+        events.attach(self.take)
+
+    def take(self, event: Event) -> None:
+        """Count *event*."""
+        name, flow = event.name, _flow_of(event)
+        self.counts[name, flow] += 1
+        if name in _DETAILS:
+            self._details[name, flow, str(getattr(event, _DETAILS[name]))] += 1
+        if name in _AMOUNTS:
+            self._amounts[name, flow] += getattr(event, _AMOUNTS[name]) or 0
+
+    def count(self, name: str, flow: Flow) -> int:
+        """Say how many events of that name a flow had."""
+        return self.counts[name, flow]
+
+    def of_detail(self, name: str, flow: Flow, detail: str) -> int:
+        """Say how many of them were about *detail*."""
+        return self._details[name, flow, detail]
+
+    def details(self, name: str, flow: Flow) -> Mapping[str, int]:
+        """Give the counts of all details that there were."""
+        return {detail: count for (event, of, detail), count in self._details.items() if (event, of) == (name, flow)}
+
+    def amount(self, name: str, flow: Flow) -> int:
+        """Say what a flow's events of that name amount to."""
+        return self._amounts[name, flow]
+
+
+def _flow_of(event: Event) -> Flow | None:
+    flow = getattr(event, "flow", None)
+    if isinstance(flow, Flow):
+        return flow
+    task = getattr(event, "task", None)
+    named = _TASK.fullmatch(task) if isinstance(task, str) else None
+    return Flow(*named.groups()) if named is not None else None
