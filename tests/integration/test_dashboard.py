@@ -1,0 +1,87 @@
+"""The Grafana dashboard: made by its own program, laid out without overlaps, in PromQL that Prometheus takes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.prometheus import promtool
+
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "ops/grafana/mm2py.json"
+DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+VARIABLES = ("datasource", "job", "source", "target")
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    """Give all panels, also those inside folded rows."""
+    for panel in DASHBOARD["panels"]:
+        yield panel
+        yield from panel.get("panels", ())
+
+
+def expressions() -> Iterator[str]:
+    for panel in panels():
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_the_file_is_what_its_program_makes() -> None:
+    """Nobody edits the JSON by hand: the next run of its program would undo it."""
+    made = subprocess.run([sys.executable, ROOT / "ops/grafana/dashboard.py"], check=True, capture_output=True)
+
+    assert made.stdout == FILE.read_bytes()
+
+
+def test_each_panel_has_a_place_of_its_own() -> None:
+    """Ids are unique; no panel lies over another or beyond the grid."""
+    found = list(panels())
+    places = [panel["gridPos"] for panel in found]
+
+    assert len({panel["id"] for panel in found}) == len(found)
+    assert all(place["x"] >= 0 and place["x"] + place["w"] <= 24 for place in places)
+    for one, other in itertools.combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or below, (one, other)
+
+
+def test_each_panel_asks_the_chosen_prometheus() -> None:
+    """Every panel and query goes to the data source that the reader chose, and says what its numbers are."""
+    for panel in panels():
+        if panel["type"] == "row":
+            continue
+        assert panel["datasource"] == DATASOURCE, panel["title"]
+        assert panel["targets"], panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert all(target["datasource"] == DATASOURCE for target in panel["targets"])
+        assert [target["refId"] for target in panel["targets"]] == list("ABCDE")[: len(panel["targets"])]
+
+
+def test_variables_are_declared() -> None:
+    """What queries take from the reader's choice is a variable of the dashboard, and each variable is used."""
+    declared = tuple(variable["name"] for variable in DASHBOARD["templating"]["list"])
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"])))
+
+    assert declared == VARIABLES
+    assert used == {*VARIABLES, "__rate_interval"}
+
+
+def test_prometheus_takes_every_query(tmp_path: Path) -> None:
+    """Each query, with a choice in place of the variables, is PromQL."""
+    chosen = [re.sub(r"\$(job|source|target)", ".*", expr.replace("$__rate_interval", "1m")) for expr in expressions()]
+    rules = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(chosen)]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    assert f"SUCCESS: {len(rules)} rules found" in promtool("check", "rules", file)
