@@ -140,7 +140,7 @@ def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, p
         producer=_fenced(before.producer if before is not None else None),
         remote_topic_id=place.remote_topic_id,
     )
-    stood = before.next_upstream if before is not None else goes_on_at
+    stood = before.next_upstream if before is not None else place.start
     return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))
 
 
