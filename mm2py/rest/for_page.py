@@ -10,7 +10,7 @@ from mm2py.config.rest import Right
 from mm2py.rest import page
 from mm2py.rest.for_node import server_info
 from mm2py.rest.route import Ask, Param, Routes
-from mm2py.rest.schemas import STRING, array, obj, ref
+from mm2py.rest.schemas import BOOLEAN, STRING, array, obj, ref
 
 
 _EVENT: Final = {"type": "object", "additionalProperties": True}
@@ -60,6 +60,18 @@ async def get_stream(ask: Ask) -> object:
 )
 async def get_events(ask: Ask) -> object:
     return await ask.desk.page.get_events(ask.request)
+
+
+@routes.add(
+    "GET",
+    "/whoami",
+    "Who asks, and what they may do",
+    answers={200: obj({"name": STRING, "may_read": BOOLEAN, "may_write": BOOLEAN, "why_not": STRING})},
+)
+async def get_whoami(ask: Ask) -> object:
+    may_write = ask.request["right"] >= Right.WRITE
+    why_not = "" if may_write else ask.request["why_not_write"]
+    return {"name": ask.request["user"], "may_read": True, "may_write": may_write, "why_not": why_not}
 
 
 @routes.add("GET", "/openapi.json", "This interface, as OpenAPI 3.1", answers={200: _EVENT})

@@ -30,6 +30,8 @@ from mm2py.telemetry.recent import RecentEvents
 
 
 STATIC = "/static/"
+#: What the page says of itself in the header X-Requested-With.
+PAGE_NAME = "mm2py"
 _WRITE_WITHIN_S = 10.0
 
 _TYPES = {

@@ -13,6 +13,8 @@ import { topicTable, topicsOf } from "./topics.js";
 
 const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["events", "Events"]];
 
+const MOST_FAILURES = 3;
+
 const tile = (label, title = null) => {
   const value = h("span", { class: "tile-value" });
   return { value, node: h("div", { class: "tile", title }, h("span", { class: "tile-label", text: label }), value) };
@@ -130,7 +132,7 @@ export class FlowPage {
     setText(this.gone, isGone ? `This node does not run ${this.flow}, or no longer.` : "Asking for this flow…");
     if (!line || !flow) return;
     setPill(this.word.firstChild, fare(line));
-    this.problems.update(problems([line]).filter((one) => !one.title.includes("wait for") || this.tab === "tasks"));
+    this.problems.update([...problems([{ ...line, stages: {} }]).map((one) => ({ ...one, flow: null, about: null })), ...failures(flow)]);
     this.showActions(line, flow);
     this.showNumbers(line, flow);
     for (const plot of this.plots) plot.update(store.history?.flow === this.flow ? store.history : null);
@@ -194,6 +196,16 @@ export class FlowPage {
       h("strong", { text: spark.is_up ? `Spark runs${spark.master ? ` at ${spark.master}` : ""}` : spark.reason ? `Spark is down: ${spark.reason}` : "Spark is starting" }),
       spark.is_up ? `, ${sparkText(spark)}. ` : ". ", link ?? "");
   }
+}
+
+/** What is wrong with the first failed partitions, each in its own words. */
+function failures(flow) {
+  const failed = [...flow.partitions.values()].filter((one) => one.stage === "stopped");
+  const found = failed.slice(0, MOST_FAILURES).map((one) => ({
+    mood: "bad", title: `Partition ${one.topic}-${one.partition} has failed; the others go on`, text: one.message, hint: one.hint,
+  }));
+  if (failed.length > MOST_FAILURES) found.push({ mood: "bad", title: `${plural(failed.length - MOST_FAILURES, "further partition")} failed`, text: "The table of topics shows them; sort it by state.", hint: "" });
+  return found;
 }
 
 /** What operators asked for and still holds, in words. */

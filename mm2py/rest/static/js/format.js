@@ -43,6 +43,7 @@ export function ms(number) {
 /** Seconds, in at most two units. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NOTHING;
+  if (seconds === 0) return `0${THIN}s`;
   if (seconds < 9.95) return `${seconds < 0.95 ? seconds.toFixed(1) : Number(seconds.toFixed(1))}${THIN}s`;
   let left = Math.round(seconds);
   const parts = [];

@@ -32,7 +32,7 @@ export function problems(flows) {
       if (one.state === "failed") found.push({ mood: "bad", title: `${one.connector} of ${flow.flow} has failed`, text: one.last_error, hint: one.hint, flow: flow.flow });
     }
     const stopped = flow.stages.stopped ?? 0;
-    if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} somebody`, text: "They are tried again at long intervals; the flow's page says what is wrong with each.", hint: "", flow: flow.flow });
+    if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} somebody`, text: "Tried again at long intervals, while the others go on.", hint: "Open the flow: it says for each failed partition what is wrong.", flow: flow.flow });
     if (flow.waiting_for_slot) found.push({ mood: "warn", title: `${plural(flow.waiting_for_slot, "copy task")} of ${flow.flow} ${flow.waiting_for_slot === 1 ? "waits" : "wait"} for a Spark slot`, text: "Spark has fewer slots than there are copy tasks; they take turns.", hint: "", flow: flow.flow });
   }
   return found;
@@ -118,7 +118,7 @@ export class Overview {
       h("section", { class: "tiles", "aria-label": "In all" }, ...Object.values(this.tiles).map((one) => one.node)),
       this.drawing,
       h("section", { class: "card" }, h("h2", { text: "Flows" }), this.table.node),
-      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", { text: "What happened last" }), h("a", { href: "#/events", text: "All recent events" })), this.events.node));
+      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", { text: "What happened last" }), h("a", { href: "#/events", text: "All events" })), this.events.node));
   }
 
   begin() {
@@ -137,10 +137,10 @@ export class Overview {
     const running = flows.filter((flow) => flow.state === "running").length;
     const others = new Map();
     for (const flow of flows) if (flow.state !== "running") others.set(flow.state, (others.get(flow.state) ?? 0) + 1);
-    setText(this.tiles.state.value, flows.length ? [`${running} running`, ...[...others].map(([name, many]) => `${many} ${state(name).word}`)].join(", ") : "none");
+    setText(this.tiles.state.value, [running ? `${running} running` : "", ...[...others].map(([name, many]) => `${many} ${state(name).word}`)].filter(Boolean).join(", ") || "none");
     setText(this.tiles.records.value, recordsPerS(total(flows, "records_per_s")));
     setText(this.tiles.bytes.value, bytesPerS(total(flows, "bytes_per_s")));
-    setText(this.tiles.lag.value, plural(total(flows, "lag"), "record").replace(/^(\d{4,}|\S+)/, short(total(flows, "lag"))));
+    setText(this.tiles.lag.value, `${short(total(flows, "lag"))} records`);
     this.tiles.spark.node.hidden = spark === null;
     if (spark) setText(this.tiles.spark.value, sparkText(spark));
     this.drawing.hidden = flows.length === 0;

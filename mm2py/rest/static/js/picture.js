@@ -4,6 +4,10 @@ import { s, setAttribute, setText } from "./dom.js";
 import { recordsPerS, short, state } from "./format.js";
 
 const NODE = { height: 44, least: 84, most: 190 };
+/** With more clusters than this they are drawn smaller, with their names alone. */
+const ROOMY = 10;
+/** Room above and below, for curves that bend out of the circle. */
+const EDGE_ROOM = 26;
 const ICON_D = {
   ok: "M-3.4 .4l2.4 2.4L3.6-2.6", pause: "M-2-3v6M2-3v6", stop: "M-2.6-2.6h5.2v5.2h-5.2z", bad: "M0-3.2V.8M0 3.2v.1",
   restart: "M3.2 0A3.2 3.2 0 1 1 1.6-2.8M3.4-4v2.4H1", wait: "M0-2.8V0l1.8 1.4", drain: "M0-3.4V3M-2.6.6L0 3.2 2.6.6", none: "M-3 0h6",
@@ -13,20 +17,23 @@ const ICON_D = {
 export function fare(flow) {
   if (flow.clusters.some((cluster) => !cluster.is_reachable)) return state("unreachable");
   const own = state(flow.state);
-  if (flow.state === "running" && (flow.stages.stopped ?? 0) > 0) return { word: "running, with failures", sign: "bad", mood: "bad" };
-  if (flow.state === "running" && flow.connectors.some((one) => one.state === "failed")) return { word: "running, with failures", sign: "bad", mood: "bad" };
+  if (flow.state === "running" && (flow.stages.stopped ?? 0) > 0) return { word: "has failures", sign: "bad", mood: "bad" };
+  if (flow.state === "running" && flow.connectors.some((one) => one.state === "failed")) return { word: "has failures", sign: "bad", mood: "bad" };
   return own;
 }
 
 /** Give each cluster a place in a box of this width: {alias: {x, y, width}}, and the height that it takes. */
 export function layout(aliases, flows, width) {
   const size = Math.max(NODE.least, Math.min(NODE.most, 26 + 8.2 * Math.max(...aliases.map((alias) => alias.length), 4)));
-  const nodeWidth = Math.min(size, Math.max(NODE.least, width / 2 - 24));
+  const nodeWidth = Math.min(size, Math.max(NODE.least, width / 2 - 24)) * (aliases.length > ROOMY && width < 520 ? 0.8 : 1);
+  const nodeHeight = aliases.length > ROOMY ? 28 : NODE.height;
   const sources = new Set(flows.map((flow) => flow.source));
   const targets = new Set(flows.map((flow) => flow.target));
   const isTwoSided = aliases.every((alias) => !(sources.has(alias) && targets.has(alias)));
   const places = {};
-  const put = (alias, x, y) => { places[alias] = { x, y, width: nodeWidth }; };
+  const put = (alias, x, y) => { places[alias] = { x, y, width: nodeWidth, height: nodeHeight }; };
+  const hub = findHub(aliases, flows);
+  if (hub && width >= 520 && aliases.length <= 13) return aroundHub(hub, aliases, width, put, places, nodeWidth);
   if (aliases.length === 2 || (isTwoSided && aliases.length > 2)) {
     let left = aliases.filter((alias) => sources.has(alias));
     let right = aliases.filter((alias) => !sources.has(alias));
@@ -44,8 +51,9 @@ export function layout(aliases, flows, width) {
     return { places, height, isTall: false };
   }
   const isNarrow = width < 520;
-  const height = isNarrow ? Math.max(300, aliases.length * 54) : Math.max(340, Math.min(760, aliases.length * 48 + 120));
-  const [rx, ry] = [(width - nodeWidth) / 2 - 4, (height - NODE.height) / 2 - 8];
+  const height = isNarrow ? Math.max(300, aliases.length * 46) : Math.max(340, Math.min(760, aliases.length * 48 + 120));
+  const room = aliases.length > 4 ? EDGE_ROOM : 8;
+  const [rx, ry] = [(width - nodeWidth) / 2 - (isNarrow ? 4 : room), (height - nodeHeight) / 2 - room];
   aliases.forEach((alias, at) => {
     const angle = (2 * Math.PI * at) / aliases.length - (aliases.length === 3 ? Math.PI / 2 : Math.PI / 2 + 0.0001);
     // A little squarer than an ellipse: nodes are wide, and so stay apart at top and bottom.
@@ -55,10 +63,31 @@ export function layout(aliases, flows, width) {
   return { places, height, isTall: false };
 }
 
+/** Give the cluster that all flows begin or end at, where there are three or more. */
+function findHub(aliases, flows) {
+  if (aliases.length < 4) return null;
+  return aliases.find((alias) => flows.every((flow) => flow.source === alias || flow.target === alias)) ?? null;
+}
+
+function aroundHub(hub, aliases, width, put, places, nodeWidth) {
+  const others = aliases.filter((alias) => alias !== hub);
+  const rows = Math.ceil(others.length / 2);
+  const height = Math.max(230, rows * 88);
+  put(hub, width / 2, height / 2);
+  // Left and right by turns, from top to bottom: lines do not cross, and labels find room.
+  others.forEach((alias, at) => {
+    const isLeft = at % 2 === 0;
+    const here = Math.floor(at / 2);
+    const many = isLeft ? rows : others.length - rows;
+    put(alias, isLeft ? nodeWidth / 2 + 8 : width - nodeWidth / 2 - 8, (height * (here + 0.5)) / many);
+  });
+  return { places, height, isTall: false };
+}
+
 /** Where a line from the middle of a node to a point leaves the node. */
 function border(place, towards, gap) {
   const [dx, dy] = [towards.x - place.x, towards.y - place.y];
-  const half = { x: place.width / 2 + gap, y: NODE.height / 2 + gap };
+  const half = { x: place.width / 2 + gap, y: place.height / 2 + gap };
   const scale = Math.min(Math.abs(dx) > 0 ? half.x / Math.abs(dx) : Infinity, Math.abs(dy) > 0 ? half.y / Math.abs(dy) : Infinity);
   return { x: place.x + dx * scale, y: place.y + dy * scale };
 }
@@ -84,7 +113,7 @@ const overlaps = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b
 
 /** Find a place on its curve for each label where it covers no other and no cluster; null where there is none. */
 export function placeLabels(curves, sizes, places, width, height) {
-  const taken = Object.values(places).map((place) => ({ x: place.x - place.width / 2, y: place.y - NODE.height / 2, width: place.width, height: NODE.height }));
+  const taken = Object.values(places).map((place) => ({ x: place.x - place.width / 2, y: place.y - place.height / 2, width: place.width, height: place.height }));
   return curves.map((one, index) => {
     const size = sizes[index];
     for (const t of [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.2, 0.8]) {
@@ -143,20 +172,25 @@ export class Picture {
 
   build(flows) {
     const aliases = [...new Set(flows.flatMap((flow) => [flow.source, flow.target]))];
-    const { places, height } = layout(aliases, flows, this.width);
-    setAttribute(this.node, "viewBox", `0 0 ${this.width} ${height}`);
-    setAttribute(this.node, "width", this.width);
+    // Two clusters at the far ends of a wide screen belong together no more.
+    const width = aliases.length === 2 ? Math.min(this.width, 860) : this.width;
+    const { places, height } = layout(aliases, flows, width);
+    setAttribute(this.node, "viewBox", `0 0 ${width} ${height}`);
+    setAttribute(this.node, "width", width);
     setAttribute(this.node, "height", height);
     const pairs = new Set(flows.map((flow) => `${flow.source}\n${flow.target}`));
     const curves = flows.map((flow) => curve(places[flow.source], places[flow.target], pairs.has(`${flow.target}\n${flow.source}`), aliases.length === 2));
-    const isRoomy = this.width >= 520 || flows.length <= 2;
+    const isRoomy = width >= 520 || flows.length <= 2;
     const size = { width: 118, height: 40 };
-    const spots = isRoomy ? placeLabels(curves, flows.map(() => size), places, this.width, height) : flows.map(() => null);
+    const found = isRoomy ? placeLabels(curves, flows.map(() => size), places, width, height) : [];
+    // A picture where some arrows have numbers and others none is harder to read than one with signs alone.
+    const spots = found.length && found.every(Boolean) ? found : flows.map(() => null);
     this.edges.clear();
     this.nodes.clear();
     const edges = flows.map((flow, at) => this.edge(flow, curves[at], spots[at]));
     const nodes = aliases.map((alias) => this.cluster(alias, places[alias]));
-    this.node.replaceChildren(...edges, ...nodes);
+    // Labels lie above all lines, whoever's they are.
+    this.node.replaceChildren(...edges.map((parts) => parts.lines), ...nodes, ...edges.map((parts) => parts.node));
   }
 
   edge(flow, one, spot) {
@@ -166,6 +200,7 @@ export class Picture {
     const at = spot ?? sign;
     const parts = {
       node: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}` }),
+      lines: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}`, tabindex: "-1", "aria-hidden": "true" }),
       title: s("title"),
       rate: s("text", { class: "edge-rate", x: 9, y: -4 }),
       lag: s("text", { class: "edge-lag", x: 0, y: 12 }),
@@ -180,33 +215,35 @@ export class Picture {
         parts.rate, parts.lag,
       );
     } else parts.label.append(s("circle", { class: "edge-dot", r: 9 }), parts.sign);
-    parts.node.append(parts.title,
+    parts.node.append(parts.title, parts.label);
+    parts.lines.append(
       s("path", { class: "edge-wide", d }),
       s("path", { class: "edge-line", d }),
-      s("path", { class: "edge-head", d: "M0 0L-10-5.5L-7.5 0L-10 5.5z", transform: `translate(${one.end.x} ${one.end.y}) rotate(${angle})` }),
-      parts.label);
+      s("path", { class: "edge-head", d: "M0 0L-10-5.5L-7.5 0L-10 5.5z", transform: `translate(${one.end.x} ${one.end.y}) rotate(${angle})` }));
     this.edges.set(flow.flow, parts);
-    return parts.node;
+    return parts;
   }
 
   cluster(alias, place) {
-    const word = s("text", { class: "node-word", x: place.x, y: place.y + 14 });
-    const name = s("text", { class: "node-name", x: place.x, y: place.y - 1 });
+    const isSmall = place.height < NODE.height;
+    const word = isSmall ? null : s("text", { class: "node-word", x: place.x, y: place.y + 14 });
+    const name = s("text", { class: "node-name", x: place.x, y: place.y + (isSmall ? 5 : -1) });
     const longest = Math.floor((place.width - 18) / 8);
-    setText(name, alias.length > longest ? `${alias.slice(0, longest - 1)}…` : alias);
-    const node = s("g", { class: "node" }, s("title", { text: alias }),
-      s("rect", { class: "node-box", x: place.x - place.width / 2, y: place.y - NODE.height / 2, width: place.width, height: NODE.height, rx: 9 }), name, word);
-    this.nodes.set(alias, { node, word });
+    const shown = alias.length > longest ? `${alias.slice(0, longest - 1)}…` : alias;
+    const title = s("title");
+    const node = s("g", { class: "node" }, title,
+      s("rect", { class: "node-box", x: place.x - place.width / 2, y: place.y - place.height / 2, width: place.width, height: place.height, rx: isSmall ? 7 : 9 }), name, word);
+    this.nodes.set(alias, { node, word, name, shown, title });
     return node;
   }
 
   show(flow) {
     const parts = this.edges.get(flow.flow);
     const { word, sign, mood } = fare(flow);
-    setAttribute(parts.node, "data-mood", mood);
+    for (const node of [parts.node, parts.lines]) setAttribute(node, "data-mood", mood);
     setAttribute(parts.node, "data-state", flow.state);
     setText(parts.rate, recordsPerS(flow.records_per_s));
-    setText(parts.lag, mood === "good" ? `lag ${short(flow.lag)}` : word === "running, with failures" ? "failures" : word);
+    setText(parts.lag, mood === "good" ? `lag ${short(flow.lag)}` : word);
     setAttribute(parts.sign, "d", ICON_D[sign] ?? ICON_D.none);
     const text = `${flow.source} to ${flow.target}: ${word}, ${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
     setText(parts.title, text);
@@ -215,9 +252,12 @@ export class Picture {
 
   showClusters(flows) {
     const away = new Set(flows.flatMap((flow) => flow.clusters.filter((one) => !one.is_reachable).map((one) => one.alias)));
-    for (const [alias, { node, word }] of this.nodes) {
+    for (const [alias, { node, word, name, shown, title }] of this.nodes) {
+      const fares = away.has(alias) ? "unreachable" : "reachable";
       setAttribute(node, "data-mood", away.has(alias) ? "bad" : "good");
-      setText(word, away.has(alias) ? "unreachable" : "reachable");
+      if (word) setText(word, fares);
+      setText(name, word || !away.has(alias) ? shown : `✕ ${shown}`);
+      setText(title, `${alias}: ${fares}`);
     }
   }
 }

@@ -47,7 +47,7 @@ export class Table {
   }
 
   tools(caption) {
-    const tools = h("div", { class: "tools" });
+    const tools = h("div", { class: this.search ? "tools" : "tools plain" });
     if (this.search) {
       this.input = h("input", {
         type: "search", placeholder: this.search.label, "aria-label": `${this.search.label} in ${caption}`, autocomplete: "off", spellcheck: "false",
@@ -109,6 +109,7 @@ export class Table {
     this.said.hidden = !isEmpty;
     if (isEmpty) setText(this.said, this.all.length ? "Nothing matches." : typeof this.empty === "function" ? this.empty() : this.empty);
     setText(this.count, this.order.length === this.all.length ? plural(this.all.length, "row") : `${this.order.length} of ${plural(this.all.length, "row")}`);
+    this.count.hidden = !this.search && last === 0;
     this.pager.hidden = last === 0;
     setText(this.pages, `Page ${this.at + 1} of ${last + 1}`);
     this.before.disabled = this.at === 0;
