@@ -1,0 +1,336 @@
+"""Orders on real clusters: kept before they are obeyed, read before a flow starts, never overwritten unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.core import orders as verbs
+from mm2py.core.orders import HEARTBEAT, SOURCE
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.errors import OrderConflictError, OrderRefusedError, OrdersNotKeptError, UnknownFlowError
+from mm2py.flow.order_book import OrderBook
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.kept_orders import NOTHING_KEPT, orders_key
+from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import FlowDrained, LiveSettingsRefused, OrdersRead, SettingsReloaded, StepFailed
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.nodes import running_node
+from tests.support.producing import produce, produce_numbers
+from tests.support.reading import read_topic
+from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.topics import create_topic, list_topics
+
+
+_COUNT = 400
+
+
+def _file(primary: KafkaCluster, backup: KafkaCluster, alias: str, **keys: Any) -> str:
+    settings = {
+        "emit.checkpoints.enabled": "false",
+        "emit.offset-syncs.enabled": "false",
+        "listeners": "",
+        "copy.epoch.ms": 1000,
+        "copy.drain.ms": 2000,
+        **keys,
+    }
+    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=(alias, "B"), **settings)
+
+
+async def _topic(primary: KafkaCluster, topic: str, *, count: int = _COUNT, partitions: int = 1) -> None:
+    await create_topic(primary.bootstrap_servers, topic, partitions=partitions)
+    await produce_numbers(primary.bootstrap_servers, topic, count=count, partitions=partitions)
+
+
+async def _write(cluster: KafkaCluster, topic: str, key: bytes, value: bytes | None) -> None:
+    await produce(cluster.bootstrap_servers, topic, [[NewRecord(key, value, (), MIDDLE_MS)]])
+
+
+async def test_a_flow_without_orders_leaves_no_topic_behind(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Reading creates nothing; the first order creates a compacted topic of one partition, and is read again."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
+    book = OrderBook(settings, SystemClock())
+    nothing = await book.read()
+    is_there_before = book.topic in await list_topics(backup.bootstrap_servers)
+    orders = verbs.set_limit(verbs.pause_topic(NO_ORDERS, "orders"), RateLimit(bytes_per_s=1e6))
+
+    kept = await book.write(orders, before=nothing, by="alice")
+
+    assert (nothing, is_there_before) == (NOTHING_KEPT, False)
+    assert await book.read() == kept
+    assert (kept.orders, kept.revision, kept.by) == (orders, 1, "alice")
+    assert set((await read_topic(backup.bootstrap_servers, book.topic)).keys()) == {0}
+
+
+async def test_too_many_replicas_are_told_with_their_setting(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """An order that cannot be kept is not obeyed, and says which setting to lower."""
+    await _topic(primary, prefix)
+    flow = Flow(prefix, "B")
+    keys = {"topics": prefix, "config.storage.replication.factor": 3}
+    async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
+        await running.running(flow)
+        with pytest.raises(OrdersNotKeptError, match=r"config\.storage\.replication\.factor is 3"):
+            await running.node.order(flow, lambda orders: verbs.pause_topic(orders, prefix))
+
+        assert running.node.orders(flow) == NO_ORDERS
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
+
+
+async def test_a_paused_topic_stays_paused_after_a_crash(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """What was ordered holds in the next daemon from its first epoch on; resumed, every record arrives once."""
+    paused, other = f"{prefix}-paused", f"{prefix}-other"
+    flow = Flow(prefix, "B")
+    await _topic(primary, paused)
+    await _topic(primary, other)
+    text = _file(primary, backup, prefix, topics=f"{prefix}-.*")
+    async with running_node(text, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", _COUNT)
+        await running.node.order(flow, lambda orders: verbs.pause_topic(orders, paused), by="alice")
+        await eventually(
+            lambda: running.view(flow).partitions and _stages(running.view(flow))[paused] == "PAUSED",
+            within_s=20,
+            what="the topic is paused",
+        )
+        await running.crash()
+    await produce_numbers(primary.bootstrap_servers, paused, count=_COUNT, partitions=1)
+    await produce_numbers(primary.bootstrap_servers, other, count=_COUNT, partitions=1)
+
+    async with running_node(text, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{other}", 2 * _COUNT)
+        held_back = await arrived(backup.bootstrap_servers, f"{prefix}.{paused}")
+        (read,) = running.events.of(OrdersRead)
+        await running.node.order(flow, lambda orders: verbs.resume_topic(orders, paused))
+        all_of_it = await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", 2 * _COUNT)
+        await running.stop()
+
+    assert held_back == _COUNT
+    assert (read.revision, read.by) == (1, "alice")
+    assert all_of_it == 2 * _COUNT
+    assert await arrived(backup.bootstrap_servers, f"{prefix}.{paused}") == 2 * _COUNT
+
+
+def _stages(view: Any) -> dict[str, str]:
+    return {partition.source.topic: partition.stage.name for partition in view.partitions}
+
+
+async def test_a_daemon_that_was_overtaken_is_told_so(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Of two daemons of one target the second to order gets a conflict, obeys what is kept, and may order then."""
+    flow = Flow(prefix, "B")
+    text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
+    async with running_node(text, tmp_path, "one") as one, running_node(text, tmp_path, "two") as two:
+        await one.running(flow)
+        await two.running(flow)
+        await one.node.order(flow, lambda orders: verbs.pause_topic(orders, "left"), by="alice")
+
+        with pytest.raises(OrderConflictError, match="by alice"):
+            await two.node.order(flow, lambda orders: verbs.pause_topic(orders, "right"))
+        taken_over = two.node.orders(flow)
+        both = await two.node.order(flow, lambda orders: verbs.pause_topic(orders, "right"))
+
+        assert taken_over.topics == {"left"}
+        assert both.topics == {"left", "right"}
+
+
+async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """Two books that know the same revision write it anew: one counts, for both, and stays the last of its key."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
+    books = [OrderBook(settings, SystemClock()) for _ in range(2)]
+    before = await books[0].write(NO_ORDERS, before=NOTHING_KEPT, by="")
+    names = ("left", "right")
+
+    async def write(book: OrderBook, topic: str) -> Orders | OrderConflictError:
+        try:
+            return (await book.write(Orders(topics=frozenset({topic})), before=before, by=topic)).orders
+        except OrderConflictError as error:
+            return error
+
+    outcomes = await asyncio.gather(*map(write, books, names))
+
+    (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Orders)]
+    assert len([outcome for outcome in outcomes if isinstance(outcome, OrderConflictError)]) == 1
+    assert [(await book.read()).orders for book in books] == [winner, winner]
+    last = (await read_topic(backup.bootstrap_servers, books[0].topic))[0][-1]
+    assert json.loads(last.value or b"")["by"] in winner.topics
+
+
+async def test_orders_that_cannot_be_read_keep_the_flow_from_starting(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A record of a newer version is not guessed at: the flow waits, says why, and starts once the record is gone."""
+    flow = Flow(prefix, "B")
+    await _topic(primary, prefix)
+    topic = f"mm2-configs.{prefix}.internal"
+    await create_topic(backup.bootstrap_servers, topic, configs={"cleanup.policy": "compact"})
+    newer = {"version": 2, "flow": str(flow)}
+    await _write(backup, topic, orders_key(flow), json.dumps(newer).encode())
+    async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.FAILED)
+        view = running.view(flow)
+        with pytest.raises(OrdersNotKeptError, match="has not been read"):
+            await running.node.order(flow, lambda orders: verbs.pause_topic(orders, "x"))
+        is_copied = f"{prefix}.{prefix}" in await list_topics(backup.bootstrap_servers)
+
+        await _write(backup, topic, orders_key(flow), None)
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
+
+    assert not is_copied
+    assert "version is 2" in view.last_error
+    assert str(flow) in view.last_error
+    assert [event.step for event in running.events.of(StepFailed)] == ["read orders"]
+
+
+async def test_settings_change_while_a_flow_runs(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A put changes topics and the number of copy tasks within seconds, survives a crash, is listed and taken back.
+
+    No record is lost or repeated on the way.
+    """
+    first, second = f"{prefix}-1", f"{prefix}-2"
+    flow = Flow(prefix, "B")
+    for topic in (first, second):
+        await _topic(primary, topic, partitions=2)
+    text = _file(primary, backup, prefix, topics=first)
+    mirrored = partial(assert_mirrored, target=backup.bootstrap_servers, count=_COUNT)
+    async with running_node(text, tmp_path) as running:
+        await mirrored(primary.bootstrap_servers, first, remote_topic=f"{prefix}.{first}")
+        put = {**running.node.connector_config(flow, SOURCE), "topics": f"{prefix}-.*", "tasks.max": "2"}
+        await running.node.put_config(flow, SOURCE, put, by="alice")
+        await mirrored(primary.bootstrap_servers, second, remote_topic=f"{prefix}.{second}")
+        await running.crash()
+
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await eventually(lambda: len(running.view(flow).tasks) == 2, within_s=20, what="two copy tasks")
+        listed = {one.key: (one.value, one.in_file) for one in running.node.live_settings(flow, SOURCE)}
+        shown = running.node.connector_config(flow, SOURCE)
+        await running.node.revert_config(flow, SOURCE)
+        await eventually(lambda: len(running.events.of(FlowDrained)) == 1, within_s=30, what="the flow starts anew")
+        await running.running(flow)
+        await eventually(lambda: running.view(flow).topics == 1, within_s=20, what="one topic is left")
+        await running.stop()
+
+    assert listed == {"topics": (f"{prefix}-.*", first), "tasks.max": ("2", "1")}
+    assert (shown["topics"], shown["tasks.max"]) == (f"{prefix}-.*", "2")
+    assert running.node.connector_config(flow, SOURCE)["topics"] == first
+    for topic in (first, second):
+        await mirrored(primary.bootstrap_servers, topic, remote_topic=f"{prefix}.{topic}")
+
+
+async def test_a_bad_put_is_refused_as_a_whole(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Every problem is in the one error, nothing is kept, and an unknown flow is nobody's."""
+    flow = Flow(prefix, "B")
+    async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
+        await running.running(flow)
+        body = {"topicz": "a", "tasks.max": "many", "topics": "b", "spark.master": "local"}
+        with pytest.raises(OrderRefusedError) as refused:
+            await running.node.put_config(flow, SOURCE, body)
+        with pytest.raises(UnknownFlowError):
+            await running.node.put_config(Flow("X", "Y"), SOURCE, {})
+
+        assert running.node.orders(flow) == NO_ORDERS
+        assert f"mm2-configs.{prefix}.internal" not in await list_topics(backup.bootstrap_servers)
+    problems = refused.value.problems
+    assert [problem.split()[0].rstrip(":") for problem in problems] == ["topicz", "tasks.max", "spark.master"]
+    assert "did you mean topics?" in problems[0]
+
+
+async def test_settings_stay_on_top_of_a_changed_file(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A reload keeps what was put; where the file no longer goes with it, that is told and the flow goes on."""
+    flow = Flow(prefix, "B")
+    keys: dict[str, Any] = {"topics": prefix, "A.bootstrap.servers": primary.bootstrap_servers}
+    text = _file(primary, backup, prefix, **keys)
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await running.node.put_config(flow, SOURCE, {"topics": f"{prefix}-live"})
+        await eventually(lambda: len(running.events.of(FlowDrained)) == 1, within_s=30, what="the flow starts anew")
+        await running.running(flow)
+
+        running.file.write_text(text.replace("copy.epoch.ms = 1000", "copy.epoch.ms = 1100"))
+        running.node.request_reload()
+        await eventually(lambda: len(running.events.of(SettingsReloaded)) == 1, within_s=30, what="it is reloaded")
+        await running.running(flow)
+        after_one = running.node.connector_config(flow, SOURCE)
+
+        # Identical names in both directions: with the topics that were put they would feed each other.
+        both_ways = {
+            "replication.policy.class": "identity",
+            f"B->{prefix}.enabled": "true",
+            f"B->{prefix}.topics": f"{prefix}-live",
+        }
+        running.file.write_text(_file(primary, backup, prefix, **keys, **both_ways))
+        running.node.request_reload()
+        await eventually(lambda: len(running.events.of(SettingsReloaded)) == 2, within_s=30, what="it is reloaded")
+        (refused,) = running.events.of(LiveSettingsRefused)
+        state = running.view(flow).state
+
+    assert (after_one["topics"], after_one["copy.epoch.ms"]) == (f"{prefix}-live", "1100")
+    assert refused.is_running
+    assert state is FlowState.RUNNING
+    assert len(running.events.of(FlowDrained)) == 2
+
+
+async def test_a_drain_does_not_wait_for_a_target_that_is_away(
+    primary: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A node whose orders cannot be read yet ends at once when it is told to."""
+    keys = {"topics": prefix, "B.bootstrap.servers": "127.0.0.1:1"}
+    async with running_node(_file(primary, primary, prefix, **keys), tmp_path) as running:
+        flow = Flow(prefix, "B")
+        await eventually(
+            lambda: not running.view(flow).clusters[1].is_reachable, within_s=30, what="the target is away"
+        )
+        state = running.view(flow).state
+        async with asyncio.timeout(15):
+            await running.stop()
+
+    assert state is FlowState.STARTING
+
+
+async def test_a_stopped_connector_stays_stopped(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Orders of a task group hold in the next daemon, for a deleted one too; putting its config has it run again."""
+    flow = Flow(prefix, "B")
+    await _topic(primary, prefix)
+    keys = {"topics": prefix, f"{prefix}->B.emit.heartbeats.enabled": "true"}
+    text = _file(primary, backup, prefix, **keys)
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await running.node.order(flow, lambda orders: verbs.stop_connector(orders, SOURCE))
+        await running.node.order(flow, lambda orders: verbs.delete_connector(orders, HEARTBEAT))
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        await running.crash()
+
+    async with running_node(text, tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        wanted = running.node.orders(flow).groups
+        await running.node.put_config(flow, HEARTBEAT, {"emit.heartbeats.interval.seconds": 2})
+        await running.until(flow, HEARTBEAT, FlowState.RUNNING)
+
+        assert dict(wanted) == {SOURCE: Wanted.STOPPED, HEARTBEAT: Wanted.DELETED}
+        assert running.node.orders(flow).config == {HEARTBEAT: {"emit.heartbeats.interval.seconds": "2"}}
+        assert TopicPartition(prefix, 0) not in running.node.orders(flow).partitions

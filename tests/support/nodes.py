@@ -1,0 +1,101 @@
+"""A whole node without Spark: its epochs run in this process, everything else is the daemon's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
+from mm2py.daemon import MirrorMaker
+from mm2py.flow.loops import judged
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
+from mm2py.model.state import FlowState, FlowView
+from mm2py.telemetry.journal import EventLog
+from tests.support.eventually import eventually
+from tests.support.flows import InProcessEpochs
+
+
+class SparklessMirrorMaker(MirrorMaker):
+    """A node that needs no Spark."""
+
+    def __init__(self, settings: MirrorSettings, epochs: InProcessEpochs, **others: Any) -> None:
+        self._in_process = epochs
+        super().__init__(settings, **others)
+
+    def _make_runner(self, settings: FlowSettings) -> FlowRunner:
+        on_spark = self._epochs
+        self._epochs = self._in_process  # type: ignore[assignment]
+        try:
+            return super()._make_runner(settings)
+        finally:
+            self._epochs = on_spark
+
+    def _start_spark(self, _settings: MirrorSettings, _tasks: asyncio.TaskGroup) -> None:
+        self._is_ready = True
+
+
+@attrs.define
+class RunningNode:
+    """A node that runs, and what it said."""
+
+    node: SparklessMirrorMaker
+    events: EventLog
+    task: asyncio.Task[None]
+    file: Path
+
+    def view(self, flow: Flow) -> FlowView:
+        """Give the picture of a flow."""
+        return next(view for view in self.node.view().flows if view.flow == flow)
+
+    async def until(self, flow: Flow, connector: str, state: FlowState, *, within_s: float = 30.0) -> None:
+        """Wait until a connector is in a state."""
+
+        def there() -> bool:
+            found = {group.connector: group.state for group in self.view(flow).groups}
+            assert found[connector] is state, found
+            return True
+
+        await eventually(there, within_s=within_s, what=f"{connector} of {flow} is {state.name}")
+
+    async def running(self, flow: Flow) -> None:
+        """Wait until the source connector runs."""
+        await self.until(flow, "MirrorSourceConnector", FlowState.RUNNING)
+
+    async def stop(self) -> None:
+        """Drain it and wait for its end."""
+        self.node.request_stop("the test")
+        await self.task
+
+    async def crash(self) -> None:
+        """End it on the spot; nothing is written any more."""
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+@asynccontextmanager
+async def running_node(properties: str, work_dir: Path, name: str = "mm2") -> AsyncIterator[RunningNode]:
+    """Run a node until the end of the block, where it is cancelled unless it has ended before."""
+    file = work_dir / f"{name}.properties"
+    file.write_text(properties)
+
+    def read() -> MirrorSettings:
+        return judged(load_settings(file))
+
+    clock = SystemClock()
+    events, epochs = EventLog(clock), InProcessEpochs(work_dir)
+    node = SparklessMirrorMaker(read(), epochs, clock=clock, events=events, luck=lambda: 0.5, read_again=read)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = RunningNode(node, events, tasks.create_task(node.run(), name=name), file)
+            yield running
+            running.task.cancel()
+    finally:
+        await epochs.close()
