@@ -1,0 +1,273 @@
+"""Offsets of a stopped connector, altered (KIP-875): what is copied again, what is skipped, what Java reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2py.core import orders as verbs
+from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import JvmOptions
+from mm2py.devkit.java_mm2 import JavaMirrorMaker2
+from mm2py.errors import OrderConflictError, OrderRefusedError, UnknownConnectorError
+from mm2py.flow.order_book import OrderBook
+from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.kept_orders import orders_key
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
+from tests.support.eventually import eventually
+from tests.support.mirrored import arrived, await_arrived
+from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.nodes import RunningNode, running_node
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_numbers, read_topic
+from tests.support.topics import create_topic
+
+
+_COUNT = 600
+
+
+def _file(primary: KafkaCluster, backup: KafkaCluster, alias: str, **keys: Any) -> str:
+    settings = {
+        "topics": f"{alias}-.*",
+        "emit.checkpoints.interval.seconds": 1,
+        "listeners": "",
+        "copy.epoch.ms": 1000,
+        "copy.drain.ms": 2000,
+        "groups": f"{alias}-.*",
+        **keys,
+    }
+    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=(alias, "B"), **settings)
+
+
+async def _mirrored(running: RunningNode, flow: Flow, backup: KafkaCluster, remote: str, count: int) -> None:
+    await running.running(flow)
+    await await_arrived(backup.bootstrap_servers, remote, count)
+
+
+async def _stop(running: RunningNode, flow: Flow) -> None:
+    await running.node.order(flow, lambda orders: verbs.stop_connector(orders, SOURCE))
+    await running.until(flow, SOURCE, FlowState.STOPPED)
+
+
+async def _idle(running: RunningNode, flow: Flow) -> None:
+    def idle() -> bool:
+        partitions = running.view(flow).partitions
+        return bool(partitions) and all(partition.lag == 0 for partition in partitions)
+
+    await eventually(idle, within_s=30, what="all that there is was copied")
+
+
+async def _translated(running: RunningNode, topic: str, wanted: Mapping[int, int]) -> None:
+    """Wait until offsets of partition 0 are translated as *wanted*."""
+    translations = running.node._fleet.runners[0].translations
+
+    def found() -> bool:
+        answers = {at: translations.downstream(TopicPartition(topic, 0), at) for at in wanted}
+        assert {at: getattr(answer, "offset", answer) for at, answer in answers.items()} == wanted
+        return True
+
+    await eventually(found, within_s=20, what="offsets are translated")
+
+
+async def _resume(running: RunningNode, flow: Flow) -> None:
+    await running.node.order(flow, lambda orders: verbs.resume_connector(orders, SOURCE))
+
+
+def _of(flow: Flow, topic: str, offset: int | None, partition: int = 0) -> dict[str, Any]:
+    """Give an entry of a body."""
+    return {
+        "partition": {"cluster": flow.source, "partition": partition, "topic": topic},
+        "offset": None if offset is None else {"offset": offset},
+    }
+
+
+async def test_offsets_set_back_are_copied_again_and_no_others(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A hundred records back are a hundred records twice, also when the daemon dies before it begins and while it copies.
+
+    What is shown is Java's: the offset of the record that was copied last. Nothing is altered while the connector runs.
+    """
+    topic, flow = f"{prefix}-t", Flow(prefix, "B")
+    remote = f"{prefix}.{topic}"
+    await create_topic(primary.bootstrap_servers, topic, partitions=2)
+    await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=2)
+    each = _COUNT // 2
+    text = _file(primary, backup, prefix)
+    async with running_node(text, tmp_path) as running:
+        await _mirrored(running, flow, backup, remote, _COUNT)
+        with pytest.raises(OrderConflictError, match="must be stopped"):
+            await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 1)])
+        await _stop(running, flow)
+        shown = await running.node.offsets(flow, SOURCE)
+        with pytest.raises(OrderRefusedError, match="the source ends before 300"):
+            await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 300)])
+        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, each - 101), _of(flow, topic, each - 1, 1)])
+        altered = await running.node.offsets(flow, SOURCE)
+        await running.crash()
+        told = running.events.of(OffsetsAltered)
+
+    async with running_node(text, tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        await _resume(running, flow)
+        await await_arrived(backup.bootstrap_servers, remote, _COUNT + 100)
+        await running.crash()
+        crashed = running.events
+    await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=2)
+    async with running_node(text, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, remote, 2 * _COUNT + 100)
+        # What was copied twice is where its second copy is: no group misses a record.
+        await _translated(running, topic, {150: 150, 250: 350, 350: 450})
+        await running.stop()
+
+    assert [one.offset for one in shown] == [{"offset": each - 1}, {"offset": each - 1}]
+    assert [one.offset for one in altered] == [{"offset": each - 101}, {"offset": each - 1}]
+    assert [(it.partitions, it.repeated, it.skipped) for it in told] == [(1, 100, 0)]
+    source, found = (
+        await read_numbers(primary.bootstrap_servers, topic),
+        await read_numbers(backup.bootstrap_servers, remote),
+    )
+    assert found[0] == source[0][:each] + source[0][each - 100 : each] + source[0][each:]
+    assert found[1] == source[1]
+    for events in (crashed, running.events):
+        assert not events.of(ResumeUnproven)
+        assert not events.of(ForeignRecordsFound)
+
+
+async def test_offsets_set_forward_are_never_copied(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """What came while the connector was stopped, and lies before the new offset, is passed over; the rest is copied."""
+    topic, flow = f"{prefix}-t", Flow(prefix, "B")
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=200, partitions=1)
+    async with running_node(_file(primary, backup, prefix), tmp_path) as running:
+        await _mirrored(running, flow, backup, f"{prefix}.{topic}", 200)
+        await _stop(running, flow)
+        await produce_numbers(primary.bootstrap_servers, topic, count=200, partitions=1)
+        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 349)])
+        await _resume(running, flow)
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 250)
+        await _translated(running, topic, {150: 150, 250: 200, 360: 210})
+        await running.stop()
+
+    source = await read_numbers(primary.bootstrap_servers, topic)
+    found = await read_numbers(backup.bootstrap_servers, f"{prefix}.{topic}")
+    assert found[0] == source[0][:200] + source[0][350:]
+
+
+async def test_a_reset_copies_all_again(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Without offsets a connector begins at the start, behind what the target holds: all is there a second time."""
+    topic, flow = f"{prefix}-t", Flow(prefix, "B")
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
+    text = _file(primary, backup, prefix)
+    async with running_node(text, tmp_path) as running:
+        await _mirrored(running, flow, backup, f"{prefix}.{topic}", _COUNT)
+        with pytest.raises(OrderConflictError, match="must be stopped"):
+            await running.node.reset_offsets(flow, SOURCE)
+        await _stop(running, flow)
+        await running.node.reset_offsets(flow, SOURCE)
+        left = await running.node.offsets(flow, SOURCE)
+        await _resume(running, flow)
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 2 * _COUNT)
+        await running.crash()
+
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await eventually(
+            lambda: running.view(flow).lag == 0 and running.view(flow).partitions, within_s=20, what="idle"
+        )
+        await running.stop()
+
+    assert left == ()
+    source = await read_numbers(primary.bootstrap_servers, topic)
+    found = await read_numbers(backup.bootstrap_servers, f"{prefix}.{topic}")
+    assert found[0] == source[0] * 2
+    assert not running.events.of(ResumeUnproven)
+    assert len(running.events.of(ResumedExactly)) <= 1
+
+
+async def test_offsets_of_the_other_connectors(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """They keep none, as in Java: only 0 and null can be written, what stands there can be seen and removed."""
+    flow = Flow(prefix, "B")
+    keys = {f"{prefix}->B.emit.heartbeats.enabled": "true", "emit.checkpoints.enabled": "true"}
+    body = [{"partition": {"group": "g", "topic": f"{prefix}.t", "partition": 0}, "offset": {"offset": 0}}]
+    async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
+        await running.running(flow)
+        await running.node.order(flow, lambda orders: verbs.stop_connector(orders, CHECKPOINT))
+        await running.until(flow, CHECKPOINT, FlowState.STOPPED)
+        await running.node.alter_offsets(flow, CHECKPOINT, body)
+        written = await running.node.offsets(flow, CHECKPOINT)
+        await running.node.reset_offsets(flow, CHECKPOINT)
+        with pytest.raises(OrderRefusedError, match="only 0 and null"):
+            await running.node.alter_offsets(flow, HEARTBEAT, [{"partition": {}, "offset": {"offset": 3}}])
+        with pytest.raises(UnknownConnectorError):
+            await running.node.offsets(flow, "FileStreamSource")
+
+        assert written == (ConnectorOffset(body[0]["partition"], {"offset": 0}),)
+        assert await running.node.offsets(flow, CHECKPOINT) == ()
+
+
+async def test_java_reads_what_was_altered_and_leaves_orders_alone(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Java MirrorMaker 2 starts with our orders among its configs, and copies from the offset that we altered.
+
+    Its own records in that topic stay as they are when we write, and ours when it does.
+    """
+    topic, flow = f"{prefix}-t", Flow(prefix, "B")
+    remote = f"{prefix}.{topic}"
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
+    text = _file(primary, backup, prefix, **JAVA_KEYS)
+    async with running_node(text, tmp_path) as running:
+        await _mirrored(running, flow, backup, remote, _COUNT)
+        await _stop(running, flow)
+        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, _COUNT - 51)])
+        await running.stop()
+        kept = running.node.orders(flow)
+    book = OrderBook(running.node.settings.flows[0], running.node._clock)
+
+    file = tmp_path / "java.properties"
+    file.write_text(text.replace("listeners = \n", ""))
+    with JavaMirrorMaker2(file, log_file=tmp_path / "java.log", jvm=JvmOptions(heap_mb=256)) as java:
+        java.await_replicating(prefix, "B")
+        await await_arrived(backup.bootstrap_servers, remote, _COUNT + 50)
+        java_said = java.log_text()
+    by_java = await _configs(backup, book.topic)
+    async with running_node(text, tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        read_again = running.node.orders(flow)
+        await _resume(running, flow)
+        await running.running(flow)
+        await eventually(
+            lambda: running.view(flow).lag == 0 and running.view(flow).partitions, within_s=30, what="idle"
+        )
+        await running.stop()
+    by_both = await _configs(backup, book.topic)
+
+    assert "mm2py-orders-" in java_said  # as a key that it discards
+    assert read_again == kept
+    assert b"connector-MirrorSourceConnector" in by_java
+    assert {key: value for key, value in by_both.items() if key != orders_key(flow)} == {
+        key: value for key, value in by_java.items() if key != orders_key(flow)
+    }
+    assert await arrived(backup.bootstrap_servers, remote) == _COUNT + 50
+
+
+async def _configs(cluster: KafkaCluster, topic: str) -> dict[bytes | None, bytes | None]:
+    records = (await read_topic(cluster.bootstrap_servers, topic))[0]
+    return {record.key: record.value for record in records}
