@@ -257,8 +257,9 @@ class MirrorMaker:
 
     async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:
         """Give a connector's offsets as the target keeps them. Raise OrdersNotKeptError where it does not answer."""
+        of = self._offsets_of(flow, connector)
         with self._explained(flow):
-            return await self._offsets_of(flow, connector).read(connector)
+            return await of.read(connector)
 
     async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
         """

@@ -1,0 +1,298 @@
+"""The application: every address behind its door, errors in Connect's shape, and what no request may break."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.rest import Listener, Right
+from mm2py.errors import (
+    ClusterUnreachableError,
+    OrderConflictError,
+    OrderRefusedError,
+    OrdersNotKeptError,
+    UnknownConnectorError,
+)
+from mm2py.rest.app import ROUTES
+from mm2py.rest.route import Route
+from mm2py.telemetry.events import RestFailed
+from tests.support.rest_asking import BODIES, Asking, asking, path_of
+
+
+TOKENS = ("rest.auth.read.tokens = see", "rest.auth.write.tokens = do")
+FLOW = "/from:A/to:B"
+SOURCE = FLOW + "/connectors/MirrorSourceConnector"
+#: They answer in their own time.
+ASKABLE = [route for route in ROUTES if route.path != "/stream"]
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> Asking:
+    """An application that lets everybody do everything."""
+    return asking(tmp_path)
+
+
+def _id(route: object) -> str:
+    return f"{route.method} {route.path}" if isinstance(route, Route) else str(route)
+
+
+def _body(route: Route) -> object:
+    return BODIES[route.name] if route.takes is not None else None
+
+
+@pytest.mark.parametrize("route", ASKABLE, ids=_id)
+async def test_every_address_answers_as_the_document_says(ask: Asking, route: Route) -> None:
+    """Each route of the table, asked with what it takes, gives one of its own statuses and no cookie."""
+    got = await ask(route.method, path_of(route), _body(route))
+
+    assert not ask.node.events.of(RestFailed)
+    assert got.status in {*route.answers, 409}
+    assert (got.status == 409) is (route.name == "post_connector")
+    assert "Set-Cookie" not in got.headers
+    assert got.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("who", ["nobody", "reader", "writer"])
+@pytest.mark.parametrize("route", ASKABLE, ids=_id)
+async def test_every_address_asks_who_it_is(tmp_path: Path, route: Route, who: str) -> None:
+    """Without credentials nothing is shown but health and the page's own files; readers change nothing."""
+    ask = asking(tmp_path, *TOKENS)
+    has = {"nobody": Right.NONE, "reader": Right.READ, "writer": Right.WRITE}[who]
+    headers = {"nobody": {}, "reader": {"Authorization": "Bearer see"}, "writer": {"Authorization": "Bearer do"}}[who]
+    is_allowed = has >= route.right
+
+    got = await ask(route.method, path_of(route), _body(route), **headers)
+
+    assert (got.status not in {401, 403}) is is_allowed
+    if not is_allowed:
+        assert got.status == (401 if has is Right.NONE else 403)
+        assert got.json["error_code"] == got.status
+        assert ask.node.said_by == []
+        assert ask.node.pictures == 0
+
+
+@pytest.mark.parametrize("route", [route for route in ASKABLE if route.right is Right.WRITE], ids=_id)
+async def test_other_machines_change_nothing_without_access_control(tmp_path: Path, route: Route) -> None:
+    """Where nobody is asked who he is, an address that others reach only shows; the answer names the setting."""
+    ask = asking(tmp_path, listener=Listener("http", "", 8083))
+
+    got = await ask(route.method, path_of(route), _body(route))
+
+    assert got.status == 403
+    assert "rest.auth.users.file" in got.json["message"]
+    assert ask.node.said_by == []
+
+
+@pytest.mark.parametrize("route", ASKABLE, ids=_id)
+async def test_a_method_that_an_address_has_not(ask: Asking, route: Route) -> None:
+    """It is 405, says what is allowed, and changes nothing."""
+    allowed = {one.method for one in ROUTES if one.path == route.path}
+    method = next(method for method in ("DELETE", "PATCH", "POST", "PUT") if method not in allowed)
+
+    got = await ask(method, path_of(route), {})
+
+    assert got.status == 405
+    assert allowed <= set(got.headers["Allow"].split(", "))
+    assert got.json["error_code"] == 405
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if "{" in route.path], ids=_id)
+async def test_unknown_names(ask: Asking, route: Route) -> None:
+    """Whatever the path names and there is not, is 404 in words."""
+    for name in ("source", "target", "cluster", "connector", "plugin", "topic", "partition", "task", "group"):
+        if "{" + name + "}" not in route.path:
+            continue
+        path = path_of(attrs_with(route, name, "77" if name in {"partition", "task"} else "nothing"))
+
+        got = await ask(route.method, path, _body(route))
+
+        assert got.status == 404, path
+        assert got.json["error_code"] == 404
+
+
+def attrs_with(route: Route, name: str, value: str) -> Route:
+    """Give the route with one part of its path filled in."""
+    return Route(**{field: getattr(route, field) for field in Route.__slots__ if field in {
+        "method", "right", "summary", "handler", "answers", "takes", "query", "tag", "errors"
+    }}, path=route.path.replace("{" + name + "}", value))  # fmt: skip
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.takes is not None], ids=_id)
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'"x"', b"NaN", b'{"a": NaN}', b"\xff", b"[" * 100_000])
+async def test_bad_bodies(ask: Asking, route: Route, raw: bytes) -> None:
+    """What is no JSON object is 400 and changes nothing."""
+    got = await ask(route.method, path_of(route), raw=raw)
+
+    assert got.status == 400
+    assert ask.node.said_by == []
+
+
+async def test_a_body_must_say_that_it_is_json(ask: Asking) -> None:
+    """A form of somebody's page cannot say so without asking first, so it must."""
+    got = await ask("PUT", SOURCE + "/config", raw=b"{}", Content_Type="text/plain")
+
+    assert got.status == 415
+
+
+async def test_a_body_may_not_be_endless(ask: Asking) -> None:
+    """More than a megabyte is refused."""
+    got = await ask("PUT", SOURCE + "/config", raw=b"[" + b"1," * 600_000 + b"1]")
+
+    assert got.status == 413
+    assert got.json["error_code"] == 413
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "word"),
+    [
+        (OrderRefusedError(("topics: bad", "tasks.max: bad")), 400, "tasks.max"),
+        (ConfigError((Problem("f:1", "topics", "bad"),)), 400, "topics"),
+        (OrderConflictError("it changed", "look again"), 409, "look again"),
+        (OrdersNotKeptError("A->B", "B", "away"), 503, "target cluster"),
+        (ClusterUnreachableError("B", "b:1", "refused"), 503, "b:1"),
+        (TimeoutError(), 503, "in time"),
+        (UnknownConnectorError("A->B", "x"), 404, "x"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_what_keeps_an_order_from_being_given(ask: Asking, error: Exception, status: int, word: str) -> None:
+    """Each reason has its own status and its own words; who may try again is told when."""
+    ask.node.trouble = error
+
+    got = await ask("PUT", SOURCE + "/pause")
+
+    assert (got.status, got.json["error_code"]) == (status, status)
+    assert word in got.json["message"]
+    assert ("Retry-After" in got.headers) is (status == 503)
+
+
+async def test_all_problems_come_in_one_answer(ask: Asking) -> None:
+    """Several bad settings are all named at once, and none of them counts."""
+    got = await ask("PUT", SOURCE + "/config", {"tasks.max": "many", "topcs": "x", "copy.epoch.ms": "0"})
+
+    assert got.status == 400
+    assert len(got.json["problems"]) == 3
+    assert "did you mean topics" in got.json["message"]
+    assert ask.node.ordered.config == {}
+
+
+async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
+    """What nobody thought of is 500 in the same shape, with an event that holds the traceback."""
+    ask.node.trouble = RuntimeError("boom")
+
+    got = await ask("PUT", SOURCE + "/pause")
+
+    assert got.status == 500
+    assert "boom" not in got.text
+    [event] = ask.node.events.of(RestFailed)
+    assert "boom" in event.traceback
+
+
+async def test_nearest_names(ask: Asking) -> None:
+    """A slip of the pen is told what it may have meant."""
+    near = {
+        "/from:A/to:B/topics/order": "orders",
+        "/from:A/to:B/connectors/MirrorSourceConector": "MirrorSourceConnector",
+        "/from:A/to:B/groups/biling": "billing",
+        "/cluster": "/clusters",
+    }
+
+    found = {path: (await ask("GET", path)).json["message"] for path in near}
+
+    assert {path: text.endswith(f"did you mean {near[path]}?") for path, text in found.items()} == dict.fromkeys(
+        near, True
+    )
+
+
+async def test_trailing_slashes_and_heads(ask: Asking) -> None:
+    """kcctl asks with a slash at the end; HEAD is GET without a body."""
+    slashed = await ask("GET", FLOW + "/connectors/")
+    head = await ask("HEAD", FLOW + "/connectors")
+
+    assert slashed.json == ["MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"]
+    assert head.status == 200
+
+
+async def test_other_pages_and_tricks_are_refused(ask: Asking) -> None:
+    """A page of another origin changes nothing, and none reaches this machine under another name."""
+    crossed = await ask("PUT", SOURCE + "/pause", Origin="https://evil.example")
+    rebound = await ask("GET", "/status", Host="evil.example")
+    plain = await ask("GET", "/status", Origin="https://evil.example")
+
+    assert (crossed.status, rebound.status, plain.status) == (403, 403, 200)
+    assert "Access-Control-Allow-Origin" not in plain.headers
+    assert ask.node.said_by == []
+
+
+async def test_an_allowed_origin(tmp_path: Path) -> None:
+    """An origin of the settings reads, asks first what it may do, and is told to whom answers go."""
+    ask = asking(tmp_path, "access.control.allow.origin = https://dash.example")
+
+    read = await ask("GET", "/status", Origin="https://dash.example")
+    asked = await ask("OPTIONS", "/status", Origin="https://dash.example", Access_Control_Request_Method="GET")
+    refused = await ask("OPTIONS", "/status", Origin="https://dash.example", Access_Control_Request_Method="PUT")
+
+    assert read.headers["Access-Control-Allow-Origin"] == "https://dash.example"
+    assert (asked.status, refused.status) == (204, 403)
+
+
+async def test_a_picture_is_taken_once_for_all(ask: Asking) -> None:
+    """Who asks within a second gets the same picture; after a change there is a new one."""
+    for path in ("/status", FLOW + "/status", FLOW + "/topics", "/metrics"):
+        await ask("GET", path)
+    before = ask.node.pictures
+    await ask("PUT", SOURCE + "/pause")
+    await ask("GET", "/status")
+
+    assert before == 1
+    assert ask.node.pictures == 2
+
+
+async def test_a_draining_node_shows_and_takes_no_orders(ask: Asking) -> None:
+    """While it stops it answers, says that it is not ready, and changes nothing."""
+    ask.server.drain()
+
+    shown, ready, changed = [
+        await ask(method, path)
+        for method, path in (("GET", "/status"), ("GET", "/health/ready"), ("PUT", SOURCE + "/pause"))
+    ]
+
+    assert (shown.status, ready.status, changed.status) == (200, 503, 503)
+    assert "draining" in ready.json["reasons"][0]
+
+
+async def test_who_ordered_it_is_said(tmp_path: Path) -> None:
+    """An order carries the name that was shown."""
+    ask = asking(tmp_path, *TOKENS)
+
+    await ask("PUT", SOURCE + "/pause", Authorization="Bearer do")
+
+    assert "the right to write" in ask.node.said_by[0]
+
+
+async def test_metrics_in_both_forms(ask: Asking) -> None:
+    """Prometheus gets text whatever else it accepts; who wants JSON by name gets that."""
+    scraped = await ask("GET", "/metrics", Accept="application/openmetrics-text;q=0.9,text/plain;q=0.5,*/*;q=0.1")
+    asked = await ask("GET", "/metrics", Accept="application/json")
+    of_flow = await ask("GET", FLOW + "/metrics")
+    of_cluster = await ask("GET", "/cluster/B/metrics")
+
+    assert scraped.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert "A->B" in asked.json["flows"]
+    assert of_flow.json["flows"]["A->B"]["flow"] == "A->B"
+    assert of_cluster.json["flows"]["A->B"]["cluster"] == "B"
+
+
+async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
+    """Connect's tools get its JSON, a browser the page."""
+    tool = await ask("GET", "/", Accept="application/json")
+    anything = await ask("GET", "/")
+    browser = await ask("GET", "/", Accept="text/html,application/xhtml+xml")
+
+    assert sorted(tool.json) == ["commit", "kafka_cluster_id", "version"] == sorted(anything.json)
+    assert browser.headers["Content-Type"].startswith("text/html")
+    assert "script-src 'self'" in browser.headers["Content-Security-Policy"]
+    assert json.loads(tool.text)["kafka_cluster_id"] == "B"
