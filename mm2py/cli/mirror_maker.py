@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import random
 import signal
 import sys
 import termios
@@ -22,11 +23,14 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
+from mm2py.flow.group import RESTART_PAUSES
 from mm2py.flow.loops import judged
-from mm2py.flow.supervise import leaves
+from mm2py.flow.supervise import leaves, supervise
 from mm2py.model.state import to_json
+from mm2py.rest.server import RestServer
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.logs import log_sink
+from mm2py.telemetry.metrics import Metrics
 
 
 _STATUS_EVERY_S = 1.0
@@ -153,14 +157,23 @@ async def _run(
     events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
     mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read)
     loop = asyncio.get_running_loop()
+    metrics = Metrics(events, partitions_max=settings.metrics_partitions_max, topics_max=settings.metrics_topics_max)
+    server = RestServer(mirror_maker, clock=clock, events=events, metrics=metrics)
+
+    def stop(reason: str) -> None:
+        server.drain()
+        mirror_maker.request_stop(reason)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, mirror_maker.request_stop, number.name)
+        loop.add_signal_handler(number, stop, number.name)
     loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=_has_terminal()))
     try:
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
                 tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
+                # Whatever happens to it, the mirror goes on.
+                tasks.create_task(_serve(server, clock, events), name="rest"),
             ]
             await mirror_maker.run()
             for task in beside:
@@ -172,6 +185,10 @@ async def _run(
     else:
         return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
     return return_code
+
+
+async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
+    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, luck=random.random, report=events.emit)
 
 
 def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:

@@ -38,6 +38,15 @@ class Shown:
 
 
 @attrs.frozen
+class Guest:
+    """Somebody who was let in. `name` is empty for those who show nothing; `why_not` says why they may not write."""
+
+    name: str
+    right: Right
+    why_not: str = ""
+
+
+@attrs.frozen
 class Password:
     """A name and a password to be checked."""
 
@@ -85,7 +94,8 @@ def judge_host(host: str, listener: Listener, settings: RestSettings) -> str:
     if not listener.is_loopback:
         return ""
     name = host_name(host)
-    if name in _LOCAL_NAMES or name in {listener.host.lower(), settings.advertised_host.lower()} or _is_loopback(name):
+    ours = _LOCAL_NAMES | {listener.host.lower(), settings.advertised_host.lower()}
+    if name and (name in ours or _is_loopback(name)):
         return ""
     return (
         f"the request is for host {name or 'nothing'}, which is not this one; "

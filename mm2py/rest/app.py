@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from aiohttp import hdrs, web
@@ -24,8 +24,8 @@ from mm2py.rest.access import Shown, challenges, is_allowed_origin, judge_host, 
 from mm2py.rest.errors import RestError, as_rest_error, error_body
 from mm2py.rest.gate import Gate
 from mm2py.rest.openapi import document
-from mm2py.rest.page import Page
-from mm2py.rest.route import Answer, Ask, Json, Node, Route, Text, encode
+from mm2py.rest.page import PAGE_NAME, Page
+from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, Measured, Node, Route, Text, encode
 from mm2py.telemetry.events import RestFailed
 from mm2py.telemetry.journal import EventLog
 
@@ -62,7 +62,7 @@ class Rest:
     """
     What all listeners of a node share: pictures of it, the door, the page.
 
-    A picture is taken once for all who ask within a second. *exposition* and *snapshot* make metrics of a view.
+    A picture is taken once for all who ask within a second.
     """
 
     node: Node
@@ -70,11 +70,11 @@ class Rest:
     clock: Clock
     events: EventLog
     gate: Gate
-    _exposition: Callable[[MirrorView], bytes]
-    _snapshot: Callable[[MirrorView], Json]
+    metrics: Measured
     worker_id: str = ""
     is_draining: bool = False
-    _kept: dict[str, tuple[float, Any]] = attrs.field(factory=dict)
+    _view: MirrorView | None = None
+    _taken_s: float = 0.0
 
     @property
     def settings(self) -> RestSettings:
@@ -82,29 +82,14 @@ class Rest:
 
     def view(self) -> MirrorView:
         """Give a picture of all flows."""
-        view: MirrorView = self._fresh("view", self.node.view)
-        return view
-
-    def exposition(self) -> bytes:
-        """Give the metrics as Prometheus reads them."""
-        text: bytes = self._fresh("exposition", lambda: self._exposition(self.view()))
-        return text
-
-    def snapshot(self) -> Json:
-        """Give the metrics as JSON."""
-        found: Json = self._fresh("snapshot", lambda: self._snapshot(self.view()))
-        return found
+        now = self.clock.monotonic()
+        if self._view is None or now - self._taken_s >= _FRESH_S:
+            self._view, self._taken_s = self.node.view(), now
+        return self._view
 
     def forget(self) -> None:
-        """Take new pictures from now on: something was changed."""
-        self._kept.clear()
-
-    def _fresh(self, what: str, make: Callable[[], Any]) -> Any:
-        now = self.clock.monotonic()
-        kept = self._kept.get(what)
-        if kept is None or now - kept[0] >= _FRESH_S:
-            kept = self._kept[what] = (now, make())
-        return kept[1]
+        """Take a new picture for whoever asks next: something was changed."""
+        self._view = None
 
 
 def make_app(rest: Rest, listener: Listener) -> web.Application:
@@ -196,6 +181,8 @@ class _Front:
 
     async def _pass(self, request: web.Request, shown: Shown, handler: Handler) -> web.StreamResponse:
         settings, rest = self._rest.settings, self._rest
+        # A connection's requests are answered in one task, one after the other.
+        GUEST.set(NOBODY)
         if reason := judge_host(shown.host, self._listener, settings):
             raise RestError(403, reason)
         if request.method == hdrs.METH_OPTIONS and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers:
@@ -222,18 +209,21 @@ class _Front:
             guest = await gate.who(shown, request.remote or "", settings, anonymous)
         except RestError as error:
             if error.status == 401:  # noqa: PLR2004
-                raise await self._ask_who(error.message) from error
+                raise await self._ask_who(request, error.message) from error
             raise
-        request["user"] = guest.name
+        reason = why_not(guest.right, self._listener, settings, is_known=bool(guest.name))
+        GUEST.set(attrs.evolve(guest, why_not="" if guest.right is Right.WRITE else reason))
         if guest.right >= needed:
             return
-        reason = why_not(guest.right, self._listener, settings, is_known=bool(guest.name))
         if guest.name or not settings.has_users:
             raise RestError(403, reason)
-        raise await self._ask_who(reason)
+        raise await self._ask_who(request, reason)
 
-    async def _ask_who(self, reason: str) -> RestError:
-        asked = challenges(has_passwords=await self._rest.gate.has_passwords(self._rest.settings))
+    async def _ask_who(self, request: web.Request, reason: str) -> RestError:
+        # The status page asks by itself; a browser that is asked for a password puts a dialogue of its own over it.
+        is_page = request.headers.get("X-Requested-With") == PAGE_NAME
+        has_passwords = not is_page and await self._rest.gate.has_passwords(self._rest.settings)
+        asked = challenges(has_passwords=has_passwords)
         return RestError(401, reason, (), tuple(part for one in asked for part in ("WWW-Authenticate", one)))
 
     async def _failed(self, request: web.Request, error: Exception) -> web.Response:

@@ -14,7 +14,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.orders import NO_LIMIT, NO_ORDERS, Orders, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
 from mm2py.rest.errors import not_found
-from mm2py.rest.for_node import of_flows, server_info
+from mm2py.rest.for_node import server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import LIMIT_SENT, STRING, array, ref
 from mm2py.rest.shapes import (
@@ -68,8 +68,7 @@ async def get_flow_status(ask: Ask) -> object:
     errors=(404,),
 )
 async def get_flow_metrics(ask: Ask) -> object:
-    flow = ask.flow().flow
-    return of_flows(ask, lambda source, target: (source, target) == (flow.source, flow.target))
+    return ask.desk.metrics.snapshot(ask.desk.view(), flow=ask.flow().flow)
 
 
 @routes.add(

@@ -13,7 +13,6 @@ from mm2py.rest.shapes import cluster_status, node_status, reasons_not_ready
 
 routes = Routes("node")
 
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
 _SNAPSHOT = {"type": "object", "additionalProperties": True}
 
@@ -36,8 +35,9 @@ async def get_status(ask: Ask) -> object:
 )
 async def get_metrics(ask: Ask) -> object:
     if wants_json(ask.request):
-        return ask.desk.snapshot()
-    return Text(ask.desk.exposition(), _PROMETHEUS)
+        return ask.desk.metrics.snapshot(ask.desk.view())
+    accepted = ask.request.headers.get("Accept", "")
+    return Text(*ask.desk.metrics.exposition(ask.desk.view(), accepted))
 
 
 def wants_json(request: web.Request) -> bool:
@@ -65,14 +65,7 @@ async def get_cluster_status(ask: Ask) -> object:
     errors=(404,),
 )
 async def get_cluster_metrics(ask: Ask) -> object:
-    alias = ask.cluster()
-    return of_flows(ask, lambda source, target: alias in (source, target))
-
-
-def of_flows(ask: Ask, is_wanted: object) -> object:
-    """Give the part of the snapshot that is about some flows."""
-    flows = ask.desk.snapshot().get("flows", {})
-    return {"flows": {name: one for name, one in flows.items() if is_wanted(*name.split("->", 1))}}  # type: ignore[operator]
+    return ask.desk.metrics.snapshot(ask.desk.view(), cluster=ask.cluster())
 
 
 @routes.add(

@@ -69,9 +69,9 @@ async def get_events(ask: Ask) -> object:
     answers={200: obj({"name": STRING, "may_read": BOOLEAN, "may_write": BOOLEAN, "why_not": STRING})},
 )
 async def get_whoami(ask: Ask) -> object:
-    may_write = ask.request["right"] >= Right.WRITE
-    why_not = "" if may_write else ask.request["why_not_write"]
-    return {"name": ask.request["user"], "may_read": True, "may_write": may_write, "why_not": why_not}
+    guest = ask.guest
+    may_write = guest.right is Right.WRITE
+    return {"name": guest.name, "may_read": True, "may_write": may_write, "why_not": guest.why_not}
 
 
 @routes.add("GET", "/openapi.json", "This interface, as OpenAPI 3.1", answers={200: _EVENT})

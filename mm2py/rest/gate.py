@@ -21,7 +21,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.rest import RestSettings, Right
 from mm2py.core.backoff import Backoff
-from mm2py.rest.access import Password, Shown, Token, Unreadable, credentials
+from mm2py.rest.access import Guest, Password, Shown, Token, Unreadable, credentials
 from mm2py.rest.errors import RestError
 from mm2py.rest.users import User, Users, is_password, read_users, users_of_tokens
 from mm2py.telemetry.events import RestLoginRefused, RestUsersRefused
@@ -51,14 +51,6 @@ class _Address:
     turn: asyncio.Lock = attrs.field(factory=asyncio.Lock)
 
 
-@attrs.frozen
-class Guest:
-    """Somebody who was let in; `name` is empty for those who show nothing."""
-
-    name: str
-    right: Right
-
-
 class Gate:
     """Knows all who may use REST, as the settings and the users' file say now."""
 
@@ -70,7 +62,8 @@ class Gate:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._users = Users()
-        self._known: object = None
+        self._looking = asyncio.Lock()
+        self._known: tuple[str, tuple[tuple[str, ...], ...], object] | None = None
         self._looked_s = float("-inf")
 
     async def who(self, shown: Shown, address: str, settings: RestSettings, anonymous: Right) -> Guest:
@@ -171,18 +164,17 @@ class Gate:
 
     async def _look(self, settings: RestSettings) -> Users:
         """Give the users as they are now; the file is looked at every few seconds."""
-        now = self._clock.monotonic()
-        tokens = (settings.read_tokens, settings.write_tokens)
-        is_same = isinstance(self._known, tuple) and self._known[:2] == (settings.users_file, tokens)
-        if is_same and now - self._looked_s < _LOOK_EVERY_S:
-            return self._users
-        self._looked_s = now
-        path = settings.users_file
-        stamp = await asyncio.to_thread(_stamp, path) if path else None
-        known = (path, tokens, stamp)
-        if known != self._known:
-            self._known = known
-            self._users = await self._read(path, users_of_tokens(*tokens))
+        path, tokens = settings.users_file, (settings.read_tokens, settings.write_tokens)
+        async with self._looking:
+            now = self._clock.monotonic()
+            is_same = self._known is not None and self._known[:2] == (path, tokens)
+            if is_same and now - self._looked_s < _LOOK_EVERY_S:
+                return self._users
+            stamp = await asyncio.to_thread(_stamp, path) if path else None
+            known = (path, tokens, stamp)
+            if known != self._known:
+                self._users = await self._read(path, users_of_tokens(*tokens))
+            self._known, self._looked_s = known, now
         return self._users
 
     async def _read(self, path: str, of_tokens: tuple[User, ...]) -> Users:

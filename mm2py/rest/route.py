@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import attrs
@@ -22,6 +23,7 @@ from mm2py.core.live_config import LiveSetting
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders
 from mm2py.model.state import FlowView, MirrorView
+from mm2py.rest.access import Guest
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.page import Page
 from mm2py.telemetry.journal import EventLog
@@ -32,6 +34,11 @@ Json = dict[str, Any]
 #: How long a client may take to send a body.
 _BODY_WITHIN_S: Final = 15.0
 _MOST_PARTITION: Final = 2**31 - 1
+
+
+#: Who was let in with the request that is being answered.
+NOBODY: Final = Guest("", Right.NONE)
+GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)  # noqa: B039 - it is frozen
 
 
 class Node(Protocol):
@@ -167,6 +174,18 @@ class Routes:
         return declare
 
 
+class Measured(Protocol):
+    """The metrics of a node."""
+
+    def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
+        """Give them as text in the form that a request accepts, and its content type."""
+        ...
+
+    def snapshot(self, view: MirrorView, flow: Flow | None = None, cluster: str | None = None) -> Json:
+        """Give them as JSON: all, those of a flow, or those of flows that touch a cluster."""
+        ...
+
+
 class Desk(Protocol):
     """What handlers share: the node, and pictures of it that are taken once for all who ask at the same time."""
 
@@ -182,11 +201,10 @@ class Desk(Protocol):
     @property
     def page(self) -> Page: ...
 
+    @property
+    def metrics(self) -> Measured: ...
+
     def view(self) -> MirrorView: ...
-
-    def exposition(self) -> bytes: ...
-
-    def snapshot(self) -> Json: ...
 
     def forget(self) -> None: ...
 
@@ -205,8 +223,13 @@ class Ask:
     @property
     def by(self) -> str:
         """Say who asks: the name that was shown, or the address."""
-        name = self.request.get("user", "")
+        name = self.guest.name
         return f"{name} at {self.request.remote}" if name else str(self.request.remote or "")
+
+    @property
+    def guest(self) -> Guest:
+        """Give who was let in with this request."""
+        return GUEST.get()
 
     def part(self, name: str) -> str:
         """Give a part of the path."""

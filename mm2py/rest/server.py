@@ -24,11 +24,10 @@ from mm2py.clock import Clock
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.core.backoff import Backoff
 from mm2py.model.endpoint import Security
-from mm2py.model.state import MirrorView
 from mm2py.rest.app import Rest, make_app
 from mm2py.rest.gate import Gate
 from mm2py.rest.page import Page
-from mm2py.rest.route import Json, Node
+from mm2py.rest.route import Measured, Node
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security import SecuritySettingsError, renew_server_context, server_context, state_of_files
@@ -52,8 +51,6 @@ _WHO: Final = {Right.NONE: "nobody", Right.READ: "everybody may read", Right.WRI
 class RestServer:
     """
     Serves one node. `run` listens until it is cancelled, and then ends what is open.
-
-    *exposition* and *snapshot* make the metrics of a view, for Prometheus and as JSON.
     """
 
     def __init__(
@@ -62,8 +59,7 @@ class RestServer:
         *,
         clock: Clock,
         events: EventLog,
-        exposition: Callable[[MirrorView], bytes],
-        snapshot: Callable[[MirrorView], Json],
+        metrics: Measured,
         luck: Callable[[], float] = random.random,
     ) -> None:
         self._clock = clock
@@ -71,7 +67,7 @@ class RestServer:
         self._luck = luck
         self._settings = node.settings.rest
         page = Page(node, clock)
-        self.rest = Rest(node, page, clock, events, Gate(clock, events), exposition, snapshot)
+        self.rest = Rest(node, page, clock, events, Gate(clock, events), metrics)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}
 

@@ -24,7 +24,7 @@ from mm2py.config.rest import Right
 
 _RIGHTS: Final = {"read": Right.READ, "write": Right.WRITE}
 _LINE: Final = re.compile(r"(\S+)\s+(\S.*\S|\S)\s+(\S+)")
-#: scrypt's cost: 16 MiB and some 50 ms, as OWASP advises for logins.
+#: scrypt's cost: 16 MiB, five times, as OWASP advises for logins.
 _COST, _BLOCK, _LANES = 2**14, 8, 5
 _MOST_MEMORY: Final = 128 * 1024 * 1024
 _TOKEN: Final = "token$"  # noqa: S105 - a prefix
@@ -89,7 +89,9 @@ def read_users(text: str, *, name: str) -> Users:
 def users_of_tokens(read: Iterable[str], write: Iterable[str]) -> tuple[User, ...]:
     """Make users of the tokens in the settings."""
     pairs = [*((token, Right.READ) for token in read), *((token, Right.WRITE) for token in write)]
-    return tuple(User(f"token of {right.name.lower()}ers", right, hash_token(token)) for token, right in pairs)
+    return tuple(
+        User(f"token with the right to {right.name.lower()}", right, hash_token(token)) for token, right in pairs
+    )
 
 
 def _is_secret(text: str) -> bool:
@@ -121,16 +123,16 @@ def hash_token(token: str) -> str:
     return _TOKEN + hashlib.sha256(token.encode()).hexdigest()
 
 
-def hash_password(password: str) -> str:
-    """Give a password as the users' file keeps it; takes some 50 ms."""
+def hash_password(password: str, *, cost: int = _COST) -> str:
+    """Give a password as the users' file keeps it; takes some 0.2 s."""
     salt = secrets.token_bytes(16)
-    digest = _scrypt(password, salt, _COST, _BLOCK, _LANES)
+    digest = _scrypt(password, salt, cost, _BLOCK, _LANES)
     packed = (base64.b64encode(part).decode().rstrip("=") for part in (salt, digest))
-    return _SCRYPT + "$".join((str(_COST), str(_BLOCK), str(_LANES), *packed))
+    return _SCRYPT + "$".join((str(cost), str(_BLOCK), str(_LANES), *packed))
 
 
 def is_password(password: str, secret: str) -> bool:
-    """Say whether *secret* is what the file keeps of *password*; takes some 50 ms."""
+    """Say whether *secret* is what the file keeps of *password*; takes some 0.2 s."""
     parts = _parts(secret)
     if parts is None:
         return False

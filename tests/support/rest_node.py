@@ -50,11 +50,18 @@ LINES = (
 )
 
 
+#: Settings never change, and take a while to be read.
+_read_before: dict[tuple[str, ...], MirrorSettings] = {}
+
+
 def settings_of(folder: Path, *lines: str) -> MirrorSettings:
     """Read settings for one flow ``A->B``, and further *lines*."""
-    path = folder / "mm2.properties"
-    path.write_text("\n".join((*LINES, *lines)) + "\n")
-    return load_settings(path)
+    found = _read_before.get(lines)
+    if found is None:
+        path = folder / "mm2.properties"
+        path.write_text("\n".join((*LINES, *lines)) + "\n")
+        found = _read_before[lines] = load_settings(path)
+    return found
 
 
 def some_view() -> MirrorView:

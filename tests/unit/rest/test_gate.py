@@ -11,9 +11,9 @@ import pytest
 
 from mm2py.clock import Clock
 from mm2py.config.rest import RestSettings, Right
-from mm2py.rest.access import Shown
+from mm2py.rest.access import Guest, Shown
 from mm2py.rest.errors import RestError
-from mm2py.rest.gate import Gate, Guest
+from mm2py.rest.gate import Gate
 from mm2py.rest.users import hash_password, hash_token, is_password
 from mm2py.telemetry.events import RestLoginRefused, RestUsersRefused
 from mm2py.telemetry.journal import EventLog
@@ -60,7 +60,9 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
     assert await door.who(anonymous=Right.READ) == Guest("", Right.READ)
 
 
-@pytest.mark.parametrize("shown", [basic("ann", "wrong"), basic("nobody", "right"), "Bearer no", "Basic !!", "Digest x"])
+@pytest.mark.parametrize(
+    "shown", [basic("ann", "wrong"), basic("nobody", "right"), "Bearer no", "Basic !!", "Digest x"]
+)
 async def test_wrong_credentials_are_never_those_of_nobody(tmp_path: Path, shown: str) -> None:
     """Whoever shows something that is wrong is refused, even where those who show nothing might."""
     door = _Door(tmp_path)
