@@ -30,6 +30,7 @@ from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.replicas import ReadReplicas
 from mm2py.pipeline.resume import Resumer, Walks
 from mm2py.pipeline.sending import Dispatch, end_remade, is_remade
+from mm2py.pipeline.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.produce import ProducerIdentity, init_producer_id
@@ -174,6 +175,7 @@ class _Epoch:
             sessions=self._hosted.sessions,
             replicas=self._hosted.replicas,
             checked=self._hosted.checked,
+            throttle=Throttle(plan.rates, self._copies),
         )
         self._dispatch, self._reader = dispatch, reader
         try:
@@ -271,6 +273,7 @@ class _Epoch:
             produces=dispatch.requests,
             retries=dispatch.retries + reader.retries,
             throttled_ms=dispatch.throttled_ms + reader.throttled_ms,
+            rates=reader.throttle.uses(),
         )
 
 

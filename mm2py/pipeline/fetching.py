@@ -24,6 +24,7 @@ from mm2py.pipeline.partition import PartitionCopy, Tally
 from mm2py.pipeline.refusals import kept_out, lacks
 from mm2py.pipeline.replicas import ReadReplicas
 from mm2py.pipeline.sending import Dispatch
+from mm2py.pipeline.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import POOLED_FROM_BYTES
 from mm2py.wire.error_codes import ErrorCode, name_of
@@ -72,12 +73,14 @@ class SourceReader:
         sessions: dict[tuple[str, int, int], FetchSession],
         replicas: ReadReplicas,
         checked: Checked,
+        throttle: Throttle,
     ) -> None:
         self.source = source
         self.dispatch = dispatch
         self.limits = limits
         self.clock = clock
         self.sessions = sessions
+        self.throttle = throttle
         self._replicas = replicas
         self._copies = copies
         self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)
@@ -106,6 +109,7 @@ class SourceReader:
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
         self.is_stopped = True
+        self.throttle.stop()
         self.dispatch.has_room.set()
         for fetcher in self._fetchers.values():
             fetcher.wake()
@@ -184,9 +188,14 @@ class SourceReader:
                 for parcel in (*copy.in_flight, *copy.queue):
                     parcel.detach()
 
+    @property
+    def fetchers(self) -> int:
+        return len(self._fetchers)
+
     def resume_paused(self, copy: PartitionCopy) -> None:
-        """Fetch *copy* again once its share of the buffer has drained by half."""
-        if copy.is_paused and copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes:
+        """Fetch *copy* again once its share of the buffer has drained by half, and its topic's limit allows it."""
+        is_drained = copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes
+        if copy.is_paused and is_drained and not self.throttle.hold_s(copy.plan.source.topic):
             copy.is_paused = False
             if copy.source_node is not None and not copy.has_ended:
                 self._fetchers[copy.source_node, _lane_of(copy.fetch)].add(copy)
@@ -217,9 +226,24 @@ class Fetcher:
 
     def add(self, copy: PartitionCopy) -> None:
         self._copies[copy.fetch] = copy
+        self._limit(copy)
         if self._session is not None:
             self._session.want(copy.fetch)
         self._has_work.set()
+
+    def _limit(self, copy: PartitionCopy) -> None:
+        """Ask for no more of *copy* than its topic's limit allows."""
+        reader = self._reader
+        most = reader.sizes.partition_max_bytes
+        copy.fetch.max_bytes = reader.throttle.partition_bytes(copy.plan.source.topic, most)
+
+    def _hold_back(self) -> None:
+        """Leave out the partitions of topics that have used up what their limits allow."""
+        held = self._reader.throttle.held_topics()
+        for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
+            copy.is_paused = True
+            self._paused.add(copy)
+            self.remove(copy)
 
     def wake(self) -> None:
         """Make a fetcher without work look whether the epoch is over."""
@@ -279,12 +303,14 @@ class Fetcher:
         session = self._session
         while session is not None and not reader.is_stopped:
             await self._wait_for_room()
+            await reader.throttle.turn(reader.deadline)
             reader.spare_memory()
             self._unpause()
+            self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
             wait_ms = min(
-                _WAIT_WHILE_PAUSED_MS if self._paused else reader.limits.fetch_max_wait_ms,
+                self._longest_wait_ms(),
                 int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS,
             )
             if wait_ms <= 0:
@@ -292,7 +318,7 @@ class Fetcher:
                 return
             is_answered = False
             try:
-                answer = await session.fetch(reader.sizes, wait_ms)
+                answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
                 is_answered = True
             finally:
                 if not is_answered:
@@ -307,9 +333,17 @@ class Fetcher:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
 
-    async def _wait_for_work(self) -> None:
+    def _longest_wait_ms(self) -> int:
+        longest_ms = self._reader.limits.fetch_max_wait_ms
         if self._paused:
-            await self._reader.clock.sleep(_PAUSED_POLL_S)
+            release_ms = int(self._reader.throttle.release_s(self._paused) * 1000) + 1
+            return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
+        return longest_ms
+
+    async def _wait_for_work(self) -> None:
+        reader = self._reader
+        if self._paused:
+            await reader.throttle.pause(max(_PAUSED_POLL_S, reader.throttle.release_s(self._paused)), reader.deadline)
         else:
             self._has_work.clear()
             await self._has_work.wait()
@@ -363,6 +397,10 @@ class Fetcher:
         reader = self._reader
         before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
         ingest(copy, answer, reader.limits)
+        if reader.throttle.is_limiting:
+            self._limit(copy)
+            records = sum(copy.queue[index].record_count for index in range(before_parcels, len(copy.queue)))
+            reader.throttle.charge(copy, answer.record_set, records)
         reader.dispatch.take(copy, before_bytes)
         is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
         is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted

@@ -55,11 +55,13 @@ class FetchPosition:
     offset: int
     leader_epoch: int
     owner: Any
+    #: The most that an answer may bring of it; None leaves that to `FetchSizes`.
+    max_bytes: int | None = None
 
     @property
-    def places(self) -> tuple[int, int]:
+    def places(self) -> tuple[int, int, int | None]:
         """What the broker was told of it."""
-        return self.offset, self.leader_epoch
+        return self.offset, self.leader_epoch, self.max_bytes
 
 
 @attrs.frozen(eq=False)
@@ -177,7 +179,7 @@ class FetchSession:
             topics += 1
             out.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(partitions)))
             out += [
-                _WANTED.pack(number, p.leader_epoch, p.offset, -1, sizes.partition_max_bytes)
+                _WANTED.pack(number, p.leader_epoch, p.offset, -1, p.max_bytes or sizes.partition_max_bytes)
                 for number, p in partitions.items()
             ]
         out[1] = _INT32.pack(topics)
