@@ -27,6 +27,7 @@ from mm2py.core.live_config import (
     revert_config,
 )
 from mm2py.core.reload import compare_flows, needing_restart
+from mm2py.core.transforms import record_slots
 from mm2py.errors import (
     Mm2Error,
     OrderConflictError,
@@ -165,6 +166,7 @@ class MirrorMaker:
         finally:
             drain_s = self._clock.monotonic() - begun
             self._epochs.close()
+            await self._epochs.records.close()
             await self._spark.stop(within_s=_SPARK_STOP_S)
             self.events.emit(DaemonStopped(drain_s, is_drained))
 
@@ -413,7 +415,7 @@ class MirrorMaker:
 
 
 def _copy_tasks(flows: Iterable[FlowSettings]) -> int:
-    return sum(flow.tasks_max for flow in flows if flow.is_enabled)
+    return sum(flow.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
 
 
 def _whoever() -> str:
