@@ -60,6 +60,10 @@ class OrdersUnreadableError(Mm2Error):
 class OrdersOutOfReachError(Mm2Error):
     """The target does not let the mirror look at what operators may have ordered."""
 
+    hint: ClassVar[str] = (
+        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; docs/security.md has it all"
+    )
+
     cluster: str
     topic: str
     cause: str

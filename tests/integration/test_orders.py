@@ -21,6 +21,7 @@ from mm2py.model.kept_orders import NOTHING_KEPT, orders_key
 from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import FlowDrained, LiveSettingsRefused, OrdersRead, SettingsReloaded, StepFailed
+from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
@@ -308,6 +309,23 @@ async def test_a_drain_does_not_wait_for_a_target_that_is_away(
             await running.stop()
 
     assert state is FlowState.STARTING
+
+
+async def test_an_order_that_nobody_keeps_is_not_obeyed(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """While the target is away orders are refused, in a time that a person waits for; the flow goes on as it was."""
+    target = make_cluster("target")
+    flow = Flow(prefix, "B")
+    async with running_node(_file(primary, target, prefix, topics=prefix), tmp_path) as running:
+        await running.running(flow)
+        await asyncio.to_thread(target.kill, 0)
+        async with asyncio.timeout(60):
+            with pytest.raises(OrdersNotKeptError, match="cluster B"):
+                await running.node.order(flow, lambda orders: verbs.pause_connector(orders, SOURCE))
+
+        assert running.node.orders(flow) == NO_ORDERS
+        await running.crash()
 
 
 async def test_a_stopped_connector_stays_stopped(
