@@ -354,6 +354,13 @@ def stop(
     )
 
 
+def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -> PartitionState:
+    """Note where the source's log begins and ends, while nobody reads it."""
+    if (log_start_offset, high_watermark) == (state.log_start_offset, state.high_watermark):
+        return state
+    return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark)
+
+
 def write(state: PartitionState, written: Position) -> PartitionState:
     """Note that the positions topic holds *written* now."""
     unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0

@@ -19,7 +19,15 @@ from mm2py.core.progress import PartitionState
 from mm2py.core.windows import TimesWindow, Window
 from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
 from mm2py.model.flow import TopicPartition
-from mm2py.model.state import EpochView, FlowView, PartitionStage, PartitionView, TaskView, TimesView
+from mm2py.model.state import (
+    CopiedHeartbeatsView,
+    EpochView,
+    FlowView,
+    PartitionStage,
+    PartitionView,
+    TaskView,
+    TimesView,
+)
 
 
 #: How far back quantiles look.
@@ -194,6 +202,8 @@ class FlowMeasures:
         self.retention: Mapping[str, Retention] = {}
         #: Partitions of mirrored topics that the target should have and does not.
         self.missing_partitions = 0
+        #: Source topics that hold heartbeats.
+        self.heartbeats: frozenset[str] = frozenset()
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
@@ -283,7 +293,15 @@ class FlowMeasures:
             lag_s=max((it.lag_s for it in view.partitions if it.lag_s is not None), default=None),
             seconds_until_loss=min(losses, default=None),
             missing_partitions=self.missing_partitions,
+            copied_heartbeats=self._copied_heartbeats(view),
         )
+
+    def _copied_heartbeats(self, view: FlowView) -> tuple[CopiedHeartbeatsView, ...]:
+        newest: dict[str, int] = {}
+        for it in view.partitions:
+            if it.source.topic in self.heartbeats and it.last_timestamp_ms is not None:
+                newest[it.remote_topic] = max(it.last_timestamp_ms, newest.get(it.remote_topic, 0))
+        return tuple(CopiedHeartbeatsView(topic, last_ms) for topic, last_ms in sorted(newest.items()))
 
     def partitions(
         self, states: Iterable[PartitionState], task_of: Mapping[TopicPartition, int]

@@ -26,6 +26,7 @@ from mm2py.flow.order_news import news_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.source_truth import SourceTruth
+from mm2py.flow.source_watch import SourceWatch
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
@@ -85,14 +86,15 @@ class FlowRunner:
         )
         #: Those of the flow in the other direction, where this node runs it.
         self.reverse: Translations | None = None
+        #: They outlive this runner, where the daemon keeps them.
+        self._measures = measures or FlowMeasures(clock)
         sides = (
             partial(OffsetSyncs, around, self.translations),
             partial(ConfigSync, around),
             partial(AclSync, around),
             partial(SourceTruth, around),
+            partial(SourceWatch, around, self._measures),
         )
-        #: They outlive this runner, where the daemon keeps them.
-        self._measures = measures or FlowMeasures(clock)
         self._source = (
             SourceGroup(around, epochs, self.translations, sides, self._measures) if settings.is_enabled else None
         )

@@ -201,6 +201,8 @@ class SourceGroup(FlowGroup):
 
     async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
         """Hand the mirrored partitions to the source tasks; say whether a start is known for each of them."""
+        self._measures.missing_partitions = mirrored.missing_partitions
+        self._measures.heartbeats = mirrored.heartbeats
         unknown = tasks.unknown(mirrored)
         fresh = await positions.begin(
             {partition: place for partition, place in unknown.items() if partition not in positions.known}

@@ -55,6 +55,10 @@ class Mirrored:
 
     places: Mapping[TopicPartition, Place]
     is_settled: bool
+    #: How many partitions the target should have and does not.
+    missing_partitions: int = 0
+    #: Those of the topics at the source that hold heartbeats.
+    heartbeats: frozenset[str] = frozenset()
 
     @property
     def topics(self) -> frozenset[str]:
@@ -119,6 +123,8 @@ class Topics:
                 for partition, remote in places.items()
             },
             is_settled=not missing(remote_of, source, target),
+            missing_partitions=sum(source[topic] for topic in remote_of) - len(places),
+            heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self._latest = mirrored
         self._tell(mirrored, frozenset(remote_of), len(actions))

@@ -1,0 +1,89 @@
+"""
+Looking at what the copying does not tell: how far the source has gone on where nothing is read, and what it keeps.
+
+A partition that is paused or stopped falls behind, and retention comes nearer to it; whoever is to notice needs true
+numbers just then. So the source is asked where such logs begin and end, all in one question to each broker; and now and
+then for the retention of all topics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mm2py.core import progress
+from mm2py.core.lag import RETENTION_CONFIGS, Retention
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.group import Surroundings
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.source_group import SourceLife
+from mm2py.wire.admin import Admin
+from mm2py.wire.requests import EARLIEST, LATEST
+
+
+_LOOK_EVERY_S = 10.0
+
+
+class SourceWatch:
+    """Watches the source of one flow, beside the copying."""
+
+    name = "source-watch"
+
+    def __init__(self, around: Surroundings, measures: FlowMeasures, life: SourceLife) -> None:
+        self._source = around.flow.source
+        self._interval_s = around.settings.refresh_topics_interval_s
+        self._reach = around.reach
+        self._clock = around.clock
+        self._measures = measures
+        self._life = life
+        self._admin = Admin(life.source)
+        self._topics: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
+        life.topics.watch(self._adopt)
+
+    def _adopt(self, remote_of: Mapping[str, str]) -> None:
+        self._topics = frozenset(remote_of)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        read_at = -math.inf
+        while True:
+            now = self._clock.monotonic()
+            if self._topics - self._known or now - read_at >= self._interval_s:
+                await self._reach.once("read what source topics keep", [self._source], self._read_retention)
+                read_at = now
+            await self._clock.sleep(_LOOK_EVERY_S)
+            await self._reach.once("look at what is not read", [self._source], self._look)
+
+    async def finish(self) -> None:
+        """There is nothing to finish."""
+
+    async def _read_retention(self) -> bool:
+        """Learn what topics keep; of those whose configs may not be read it stays unknown."""
+        topics = self._topics
+        described = await self._admin.topic_configs(topics, RETENTION_CONFIGS)
+        found: dict[str, Retention] = {}
+        for topic, configs in described.items():
+            if not isinstance(configs, BrokerAnsweredError):
+                retention = Retention.of({key: entry.value for key, entry in configs.items()})
+                if retention is not None:
+                    found[topic] = retention
+        self._measures.retention, self._known = found, topics
+        return True
+
+    async def _look(self) -> bool:
+        """Bring up to date what nobody reads at the moment."""
+        tasks, cluster = self._life.tasks, self._life.source
+        unread = {source for source in tasks.states if source.topic in self._topics and not tasks.is_held(source)}
+        if not unread:
+            return True
+        starts = await cluster.list_offsets(unread, EARLIEST)
+        ends = await cluster.list_offsets(unread, LATEST)
+        for source in unread:
+            start, end, state = starts[source], ends[source], tasks.states.get(source)
+            if isinstance(start, BrokerAnsweredError) or isinstance(end, BrokerAnsweredError):
+                continue
+            if state is not None and not tasks.is_held(source):
+                tasks.states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
+                self._measures.look(tasks.states[source])
+        return True
