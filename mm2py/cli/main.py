@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 import mm2py
-from mm2py.cli import flow, mirror_maker, mirror_maker_1, offsets, standalone, status, topics
+from mm2py.cli import flow, mirror_maker, mirror_maker_1, offsets, rest_user, standalone, status, topics
 from mm2py.cli.exit_code import ExitCode
 
 
@@ -16,6 +16,7 @@ _ASKING: Mapping[str, Callable[[Sequence[str]], int]] = {
     "flow": flow.main,
     "topics": topics.main,
     "offsets": offsets.main,
+    "rest-user": rest_user.main,
 }
 
 
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("demo", help="mirror a stream between two real clusters on this machine", add_help=False)
     commands.add_parser("topics", help="print what mirrors keep on a cluster", add_help=False)
     commands.add_parser("offsets", help="translate offsets between a cluster and its mirror", add_help=False)
+    commands.add_parser("rest-user", help="make a line for the file with REST's users", add_help=False)
+    commands.add_parser("verify", help="compare the topics of a flow with their copies", add_help=False)
     commands.add_parser("standalone", help="run connectors' files, as connect-standalone does", add_help=False)
     commands.add_parser("legacy-mirror", help="run MirrorMaker 1's command line, as kafka-mirror-maker", add_help=False)
     options, rest = parser.parse_known_args(arguments)
@@ -39,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return standalone.main(rest, prog="mm2py standalone")
     if options.command == "legacy-mirror":
         return mirror_maker_1.main(rest, prog="mm2py legacy-mirror")
+    if options.command == "verify":
+        # It brings Spark with it.
+        return int(importlib.import_module("mm2py.cli.verify").main(rest))
     if options.command == "demo":
         # The demo brings brokers with it; nobody else needs to load them.
         return int(importlib.import_module("mm2py.cli.demo").main(rest))

@@ -362,6 +362,57 @@ async def restart_task(ask: Ask) -> object:
     return Answer(204)
 
 
+# Offsets (KIP-875).
+
+
+@routes.add(
+    "GET",
+    _ONE + "/offsets",
+    "How far a connector is, as the target cluster keeps it",
+    answers={200: ref("ConnectorOffsets")},
+    errors=(404, 503),
+)
+async def get_offsets(ask: Ask) -> object:
+    flow, group = _connector(ask)
+    found = await ask.node.offsets(flow.flow, group.connector)
+    return {
+        "offsets": [
+            {"partition": dict(one.partition), "offset": None if one.offset is None else dict(one.offset)}
+            for one in found
+        ]
+    }
+
+
+@routes.add(
+    "PATCH",
+    _ONE + "/offsets",
+    "Alter offsets of a stopped connector: the last one copied, null to begin anew",
+    takes=ref("ConnectorOffsetsSent"),
+    answers={200: ref("Message")},
+    errors=WRITE_ERRORS,
+)
+async def patch_offsets(ask: Ask) -> object:
+    flow, group = _connector(ask)
+    body = await ask.object()
+    if strange := sorted(set(body) - {"offsets"}):
+        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
+    await whole(ask, ask.node.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
+    return {"message": "The offsets for this connector have been altered successfully"}
+
+
+@routes.add(
+    "DELETE",
+    _ONE + "/offsets",
+    "Remove all offsets of a stopped connector, so that it begins where its settings say",
+    answers={200: ref("Message")},
+    errors=WRITE_ERRORS,
+)
+async def reset_offsets(ask: Ask) -> object:
+    flow, group = _connector(ask)
+    await whole(ask, ask.node.reset_offsets(flow.flow, group.connector, by=ask.by))
+    return {"message": "The offsets for this connector have been reset successfully"}
+
+
 # Plugins.
 
 

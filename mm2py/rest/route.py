@@ -20,6 +20,7 @@ from mm2py.config.keys import nearest
 from mm2py.config.rest import Right
 from mm2py.config.settings import MirrorSettings
 from mm2py.core.live_config import LiveSetting
+from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders
 from mm2py.model.state import FlowView, MirrorView
@@ -38,7 +39,7 @@ _MOST_PARTITION: Final = 2**31 - 1
 
 #: Who was let in with the request that is being answered.
 NOBODY: Final = Guest("", Right.NONE)
-GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)  # noqa: B039 - it is frozen
+GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
 
 
 class Node(Protocol):
@@ -89,6 +90,18 @@ class Node(Protocol):
         self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
     ) -> Orders:
         """Go back to the file's values."""
+        ...
+
+    async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:
+        """Give a connector's offsets (KIP-875)."""
+        ...
+
+    async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
+        """Alter offsets of a stopped connector."""
+        ...
+
+    async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
+        """Remove all offsets of a stopped connector."""
         ...
 
 

@@ -130,6 +130,7 @@ COMPONENTS: Final[dict[str, Json]] = {
     },
     "TaskInfo": obj({"id": _TASK_ID, "config": CONFIG}),
     "ConnectorOffsets": obj({"offsets": array(_OFFSET)}),
+    "ConnectorOffsetsSent": {**obj({"offsets": array(_OFFSET)}), "additionalProperties": False},
     "Message": obj({"message": STRING}),
     "PluginInfo": obj({"class": STRING, "type": STRING, "version": STRING}),
     "ConfigKeyInfo": obj(

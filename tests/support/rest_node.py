@@ -9,6 +9,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.core.connector_offsets import read_offsets
 from mm2py.core.live_config import (
     LiveSetting,
     connector_config,
@@ -19,6 +20,7 @@ from mm2py.core.live_config import (
 )
 from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError
+from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.orders import NO_ORDERS, Orders
@@ -145,6 +147,20 @@ class NodeDouble:
             raise self.trouble
         self.said_by.append(by)
         self.restarts.append((str(flow), connector, task))
+
+    async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:  # noqa: ARG002
+        if self.trouble is not None:
+            raise self.trouble
+        return (ConnectorOffset({"cluster": "A", "partition": 0, "topic": "orders"}, {"offset": 99}),)
+
+    async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
+        read_offsets(flow, connector, offsets)
+        await self.reset_offsets(flow, connector, by=by)
+
+    async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:  # noqa: ARG002
+        if self.trouble is not None:
+            raise self.trouble
+        self.said_by.append(by)
 
     def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
         return connector_config(self.settings, flow, connector) | dict(self.ordered.config.get(connector, {}))

@@ -1,0 +1,54 @@
+"""Lines for the file with REST's users."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from mm2py.cli import rest_user
+from mm2py.cli.exit_code import ExitCode
+from mm2py.config.rest import Right
+from mm2py.rest.users import is_password, read_users
+
+
+def test_a_password_becomes_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it prints is a line that knows the password, which itself is printed nowhere."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+
+    code = rest_user.main(["ann", "--right", "write"])
+
+    printed = capsys.readouterr()
+    [user] = read_users(printed.out, name="users").users
+    assert code == ExitCode.OK
+    assert (user.name, user.right) == ("ann", Right.WRITE)
+    assert is_password("correct horse", user.secret)
+    assert "correct horse" not in printed.out + printed.err
+
+
+def test_a_token_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The token goes to standard error, its hash into the line."""
+    code = rest_user.main(["grafana", "--token"])
+
+    printed = capsys.readouterr()
+    token = printed.err.rpartition(": ")[2].strip()
+    user = read_users(printed.out, name="users").of_token(token)
+    assert code == ExitCode.OK
+    assert user is not None
+    assert user.right is Right.READ
+
+
+def test_a_certificate_s_subject(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who shows a certificate needs no secret in the file."""
+    rest_user.main(["CN=ops, O=mm2py", "--certificate"])
+
+    user = read_users(capsys.readouterr().out, name="users").of_subject("CN=ops,O=mm2py")
+    assert user is not None
+
+
+def test_a_short_password_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What can be guessed is not written down."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+
+    assert rest_user.main(["ann"]) == ExitCode.BAD_ARGUMENTS
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,80 @@
+"""The OpenAPI document says what the application does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mm2py.rest.app import ROUTES, openapi
+from mm2py.rest.route import Route
+from tests.support.rest_asking import BODIES, asking, path_of
+
+
+DOCUMENT = openapi()
+
+
+def _refs(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for one in value.values():
+            yield from _refs(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _refs(one)
+
+
+async def test_the_document_and_the_application_have_the_same_addresses(tmp_path: Path) -> None:
+    """Each method of each path that the application answers is in the document, and no other."""
+    app = asking(tmp_path).app
+    answered = {
+        (route.method, re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.resource.canonical))
+        for route in app.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    # Each is answered with a slash at its end, too.
+    answered = {(method, path) for method, path in answered if not path.endswith("/") or path == "/"}
+    described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+
+    assert described == answered
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """Schemas that are referred to are there; names of operations are unique."""
+    there = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+    operations = [one["operationId"] for item in DOCUMENT["paths"].values() for one in item.values()]
+
+    assert set(_refs(DOCUMENT)) <= there
+    assert len(operations) == len(set(operations))
+
+
+def test_it_is_json() -> None:
+    """The document can be written down."""
+    assert json.loads(json.dumps(DOCUMENT, allow_nan=False)) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "route",
+    [route for route in ROUTES if route.path not in {"/stream", "/openapi.json"} and "static" not in route.path],
+    ids=lambda route: f"{route.method} {route.path}",
+)
+async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
+    """What each address answers fits the schema that the document has for its status."""
+    ask = asking(tmp_path)
+    body = BODIES[route.name] if route.takes is not None else None
+
+    got = await ask(route.method, path_of(route), body, Accept="application/json")
+
+    path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
+    described: dict[str, Any] = DOCUMENT["paths"][path][route.method.lower()]["responses"][str(got.status)]
+    content = described.get("content")
+    assert (content is None) is (got.text == "")
+    if content is not None:
+        schema = {**content["application/json"]["schema"], "components": DOCUMENT["components"]}
+        jsonschema_rs.validator_for(schema).validate(got.json)
