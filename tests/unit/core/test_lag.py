@@ -1,0 +1,70 @@
+"""What a lag in records means in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss
+
+
+@pytest.mark.parametrize(
+    ("lag", "last_copied_s", "caught_up_s", "waited_s"),
+    [
+        pytest.param(0, None, None, 0.0, id="nothing waits"),
+        pytest.param(0, 900.0, None, 0.0, id="nothing waits although the last one is old"),
+        pytest.param(5, None, None, None, id="nothing is known"),
+        pytest.param(5, 12.0, None, 12.0, id="as old as the last one copied"),
+        pytest.param(5, None, 3.0, 3.0, id="since there was nothing to copy"),
+        pytest.param(5, 36_000.0, 3.0, 3.0, id="after a break it has not waited for as long as the break"),
+        pytest.param(5, 12.0, 500.0, 12.0, id="in a stream it has not waited since the last time all was copied"),
+        pytest.param(5, -2.0, None, 0.0, id="the producer's clock is ahead"),
+    ],
+)
+def test_lag_in_seconds(
+    lag: int, last_copied_s: float | None, caught_up_s: float | None, waited_s: float | None
+) -> None:
+    """A lag in time is the least of what bounds it, and unknown where nothing does."""
+    assert lag_s(lag, last_copied_s=last_copied_s, caught_up_s=caught_up_s) == waited_s
+
+
+@pytest.mark.parametrize(
+    ("retention", "lag", "waited_s", "growth", "left_s"),
+    [
+        pytest.param(None, 9, 60.0, None, None, id="configs unknown"),
+        pytest.param(Retention(1_000, None, deletes=False), 9, 60.0, None, None, id="compacted alone"),
+        pytest.param(Retention(None, None), 9, 60.0, None, None, id="kept for ever"),
+        pytest.param(Retention(3_600_000, None), 9, 60.0, None, 3_540.0, id="by time"),
+        pytest.param(Retention(3_600_000, None), 0, 0.0, None, 3_600.0, id="a record that comes now"),
+        pytest.param(Retention(3_600_000, None), 9, 4_000.0, None, 0.0, id="overdue"),
+        pytest.param(Retention(3_600_000, None), 9, None, None, None, id="nobody knows how old"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, None, None, id="nobody knows how large"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, None), None, id="nobody knows how fast"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, 7.0), 13.0, id="by size"),
+        pytest.param(Retention(None, 1_000), 200, 60.0, Growth(10.0, 7.0), 0.0, id="full already"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, 0.0), None, id="nothing comes that could fill it"),
+        pytest.param(Retention(100_000, 1_000), 9, 60.0, Growth(10.0, 7.0), 13.0, id="size comes first"),
+        pytest.param(Retention(70_000, 1_000), 9, 60.0, Growth(10.0, 7.0), 10.0, id="time comes first"),
+    ],
+)
+def test_seconds_until_loss(
+    retention: Retention | None, lag: int, waited_s: float | None, growth: Growth | None, left_s: float | None
+) -> None:
+    """The source may delete a record once it is old enough, or once what follows fills its space."""
+    found = seconds_until_loss(retention, lag=lag, waited_s=waited_s, growth=growth)
+
+    assert found == (None if left_s is None else pytest.approx(left_s))
+
+
+@pytest.mark.parametrize(
+    ("configs", "retention"),
+    [
+        ({"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"}, Retention(1_000, None)),
+        ({"cleanup.policy": "compact", "retention.ms": "1000", "retention.bytes": "-1"}, Retention(1_000, None, False)),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "9"}, Retention(None, 9)),
+        ({"cleanup.policy": "delete", "retention.ms": None, "retention.bytes": "9"}, None),
+        ({}, None),
+    ],
+)
+def test_retention_is_read_from_configs(configs: dict[str, str | None], retention: Retention | None) -> None:
+    """Minus one is no bound; what configs do not tell is unknown."""
+    assert Retention.of(configs) == retention
