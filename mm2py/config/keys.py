@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from mm2py.config import rows_cluster, rows_flow, rows_security
+from mm2py.config import rows_cluster, rows_flow, rows_security, rows_transform
 from mm2py.config.row import FORMS, Key, Level, Section
 
 
@@ -17,6 +17,7 @@ SECTIONS: tuple[Section, ...] = (
     *rows_cluster.FIRST_SECTIONS,
     rows_security.SECURITY,
     *rows_flow.SECTIONS,
+    rows_transform.TRANSFORMS,
     *rows_cluster.LAST_SECTIONS,
 )
 KEYS: tuple[Key, ...] = tuple(key for section in SECTIONS for key in section.keys)

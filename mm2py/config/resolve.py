@@ -18,10 +18,12 @@ from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
 from mm2py.config.row import Key
 from mm2py.config.security import client_key_in, read_security
+from mm2py.config.transforms import read_transforms
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
+from mm2py.model.transform import FlowTransforms
 
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
@@ -131,6 +133,7 @@ class FlowSettings:
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
+    transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
     #: Where what operators order is kept; empty for `mm2-configs.<source>.internal`.
     config_storage_topic: str = ""
     config_storage_replication_factor: int = 3
@@ -252,6 +255,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         ),
         offset_syncs=_offset_syncs(of),
         start_group=of.text("copy.start.group").strip(),
+        transforms=read_transforms(layers, flow),
         config_storage_topic=of.text("config.storage.topic").strip(),
         config_storage_replication_factor=of.number("config.storage.replication.factor"),
         limits=_limits(of),

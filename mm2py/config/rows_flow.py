@@ -51,16 +51,6 @@ _FLOW = Section(
         Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both.", _NOT_YET),
         Key("config.action.reload", Kind.STRING, "restart", Place.FLOW,
             "What a changed provider value does: `none` or `restart`.", _NOT_YET, one_of("none", "restart")),
-        Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET),
-        Key("errors.retry.delay.max.ms", Kind.LONG, "60000", Place.FLOW, "Their longest pause.", _NOT_YET),
-        Key("errors.tolerance", Kind.STRING, "none", Place.FLOW,
-            "`all` steps over records that cannot be sent.", _NOT_YET, one_of("none", "all")),
-        Key("errors.log.enable", Kind.BOOLEAN, "false", Place.FLOW, "Log failed records.", _NOT_YET),
-        Key("errors.log.include.messages", Kind.BOOLEAN, "false", Place.FLOW, "Log their content.", _NOT_YET),
-        Key("transforms", Kind.LIST, "", Place.FLOW, "Names of single message transforms.", _NOT_YET),
-        Key("transforms.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings.", _NOT_YET),
-        Key("predicates", Kind.LIST, "", Place.FLOW, "Names of predicates for transforms.", _NOT_YET),
-        Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings.", _NOT_YET),
     ),
 )  # fmt: skip
 

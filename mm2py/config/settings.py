@@ -36,6 +36,7 @@ from mm2py.config.resolve import (
 )
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
+from mm2py.config.transforms import judge_transforms
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 
@@ -217,7 +218,8 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
-    problems = (*_judge_alias(flow, layers), *(end for end in (source, target) if isinstance(end, Problem)))
+    ends = (end for end in (source, target) if isinstance(end, Problem))
+    problems = (*_judge_alias(flow, layers), *ends, *judge_transforms(layers, flow))
     if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
     return flow_settings(layers, flow, source, target)

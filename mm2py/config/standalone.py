@@ -322,11 +322,7 @@ def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
 
 
 def _judge_converters(connector: Connector, worker: Read) -> Iterator[Problem]:
-    """Refuse what would change records or their topics; a converter of the connector's beats the worker's."""
-    transforms = connector.get("transforms")
-    if transforms is not None and transforms.value.strip():
-        message = "records are copied as they are and keep their topic's name: transforms are not run"
-        yield Problem(transforms.where, "transforms", message, "leave it away if the target does without")
+    """Refuse what would change records; a converter of the connector's beats the worker's."""
     of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is Kind.MIRUS else ()
     for key in (*_CONVERTERS, *of_source):
         line = connector.get(key) or worker.entries.get(key)

@@ -96,6 +96,35 @@ def assign(
     return Assignment(task_of, copy_tasks, moves, reason)
 
 
+def assign_beside(
+    partitions: Collection[TopicPartition],
+    rates: Mapping[TopicPartition, float],
+    previous: Assignment | None,
+    *,
+    tasks_max: int,
+    record_task_of: Mapping[TopicPartition, int],
+    record_tasks: int,
+) -> Assignment:
+    """
+    Assign as `assign` does, but for those partitions that a record task has.
+
+    Record tasks have the numbers before all copy tasks.
+    """
+    plain = [partition for partition in partitions if partition not in record_task_of]
+    before = previous
+    if previous is not None and record_tasks:
+        task_of = {it: task - record_tasks for it, task in previous.task_of.items() if task >= record_tasks}
+        before = attrs.evolve(previous, task_of=task_of, copy_tasks=previous.copy_tasks - record_tasks)
+    now = assign(plain, rates, before, tasks_max=tasks_max)
+    if not record_tasks:
+        return now
+    of_records = {it: record_task_of[it] for it in partitions if it in record_task_of}
+    task_of = {it: task + record_tasks for it, task in now.task_of.items()} | of_records
+    has_changed = previous is not None and set(previous.task_of) != set(task_of)
+    reason = Reason.PARTITIONS_CHANGED if has_changed else now.reason
+    return Assignment(task_of, now.copy_tasks + record_tasks, now.moves, reason)
+
+
 def _weights(
     partitions: Collection[TopicPartition], rates: Mapping[TopicPartition, float]
 ) -> dict[TopicPartition, float]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from mm2py.core.transforms import NO_TRANSFORMS, TopicTransforms
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.replication import ReplicationPolicy
@@ -63,9 +64,10 @@ def select(
     topic_filter: TopicFilter,
     *,
     heartbeats_replication_enabled: bool,
+    transforms: TopicTransforms = NO_TRANSFORMS,
 ) -> Selected:
     """
-    Choose the topics that *flow* mirrors and name their remote topics.
+    Choose the topics that *flow* mirrors and name their remote topics, as the policy renames what routers make of them.
 
     Two topics with one remote name would be mixed into each other: the first in order keeps it.
     """
@@ -78,7 +80,7 @@ def select(
         )
         if not selection.is_replicated:
             continue
-        remote_topic = policy.format_remote_topic(flow.source, topic)
+        remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
         if remote_topic in taken:
             clashes[topic] = taken[remote_topic]
             continue

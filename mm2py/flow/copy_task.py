@@ -22,6 +22,7 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow
 from mm2py.model.rates import RateShare
 from mm2py.model.state import TaskState, TaskView
+from mm2py.model.transform import Transform
 from mm2py.pipeline.epoch import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
 from mm2py.telemetry.journal import EventLog
@@ -98,6 +99,7 @@ class CopyTask:
         self,
         settings: FlowSettings,
         task: int,
+        transform: Transform | None = None,
         *,
         planner: Planner,
         epochs: Epochs,
@@ -106,6 +108,8 @@ class CopyTask:
         luck: Callable[[], float],
     ) -> None:
         self.task = task
+        #: What its records go through; None where it copies batches unopened.
+        self._transform = transform
         self._settings = settings
         self._planner = planner
         self._epochs = epochs
@@ -201,6 +205,7 @@ class CopyTask:
             epoch_ms=self._epoch_ms(),
             drain_ms=settings.drain_ms,
             rates=self._planner.rates(self.task, partitions),
+            transform=self._transform,
         )
         self._epoch += 1
         return plan

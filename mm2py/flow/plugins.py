@@ -1,8 +1,9 @@
-"""What a flow's settings name as classes: its replication policy and its topic filter."""
+"""What a flow's settings name as classes: its replication policy and its topic filter; and its transforms."""
 
 from __future__ import annotations
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.transforms import TopicTransforms
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.policy.replication import ReplicationPolicy
@@ -23,3 +24,8 @@ def topic_filter_of(settings: FlowSettings) -> TopicFilter:
     return load_topic_filter(
         settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
     )
+
+
+def transforms_of(settings: FlowSettings) -> TopicTransforms:
+    """Give what becomes of each topic's records; heartbeats are mirrored as they are."""
+    return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)

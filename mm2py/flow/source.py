@@ -16,10 +16,11 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core import progress
-from mm2py.core.assignment import Assignment, assign
+from mm2py.core.assignment import Assignment, assign_beside
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.measures import FlowMeasures, pause_left_s
+from mm2py.flow.plugins import transforms_of
 from mm2py.flow.rates import RateShares
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.epoch import (
@@ -105,9 +106,11 @@ class SourceTasks:
         self._pausing: set[TopicPartition] = set()
         self._orders = NO_ORDERS
         self._rates = RateShares(clock)
+        self._transforms = transforms_of(settings)
+        of_task = [*self._transforms.tasks, *([None] * settings.tasks_max)]
         self._tasks = [
-            CopyTask(settings, task, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
-            for task in range(settings.tasks_max)
+            CopyTask(settings, task, transform, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
+            for task, transform in enumerate(of_task)
         ]
 
     # What there is to copy.
@@ -176,7 +179,15 @@ class SourceTasks:
         rates = {
             partition: rate for partition in partitions if (rate := self.states[partition].bytes_per_s) is not None
         }
-        now = assign(partitions, rates, before, tasks_max=self._settings.tasks_max)
+        of_records = {it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None}
+        now = assign_beside(
+            partitions,
+            rates,
+            before,
+            tasks_max=self._settings.tasks_max,
+            record_task_of=of_records,
+            record_tasks=len(self._transforms.tasks),
+        )
         if before is not None and now.task_of == before.task_of:
             return
         self._assignment = now

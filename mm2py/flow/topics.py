@@ -16,7 +16,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topic_creation import TopicCreation
@@ -100,6 +100,7 @@ class Topics:
         self._wanted = asyncio.Event()
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
+        self._transforms = transforms_of(settings)
 
     async def refresh_once(self) -> Mirrored:
         """Look at both clusters, bring the target up to date, and give what can be copied now."""
@@ -167,6 +168,7 @@ class Topics:
             self._policy,
             self._filter,
             heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+            transforms=self._transforms,
         )
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict
@@ -24,6 +25,7 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
+from mm2py.pipeline.records.tasks import RecordTasks
 from mm2py.pipeline.sealing import seal
 from mm2py.pipeline.session import SparkHost, SparkSession
 from mm2py.telemetry.events import WaitingForSlot
@@ -81,6 +83,8 @@ class EpochRunner:
         self._threads: dict[tuple[Flow, int], ThreadPoolExecutor] = {}
         self._running: dict[tuple[Flow, int], _Running] = {}
         self._numbers = itertools.count()
+        #: Runs the epochs of plans with a transform.
+        self.records = RecordTasks(host, clock, events)
 
     async def ready(self) -> None:
         """Wait until Spark takes epochs; starts it where it is not there."""
@@ -88,6 +92,8 @@ class EpochRunner:
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         """Run the epoch of *plan* on Spark and give its outcome; raise `EpochLostError` where there is none."""
+        if plan.transform is not None:
+            return await self._run_records(plan)
         key = (plan.flow, plan.task)
         session = await self._host.session()
         stop_file = self._host.scratch / f"epoch-{next(self._numbers)}.stop"
@@ -104,11 +110,21 @@ class EpochRunner:
                 self._host.forget(session)
             raise lost.with_traceback(None) from lost.__cause__
 
+    async def _run_records(self, plan: EpochPlan) -> EpochOutcome:
+        session = await self._host.session()
+        try:
+            return await self.records.run(plan)
+        except (Py4JError, PySparkException, OSError, EOFError) as error:
+            if await asyncio.to_thread(_is_stopped, session):
+                self._host.forget(session)
+            cause = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            raise EpochLostError(plan.name, cause) from error
+
     def nudge(self, flow: Flow, task: int) -> bool:
         """End the running epoch of a copy task now, in good order. Say whether there was one."""
         running = self._running.get((flow, task))
         if running is None:
-            return False
+            return self.records.nudge(flow, task)
         running.stop_file.touch()
         return True
 
@@ -126,6 +142,7 @@ class EpochRunner:
 
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more, whoever awaits it; cancel those that take too long."""
+        await self.records.settle(flow)
         left = [running for running in self._running.values() if running.plan.flow == flow]
         if not left:
             return

@@ -28,7 +28,7 @@ _LEGACY_ATTRIBUTES_AT: Final = 17
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
 #: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is looked at.
-_UNDECODABLE: Final = (
+UNDECODABLE: Final = (
     ValueError,
     IndexError,
     RuntimeError,
@@ -132,9 +132,9 @@ class Rebuilder:
                 self._append_all(batch, batch.compression_type if legacy_codec is None else legacy_codec, from_offset)
             else:
                 return
-        except _UNDECODABLE as error:
-            raise UnreadableBatchError(_base_of(batch, from_offset), str(error)) from error
-        raise UnreadableBatchError(_base_of(batch, from_offset), _BAD_CHECKSUM)
+        except UNDECODABLE as error:
+            raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
+        raise UnreadableBatchError(base_of(batch, from_offset), _BAD_CHECKSUM)
 
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
         # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
@@ -186,7 +186,7 @@ class Rebuilder:
         return built
 
 
-def _base_of(batch: Any, otherwise: int) -> int:
+def base_of(batch: Any, otherwise: int) -> int:
     """Give the batch's base offset; aiokafka does not tell it for magic 0 and 1."""
     return int(getattr(batch, "base_offset", otherwise))
 
@@ -225,6 +225,6 @@ def decode(record_set: bytes) -> list[RecordContent]:
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
         else:
             return found
-    except _UNDECODABLE as error:
-        raise UnreadableBatchError(_base_of(batch, -1), str(error)) from error
-    raise UnreadableBatchError(_base_of(batch, -1), _BAD_CHECKSUM)
+    except UNDECODABLE as error:
+        raise UnreadableBatchError(base_of(batch, -1), str(error)) from error
+    raise UnreadableBatchError(base_of(batch, -1), _BAD_CHECKSUM)

@@ -295,11 +295,17 @@ def test_converters_that_change_records_are_refused(load: Load, key: str) -> Non
     assert fine.notes == ()
 
 
-def test_transforms_are_refused(load: Load) -> None:
-    """A transform may leave records out, mask them or move them: a mirror without it would not be the same."""
-    (problem,) = _problems(load, WORKER, SOURCE + "transforms = mask\ntransforms.mask.type = x\n")
+def test_transforms_carry_over(load: Load) -> None:
+    """A connector's transforms are its flow's; one that is not supported is named at its line."""
+    package = "org.apache.kafka.connect.transforms"
+    fine = load(
+        WORKER, SOURCE + f"transforms = one\ntransforms.one.type = {package}.DropHeaders\ntransforms.one.headers = a\n"
+    )
+    (problem,) = _problems(load, WORKER, SOURCE + f"transforms = two\ntransforms.two.type = {package}.Cast$Value\n")
 
-    assert problem.startswith("1.properties:6: transforms: records are copied as they are")
+    (step,) = fine.flows[0].transforms.steps
+    assert (step.kind, step.settings["headers"]) == ("DropHeaders", "a")
+    assert problem.startswith(f"1.properties:7: transforms.two.type: {package}.Cast$Value is not supported")
 
 
 def test_hints_fit_the_file(load: Load) -> None:

@@ -1,0 +1,232 @@
+"""
+A flow's transforms, from the lines that speak of them.
+
+`read_transforms` takes what can be read; `judge_transforms` names everything that cannot, and nothing runs while there
+is a problem. What a statement of SQL says is for Spark to judge: see `mm2py.pipeline.records`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from mm2py.config.keys import key_named
+from mm2py.config.layers import Layers, Value, spellings
+from mm2py.config.problem import Problem
+from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, short_name
+from mm2py.model.flow import Flow
+from mm2py.model.patterns import NamePatterns, PatternError, split_list
+from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
+
+
+_WHOLE_FLOW = ".*"
+_FORMS = ("sql", "function")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
+_NEEDS_NAME_ALONE = "TopicNameMatches"
+_ROUTER = "RegexRouter"
+_OWN = ("type", "predicate", "negate")
+
+
+def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
+    """Read the transforms of *flow*, as far as they can be read."""
+    steps = tuple(
+        step for name in _listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
+    )
+    return FlowTransforms(tuple(_rules(layers, flow)), steps, _errors(layers, flow))
+
+
+def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Say what is wrong with the transforms of *flow*."""
+    yield from _judge_rules(layers, flow)
+    if hidden := tuple(_judge_names(layers, flow)):
+        yield from hidden
+        return
+    for name in _listed(layers, flow, "transforms"):
+        yield from _judge_step(layers, flow, name)
+
+
+def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Refuse names that a value provider gives: they would show in keys."""
+    for name in ("transforms", "predicates"):
+        line = _first(layers, flow, name)
+        if line is not None and line.stands_in:
+            yield Problem(line.where, line.key, "names cannot come from a value provider", "write them here")
+
+
+# Rules: SQL and functions.
+
+
+def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
+    """Give the topics, the form and the line of each rule, in the order of the file."""
+    prefix = f"{flow}.transform."
+    for line in layers.lines():
+        if line.key.startswith(prefix):
+            topics, _, form = line.key.removeprefix(prefix).rpartition(".")
+            yield topics or _WHOLE_FLOW, form, line
+
+
+def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
+    found = [(topics, form, line) for topics, form, line in _rule_lines(layers, flow) if form in _FORMS]
+    for topics, form, line in sorted(found, key=lambda rule: _rank(rule[0])):
+        name = line.key.removeprefix(f"{flow}.")
+        text = line.text.strip()
+        transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
+        yield TopicRule(topics, transform)
+
+
+def _rank(topics: str) -> int:
+    """A topic's own name comes first, then expressions, then the whole flow."""
+    if topics == _WHOLE_FLOW:
+        return 2
+    return 0 if _PLAIN_NAME.fullmatch(topics) else 1
+
+
+def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for topics, form, line in _rule_lines(layers, flow):
+        if form not in _FORMS:
+            hint = f"write {flow}.transform.<topic or expression>.sql, or .function"
+            yield Problem(line.where, line.key, "it must end in .sql or .function", hint)
+            continue
+        try:
+            NamePatterns.compile((topics,))
+        except PatternError as error:
+            yield Problem(line.where, line.key, str(error))
+        if not line.text.strip():
+            yield Problem(line.where, line.key, "it says nothing", "leave the line away where records stay as they are")
+        elif form == "function" and _FUNCTION.fullmatch(line.text.strip()) is None:
+            wrong = ValueError(f"{line.text!r} is not of the form module:function")
+            yield Problem(line.where, line.key, line.reason(wrong))
+        if (other := seen.setdefault(topics, form)) != form:
+            yield Problem(line.where, line.key, f"the same topics have .{other} too", "keep one of them")
+
+
+# Connect's single message transforms.
+
+
+def _step(layers: Layers, flow: Flow, name: str) -> Step | None:
+    kind = _text(layers, f"{flow}.transforms.{name}.type")
+    kind = short_name(kind or "")
+    if kind not in STEPS:
+        return None
+    predicate_name = _text(layers, f"{flow}.transforms.{name}.predicate")
+    predicate = _predicate(layers, flow, predicate_name) if predicate_name else None
+    negate = (_text(layers, f"{flow}.transforms.{name}.negate") or "").strip().lower() == "true"
+    return Step(name, kind, _settings(layers, f"{flow}.transforms.{name}.", STEPS[kind]), predicate, negate)
+
+
+def _predicate(layers: Layers, flow: Flow, name: str) -> Predicate | None:
+    kind = short_name(_text(layers, f"{flow}.predicates.{name.strip()}.type") or "")
+    if kind not in PREDICATES:
+        return None
+    return Predicate(kind, _settings(layers, f"{flow}.predicates.{name.strip()}.", PREDICATES[kind]))
+
+
+def _settings(layers: Layers, prefix: str, kind: StepKind) -> Mapping[str, str]:
+    given = {key: text for key in (*kind.required, *kind.defaults) if (text := _text(layers, prefix + key)) is not None}
+    return {**kind.defaults, **given}
+
+
+def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
+    prefix = f"{flow}.transforms.{name}."
+    listed = _first(layers, flow, "transforms")
+    line = layers.get(f"{prefix}type")
+    if line is None:
+        where = listed.where if listed else ""
+        yield Problem(where, f"{prefix}type", "missing: the transform's class", f"add {prefix}type = …")
+        return
+    kind = STEPS.get(short_name(line.text))
+    if kind is None:
+        known = ", ".join(STEPS)
+        error = ValueError(f"{line.text.strip()} is not supported")
+        yield Problem(line.where, line.key, line.reason(error), f"supported are {known}")
+        return
+    yield from _judge_settings(layers, prefix, kind, line, _OWN)
+    named = layers.get(f"{prefix}predicate")
+    predicate: Predicate | None = None
+    if named is not None:
+        yield from _judge_predicate(layers, flow, named)
+        predicate = _predicate(layers, flow, named.text)
+    yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
+
+
+def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:
+    if kind == _ROUTER and predicate is not None and predicate.kind != _NEEDS_NAME_ALONE:
+        message = "where records go must follow from their topic's name alone"
+        yield Problem(line.where, line.key, message, f"use the predicate {_NEEDS_NAME_ALONE}, or none")
+    if kind == "Filter" and not has_predicate:
+        yield Problem(line.where, line.key, "without a predicate it drops every record", "add a predicate")
+
+
+def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Problem]:
+    name = named.text.strip()
+    if name not in _listed(layers, flow, "predicates"):
+        error = ValueError(f"predicates does not name {name}")
+        yield Problem(named.where, named.key, named.reason(error), f"name it in {flow}.predicates")
+        return
+    prefix = f"{flow}.predicates.{name}."
+    line = layers.get(f"{prefix}type")
+    if line is None:
+        yield Problem(named.where, f"{prefix}type", "missing: the predicate's class", f"add {prefix}type = …")
+        return
+    kind = PREDICATES.get(short_name(line.text))
+    if kind is None:
+        known = ", ".join(PREDICATES)
+        error = ValueError(f"{line.text.strip()} is not supported")
+        yield Problem(line.where, line.key, line.reason(error), f"supported are {known}")
+        return
+    yield from _judge_settings(layers, prefix, kind, line, ("type",))
+
+
+def _judge_settings(
+    layers: Layers, prefix: str, kind: StepKind, owner: Value, own: tuple[str, ...]
+) -> Iterator[Problem]:
+    checks = {**kind.checks, **kind.required}
+    for key in kind.required:
+        if layers.get(prefix + key) is None:
+            yield Problem(
+                owner.where, prefix + key, f"missing: {short_name(owner.text)} needs it", f"add {prefix}{key}"
+            )
+    for line in layers.lines():
+        if not line.key.startswith(prefix):
+            continue
+        key = line.key.removeprefix(prefix)
+        if key not in {*kind.required, *kind.defaults, *own}:
+            known = ", ".join((*kind.required, *kind.defaults)) or "none"
+            yield Problem(line.where, line.key, f"{short_name(owner.text)} has no such setting", f"it has {known}")
+        elif (check := checks.get(key)) is not None and (reason := check(line.text)) is not None:
+            yield Problem(line.where, line.key, line.reason(ValueError(reason)))
+
+
+# What is written where.
+
+
+def _errors(layers: Layers, flow: Flow) -> Errors:
+    def flag(name: str, of: Callable[[str], bool]) -> bool:
+        line = _first(layers, flow, name)
+        return line is not None and of(line.text.strip().lower())
+
+    factor = _first(layers, flow, "errors.deadletterqueue.topic.replication.factor")
+    named = _first(layers, flow, "errors.deadletterqueue.topic.name")
+    number = factor.text.strip() if factor is not None else "3"
+    return Errors(
+        are_tolerated=flag("errors.tolerance", "all".__eq__),
+        dead_letters=named.text.strip() if named is not None else "",
+        dead_letters_factor=int(number) if re.fullmatch(r"-?\d{1,5}", number) else 3,
+        with_context=flag("errors.deadletterqueue.context.headers.enable", "true".__eq__),
+    )
+
+
+def _listed(layers: Layers, flow: Flow, name: str) -> tuple[str, ...]:
+    line = _first(layers, flow, name)
+    return tuple(dict.fromkeys(member for member in split_list(line.text) if member)) if line is not None else ()
+
+
+def _first(layers: Layers, flow: Flow, name: str) -> Value | None:
+    return layers.first(spellings(key_named(name), flow))
+
+
+def _text(layers: Layers, written: str) -> str | None:
+    line = layers.get(written)
+    return None if line is None else line.text

@@ -1,0 +1,1 @@
+"""The record pipeline: topics with a transform, as Structured Streaming queries over records."""

@@ -1,0 +1,174 @@
+"""
+One streaming query: the micro-batches of one record task.
+
+It is started once and fed through its mailbox, plan by plan. A query that failed is over; the next plan starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession as SqlSession
+
+from mm2py.clock import Clock
+from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.transform import Transform
+from mm2py.pipeline.records import frames
+from mm2py.pipeline.records.mailbox import Answer, Mailbox
+from mm2py.pipeline.records.spark_io import FOLDER, SINK, pack_payloads
+from mm2py.pipeline.sealing import seal
+from mm2py.pipeline.session import SparkSession
+
+
+#: The log files of a query's progress are of no use to us: as cheap as Spark can write them.
+_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.pollingDelay": "10ms",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    "spark.sql.adaptive.enabled": "false",
+}
+_RAW_FILES: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
+_POLL_S: Final = 0.005
+_LOOK_EVERY_S: Final = 0.25
+_STOP_WITHIN_S: Final = 10.0
+
+_sequence = itertools.count()
+
+
+@attrs.frozen
+class Failed:
+    """A query ended by an error; *answer* tells of the partitions that were done before."""
+
+    words: str
+    number: int
+    answer: Answer | None
+
+
+class Sql:
+    """The SQL session of one life of Spark: data sources are registered once for all, and views have one name each."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._sql: SqlSession | None = None
+        self._one_by_one = threading.Lock()
+
+    @contextmanager
+    def use(self) -> Iterator[SqlSession]:
+        """Have the session alone, for as long as the names in it matter; blocks."""
+        with self._one_by_one:
+            if self._sql is None:
+                self._sql = self._made()
+            yield self._sql
+
+    def _made(self) -> SqlSession:
+        context: Any = self.session.context
+        context._jsc.hadoopConfiguration().set("fs.file.impl", _RAW_FILES)  # noqa: SLF001 - there is no other way
+        sql = SqlSession(context)
+        for key, value in _CONF.items():
+            sql.conf.set(key, value)
+        frames.register(sql)
+        return sql
+
+
+class Query:
+    """A query of one transform in one life of Spark."""
+
+    def __init__(self, sql: Sql, transform: Transform, scratch: Path, key_file: str | None) -> None:
+        self.sql = sql
+        self.transform = transform
+        self.folder = scratch / f"records-{next(_sequence)}"
+        self._key_file = key_file
+        self.mailbox = Mailbox(str(self.folder))
+        self._streaming: Any = None
+        self._number = 0
+        #: Which stretches may have left a note.
+        self._noted: tuple[int, list[TopicPartition]] = (0, [])
+
+    def start(self, name: str) -> None:
+        """Start it; blocks. Raise `TransformRefusedError`."""
+        self.folder.mkdir()
+        with self.sql.use() as sql:
+            frames.check(sql, self.transform)
+            made = frames.transformed(sql, self.transform, frames.stream_of(sql, str(self.folder)))
+        self._streaming = (
+            made.writeStream.format(SINK)
+            .option(FOLDER, str(self.folder))
+            .option("checkpointLocation", str(self.folder / "spark"))
+            .queryName(name)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    def _post(self, plan: EpochPlan, mailbox: Mailbox) -> int:
+        self._number += 1
+        payloads = [seal(attrs.evolve(plan, partitions=(one,)), self._key_file) for one in plan.partitions]
+        mailbox.post(self._number, pack_payloads(payloads))
+        return self._number
+
+    def dry_run(self, plan: EpochPlan) -> DataFrame:
+        """Give what the transform makes of the records of *plan*, for whoever asks; blocks. Nothing is written."""
+        # A folder of its own: what lies in the query's own mailbox is done.
+        folder = self.folder / "dry"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._post(plan, Mailbox(str(folder)))
+        with self.sql.use() as sql:
+            return frames.transformed(sql, self.transform, frames.batch_of(sql, str(folder)))
+
+    async def run(self, plan: EpochPlan, clock: Clock) -> Answer | Failed:
+        """Have *plan* done by a micro-batch."""
+        self.mailbox.forget(*self._noted)
+        number = self._post(plan, self.mailbox)
+        self._noted = (number, [one.source for one in plan.partitions])
+        looked_at = clock.monotonic()
+        while True:
+            await clock.sleep(_POLL_S)
+            answer = self.mailbox.take_answer(number)
+            if answer is not None and answer.is_whole:
+                return answer
+            if clock.monotonic() - looked_at > _LOOK_EVERY_S:
+                looked_at = clock.monotonic()
+                words = await asyncio.to_thread(self._end)
+                if words is not None:
+                    answer = self.mailbox.take_answer(number)
+                    return answer if answer is not None and answer.is_whole else Failed(words, number, answer)
+
+    def _end(self) -> str | None:
+        """Say why the query has ended; None while it runs."""
+        try:
+            if self._streaming.isActive:
+                return None
+            error = self._streaming.exception()
+        except (Py4JError, OSError) as gone:
+            return f"Spark is gone ({type(gone).__name__})"
+        return str(error) if error is not None else "the query was stopped"
+
+    async def stop(self) -> None:
+        """Stop it, whatever it is doing."""
+        try:
+            async with asyncio.timeout(_STOP_WITHIN_S):
+                await asyncio.to_thread(self._stop)
+        except TimeoutError:
+            return
+
+    def _stop(self) -> None:
+        try:
+            if self._streaming is not None:
+                self._streaming.stop()
+        except (Py4JError, OSError, PySparkException):
+            return

@@ -1,0 +1,230 @@
+"""
+Spark's side of the record pipeline: a source that reads stretches of partitions, and a sink that writes them.
+
+One micro-batch is one epoch of a record task. Its offset is nothing but the number of the plan in the mailbox: where a
+partition stands is known by the daemon alone, so that Spark's own checkpoint may be lost with the query. Each
+topic-partition of the plan is one Spark partition, from the source to the sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from mm2py.clock import SystemClock
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.model.epoch import EpochPlan, PartitionPlan
+from mm2py.pipeline.copier import WorkerState
+from mm2py.pipeline.records.columns import SCHEMA, rows_of, to_arrow
+from mm2py.pipeline.records.mailbox import Mailbox
+from mm2py.pipeline.records.outcome import StretchOutcome
+from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.writing import StretchWriter
+from mm2py.pipeline.sealing import unseal
+
+
+SOURCE: Final = "mm2py-records"
+SINK: Final = "mm2py-target"
+FOLDER: Final = "folder"
+_EPOCH: Final = "epoch"
+_POLL_S: Final = 0.01
+_READ_WITHIN_S: Final = 20.0
+
+
+@attrs.define
+class _Process:
+    """What stays in a Python worker from one task to the next: its event loop, its connections."""
+
+    runner: asyncio.Runner
+    state: WorkerState
+
+
+_process: list[_Process] = []
+
+
+def _here() -> _Process:
+    if not _process:
+        _process.append(_Process(asyncio.Runner(), WorkerState()))
+        # Spark collects garbage after every task; what was imported to get here need not be looked at each time.
+        gc.collect()
+        gc.freeze()
+    return _process[0]
+
+
+@attrs.define(eq=False)
+class PlanMissingError(Mm2Error):
+    """Spark asked for a plan that the daemon has not made, or not any more."""
+
+    verdict = Verdict.RESTART_TASK
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"there is no plan {self.number} of records"
+
+
+class _Stretch(InputPartition):
+    """One topic-partition's part of a plan, sealed as a plan of its own."""
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__(None)
+        self.payload = payload
+
+
+def _stretches(folder: str, number: int) -> list[InputPartition]:
+    found = Mailbox(folder).plan()
+    if found is None or found[0] != number:
+        raise PlanMissingError(number)
+    count, payloads = unpack_payloads(found[1])
+    return [_Stretch(payload) for payload in payloads[:count]]
+
+
+def pack_payloads(payloads: Sequence[bytes]) -> bytes:
+    """Put the sealed plans of single partitions one behind the other."""
+    head = len(payloads).to_bytes(4, "big")
+    return head + b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+def unpack_payloads(packed: bytes) -> tuple[int, list[bytes]]:
+    """Give them back."""
+    count = int.from_bytes(packed[:4], "big")
+    payloads, at = [], 4
+    for _ in range(count):
+        size = int.from_bytes(packed[at : at + 4], "big")
+        payloads.append(packed[at + 4 : at + 4 + size])
+        at += 4 + size
+    return count, payloads
+
+
+def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, _Stretch)  # noqa: S101 - we made it
+    plan = unseal(partition.payload)
+    here, clock = _here(), SystemClock()
+    (one,) = plan.partitions
+    cluster = here.state.cluster(plan.source, clock)
+    reader = StretchReader(cluster, plan.limits, clock, within_s=_READ_WITHIN_S)
+    stretch = reader.read(one)
+    while (columns := here.runner.run(anext(stretch, None))) is not None:
+        yield to_arrow(one.source.topic, one.source.partition, columns)
+
+
+class RecordSource(DataSource):
+    """Records of the partitions in a plan."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return _StreamReader(str(self.options[FOLDER]))
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _BatchReader(str(self.options[FOLDER]))
+
+
+class _StreamReader(DataSourceStreamReader):
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {_EPOCH: 0}
+
+    def latestOffset(self) -> dict[str, int]:  # noqa: N802
+        """Wait for a plan; Spark ends this process where the query is stopped."""
+        mailbox, clock = Mailbox(self._folder), SystemClock()
+        seen = getattr(self, "_seen", 0)
+        with asyncio.Runner() as runner:
+            while (number := mailbox.number()) <= seen:
+                runner.run(clock.sleep(_POLL_S))
+        self._seen = number
+        return {_EPOCH: number}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return _stretches(self._folder, end[_EPOCH])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition)
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return _stretches(self._folder, Mailbox(self._folder).number())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition)
+
+
+class RecordSink(DataSource):
+    """The remote topics of the partitions in a plan."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SINK
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> _StreamWriter:  # noqa: N802, FBT001 - Spark's form
+        folder = str(self.options[FOLDER])
+        found = Mailbox(folder).plan()
+        if found is None:
+            raise PlanMissingError(0)
+        return _StreamWriter(folder, found[0], unpack_payloads(found[1])[1])
+
+
+@attrs.frozen
+class _Message(WriterCommitMessage):
+    outcome: StretchOutcome
+
+
+async def _write(
+    plan: EpochPlan, one: PartitionPlan, batches: Iterator[pa.RecordBatch], state: WorkerState
+) -> StretchOutcome:
+    rows = (row for batch in batches for row in rows_of(batch))
+    return await StretchWriter(plan, one, state, SystemClock()).write(rows)
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for each micro-batch, where the plan is; then sent to its tasks."""
+
+    def __init__(self, folder: str, number: int, payloads: list[bytes]) -> None:
+        self._folder = folder
+        self._number = number
+        self._payloads = payloads
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        place = context.partitionId() if context is not None else 0
+        plan: EpochPlan = unseal(self._payloads[place])
+        (one,) = plan.partitions
+        here = _here()
+        outcome = here.runner.run(_write(plan, one, iterator, here.state))
+        Mailbox(self._folder).note(self._number, one.source, outcome)
+        return _Message(outcome)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        self._tell(messages, is_whole=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._tell(messages, is_whole=False)
+
+    def _tell(self, messages: list[WriterCommitMessage | None], *, is_whole: bool) -> None:
+        told = [message.outcome for message in messages if isinstance(message, _Message)]
+        Mailbox(self._folder).answer(self._number, told, is_whole=is_whole)

@@ -1,0 +1,56 @@
+"""How much of each topic-partition a record task takes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from mm2py.model.epoch import PartitionPlan
+from mm2py.model.flow import TopicPartition
+
+
+#: What a Spark task holds in memory before it sends it, and what all tasks of a micro-batch may hold together.
+STRETCH_BYTES: Final = 16 * 1024 * 1024
+ROUND_BYTES: Final = 64 * 1024 * 1024
+#: What a record is taken to be before one was seen, with Python's own share.
+_FIRST_RECORD_BYTES: Final = 512.0
+_OVERHEAD_BYTES: Final = 128.0
+_FRESH_SHARE: Final = 0.5
+
+
+@attrs.define
+class Pace:
+    """What the records of each topic-partition weigh, as far as they were seen."""
+
+    _bytes: dict[TopicPartition, float] = attrs.field(factory=dict)
+
+    def learn(self, source: TopicPartition, *, offsets: int, size_bytes: int) -> None:
+        """Note that *offsets* upstream offsets held *size_bytes*."""
+        if offsets > 0:
+            fresh = size_bytes / offsets
+            known = self._bytes.get(source, fresh)
+            self._bytes[source] = fresh * _FRESH_SHARE + known * (1 - _FRESH_SHARE)
+
+    def cut(
+        self, plans: Sequence[PartitionPlan], ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
+    ) -> tuple[PartitionPlan, ...]:
+        """
+        Give those of *plans* that have something to read, each with the end of its stretch.
+
+        A stretch ends with the source (*ends*), at a bound, or where it would weigh too much.
+        """
+        waiting = [plan for plan in plans if self._limit(plan, ends, bounds) > plan.position]
+        share = min(STRETCH_BYTES, ROUND_BYTES // max(1, len(waiting)))
+        cut = []
+        for plan in waiting:
+            weight = self._bytes.get(plan.source, _FIRST_RECORD_BYTES) + _OVERHEAD_BYTES
+            most = max(1, int(share / weight))
+            cut.append(attrs.evolve(plan, until=min(plan.position + most, self._limit(plan, ends, bounds))))
+        return tuple(cut)
+
+    @staticmethod
+    def _limit(plan: PartitionPlan, ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]) -> int:
+        end = ends.get(plan.source, plan.position)
+        return min(end, bounds.get(plan.source, end))
