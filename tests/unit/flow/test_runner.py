@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import attrs
 import pytest
 
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.core import orders as verbs
+from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.errors import Mm2Error, OrderConflictError, UnknownConnectorError, UnknownTaskError, Verdict
 from mm2py.flow.checkpoint_group import CheckpointGroup
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.reach import Reach
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source_group import SourceGroup
+from mm2py.model.flow import TopicPartition
+from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
 from mm2py.model.state import FlowState, FlowView, HeartbeatsView
-from mm2py.telemetry.events import GroupFailed, TaskRestarted
+from mm2py.telemetry.events import (
+    ConnectorStopped,
+    GroupFailed,
+    PartitionPaused,
+    PartitionResumed,
+    RateLimited,
+    RateLimitLifted,
+    TaskRestarted,
+    TopicPaused,
+    TopicResumed,
+)
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.unit.flow.test_source import FLOW, SETTINGS, PretendedEpochs
@@ -54,6 +68,9 @@ class ToyGroup(FlowGroup):
         await self._draining.wait()
         await asyncio.sleep(self._end_s)
         self._ended.append(self)
+
+    def obey(self, _orders: Orders) -> None:
+        return
 
     def show(self, view: FlowView) -> FlowView:
         return view
@@ -161,3 +178,136 @@ async def test_a_flow_has_the_groups_that_its_settings_ask_for(
 
     assert [group.connector for group in view.groups] == expected
     assert (view.heartbeats is not None) is emits_heartbeats
+
+
+async def test_orders_reach_the_group_that_they_are_about() -> None:
+    """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
+    async with rig() as flow:
+        flow.checkpoints.connector = CHECKPOINT
+        flow.runner.obey(verbs.stop_connector(NO_ORDERS, CHECKPOINT), by="ann")
+        await asyncio.sleep(60)
+        view = flow.runner.view()
+        flow.runner.obey(verbs.delete_connector(flow.runner.orders, CHECKPOINT), by="bob")
+        await asyncio.sleep(60)
+        deleted = flow.runner.view()
+        flow.runner.obey(NO_ORDERS)
+        await asyncio.sleep(60)
+        back = flow.runner.view()
+        flow.runner.drain(within_s=5.0)
+
+    assert [(group.state, group.wanted) for group in view.groups] == [
+        (FlowState.RUNNING, Wanted.RUNNING),
+        (FlowState.STOPPED, Wanted.STOPPED),
+        (FlowState.RUNNING, Wanted.RUNNING),
+    ]
+    assert [group.connector for group in deleted.groups] == ["MirrorToyConnector"] * 2
+    assert [group.state for group in back.groups] == [FlowState.RUNNING] * 3
+    assert [(event.is_deleted, event.by) for event in flow.events.of(ConnectorStopped)] == [
+        (False, "ann"),
+        (True, "bob"),
+    ]
+
+
+async def test_a_stopped_lead_is_no_end() -> None:
+    """The daemon stays for a flow that somebody will start again, and drains it at once."""
+    async with rig() as flow:
+        flow.source.connector = SOURCE
+        flow.runner.obey(verbs.stop_connector(NO_ORDERS, SOURCE))
+        await asyncio.sleep(60)
+        state, is_over = flow.runner.view().state, flow.runner.is_over
+        flow.runner.drain(within_s=5.0)
+        await asyncio.sleep(4)
+        ended = flow.runner.view().state
+
+    assert (state, is_over, ended) == (FlowState.STOPPED, False, FlowState.DRAINED)
+    assert flow.runner.is_over
+
+
+async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
+    """Whoever waits for the end of all flows is told each time."""
+    told = []
+    async with rig(source=HopelessError("no")) as flow:
+        flow.runner.on_end = flow.source.on_failure = lambda: told.append(flow.runner.is_over)
+        flow.runner.restart("MirrorToyConnector")
+        await asyncio.sleep(1)
+        failed_again = flow.runner.is_over
+        flow.source.trouble = None
+        flow.runner.restart("MirrorToyConnector")
+        await asyncio.sleep(1)
+        runs, state = not flow.runner.is_over, flow.runner.view().state
+        flow.runner.drain(within_s=5.0)
+
+    assert (failed_again, runs, state) == (True, True, FlowState.RUNNING)
+    assert told == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("include_tasks", "only_failed", "state", "expected"),
+    [
+        (True, False, FlowState.RUNNING, ["restart"]),
+        (False, False, FlowState.RUNNING, ["alone"]),
+        (True, True, FlowState.RUNNING, ["task 2"]),
+        (False, True, FlowState.RUNNING, []),
+        (False, True, FlowState.FAILED, ["restart"]),
+        (False, False, FlowState.RESTARTING, ["restart"]),
+        (True, True, FlowState.FAILED, ["restart"]),
+    ],
+)
+async def test_what_a_restart_touches(
+    state: FlowState, expected: list[str], *, include_tasks: bool, only_failed: bool
+) -> None:
+    """As KIP-745 has it: tasks where they are asked for, and only what is down where that is asked for."""
+    async with rig() as flow:
+        done: list[str] = []
+        group = cast("Any", flow.source)
+        group.restart = lambda **_: done.append("restart")
+        group.restart_alone = lambda **_: done.append("alone")
+        group.lost_tasks = lambda: (2,)
+        group.restart_task = lambda task, **_: done.append(f"task {task}")
+        before, group._state = group._state, state
+        flow.runner.restart("MirrorToyConnector", include_tasks=include_tasks, only_failed=only_failed)
+        group._state = before
+        flow.runner.drain(within_s=5.0)
+
+    assert done == expected
+
+
+async def test_what_is_not_there_is_not_restarted() -> None:
+    """Unknown names, tasks and stopped connectors are told apart."""
+    async with rig() as flow:
+        flow.heartbeats.connector = HEARTBEAT
+        with pytest.raises(UnknownConnectorError, match="A->B has no connector MirrorToy"):
+            flow.runner.restart("MirrorToy")
+        with pytest.raises(UnknownTaskError, match="has no task 1"):
+            flow.runner.restart_task(HEARTBEAT, 1)
+        flow.runner.restart_task(HEARTBEAT, 0)
+        flow.runner.obey(verbs.stop_connector(NO_ORDERS, HEARTBEAT))
+        with pytest.raises(OrderConflictError, match="is stopped: resume it"):
+            flow.runner.restart(HEARTBEAT)
+        flow.runner.drain(within_s=5.0)
+
+    assert flow.heartbeats.view().restarts == 1
+
+
+async def test_what_is_ordered_is_told_and_shown() -> None:
+    """Who paused and limited what, once for each change."""
+    async with rig() as flow:
+        orders = verbs.pause_topic(verbs.pause_partition(NO_ORDERS, TopicPartition("t", 1)), "u")
+        orders = verbs.set_topic_limit(verbs.set_limit(orders, RateLimit(5.0)), "v", RateLimit(records_per_s=7.0))
+        runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, luck=lambda: 0.5)
+        for again in (orders, orders):
+            runner.obey(again, by="ann")
+        view = runner.view()
+        runner.obey(NO_ORDERS, by="bob")
+        flow.runner.drain(within_s=5.0)
+
+    assert (view.paused_topics, view.paused_partitions) == (("u",), (TopicPartition("t", 1),))
+    assert (view.limit, view.topic_limits) == (RateLimit(5.0), {"v": RateLimit(records_per_s=7.0)})
+    assert flow.events.of(TopicPaused) == (TopicPaused(FLOW, "u", "ann"),)
+    assert flow.events.of(PartitionPaused) == (PartitionPaused(FLOW, TopicPartition("t", 1), "ann"),)
+    assert flow.events.of(RateLimited) == (
+        RateLimited(FLOW, "", 5.0, None, "ann"),
+        RateLimited(FLOW, "v", None, 7.0, "ann"),
+    )
+    kinds = (TopicResumed, PartitionResumed, RateLimitLifted)
+    assert [len(flow.events.of(kind)) for kind in kinds] == [1, 1, 2]
