@@ -1,0 +1,345 @@
+"""REST of a running daemon between real clusters: every address, every right, and what changes there does here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import jsonschema_rs
+import pytest
+
+from mm2py.config.rest import Right
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.rest.app import ROUTES, openapi
+from mm2py.rest.route import Route
+from tests.support.daemon import Daemon, daemon, shared_daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import arrived, assert_mirrored
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce_numbers
+from tests.support.rest_asking import BODIES
+from tests.support.rest_fuzz import fuzz
+from tests.support.topics import create_topic, list_topics
+
+
+_COUNT = 1_000
+_ALIASES = ("restA", "restB")
+_FLOW = "/from:restA/to:restB"
+_SOURCE = f"{_FLOW}/connectors/MirrorSourceConnector"
+_TOPIC, _OTHER = "rest-orders", "rest-invoices"
+_PARTS = {
+    "source": "restA",
+    "target": "restB",
+    "cluster": "restA",
+    "connector": "MirrorSourceConnector",
+    "plugin": "MirrorSourceConnector",
+    "topic": _TOPIC,
+    "partition": "0",
+    "task": "0",
+    "group": "rest-readers",
+    "name:.+": "index.html",
+}
+_TOKENS = {"reader": "see-" + "x" * 32, "writer": "do-" + "x" * 32}
+_SCHEMA_COMPONENTS = openapi()
+
+
+@attrs.frozen
+class Running:
+    """A daemon that runs, and how to ask it."""
+
+    daemon: Daemon
+    url: str
+
+    @asynccontextmanager
+    async def session(self, who: str | None = "writer") -> AsyncIterator[aiohttp.ClientSession]:
+        headers = {"Authorization": f"Bearer {_TOKENS[who]}"} if who else {}
+        async with aiohttp.ClientSession(self.url, headers=headers) as session:
+            yield session
+
+    async def ask(self, method: str, path: str, body: object = None, *, who: str | None = "writer") -> tuple[int, Any]:
+        """Send a request; give status and JSON, or None where there is no body."""
+        async with self.session(who) as session, session.request(method, path, json=body) as answer:
+            text = await answer.text()
+            is_json = answer.content_type == "application/json" and text
+            return answer.status, json.loads(text) if is_json else text or None
+
+
+def _properties(primary: KafkaCluster, backup: KafkaCluster, **keys: object) -> str:
+    settings: dict[str, Any] = {
+        "topics": "rest-.*",
+        "topics.exclude": "rest-.*-excluded, rest[AB].*",
+        "groups": "rest-.*",
+        "tasks.max": 2,
+        "copy.epoch.ms": 1000,
+        "emit.heartbeats.enabled": "true",
+        "emit.checkpoints.interval.seconds": 1,
+        "rest.auth.read.tokens": _TOKENS["reader"],
+        "rest.auth.write.tokens": _TOKENS["writer"],
+        **keys,
+    }
+    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=_ALIASES, **settings)
+
+
+async def _url_of(running: Daemon) -> str:
+    return str((await running.wait_for_event("rest_listening"))["url"])
+
+
+async def _fill(primary: KafkaCluster, backup: KafkaCluster) -> None:
+    for topic in (_TOPIC, _OTHER):
+        await create_topic(primary.bootstrap_servers, topic, partitions=2)
+        await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=2)
+
+
+async def _ready(running: Running, primary: KafkaCluster, backup: KafkaCluster) -> None:
+    for topic in (_TOPIC, _OTHER):
+        await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"restA.{topic}", _COUNT)
+
+    async def is_ready() -> bool:
+        status, _ = await running.ask("GET", "/health/ready")
+        return status == 200
+
+    await eventually(is_ready, within_s=60, what="the node is ready")
+
+
+@pytest.fixture(scope="module")
+def running(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One daemon for all tests of this file that leave it alive, with two topics mirrored."""
+    asyncio.run(_fill(primary, backup))
+    with shared_daemon(tmp_path_factory.mktemp("rest"), _properties(primary, backup)) as started:
+        found = Running(started, asyncio.run(_url_of(started)))
+        asyncio.run(_ready(found, primary, backup))
+        yield found
+
+
+def _path_of(route: Route) -> str:
+    path = route.path
+    for name, value in _PARTS.items():
+        path = path.replace("{" + name + "}", value)
+    return path
+
+
+def _id(route: object) -> str:
+    return f"{route.method} {route.path}" if isinstance(route, Route) else str(route)
+
+
+def _judge(route: Route, status: int, body: object) -> None:
+    """Hold an answer against the document."""
+    path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
+    described = _SCHEMA_COMPONENTS["paths"][path][route.method.lower()]["responses"][str(status)]
+    schema = described.get("content", {}).get("application/json", {}).get("schema")
+    if schema is not None and isinstance(body, dict | list):
+        jsonschema_rs.validator_for({**schema, "components": _SCHEMA_COMPONENTS["components"]}).validate(body)
+
+
+_READING = [route for route in ROUTES if route.method == "GET" and route.path not in {"/stream", "/openapi.json"}]
+
+
+async def test_every_address_shows_something(running: Running) -> None:
+    """Each GET answers 200 with what the document says; no group has committed anything yet, so none is found."""
+    found = {}
+    for route in _READING:
+        status, body = await running.ask("GET", _path_of(route))
+        found[route.path] = status
+        _judge(route, status, body)
+
+    assert {path: status for path, status in found.items() if status != 200} == {_FLOW_GROUP: 404}
+
+
+_FLOW_GROUP = "/from:{source}/to:{target}/groups/{group}"
+
+
+@pytest.mark.parametrize("who", [None, "reader"])
+async def test_no_address_does_more_than_its_right(running: Running, who: str | None) -> None:
+    """Without credentials only health and the page's files are shown; a reader changes nothing."""
+    has = Right.READ if who else Right.NONE
+    wrong = {}
+    before = await running.ask("GET", f"{_FLOW}/orders")
+    for route in ROUTES:
+        if route.path == "/stream" and has is Right.READ:
+            continue
+        body = BODIES[route.name] if route.takes is not None else None
+        status, _ = await running.ask(route.method, _path_of(route), body, who=who)
+        wanted = None if has >= route.right else 401 if who is None else 403
+        if (status in {401, 403}) is not (wanted is not None) or wanted not in {None, status}:
+            wrong[_id(route)] = status
+
+    assert wrong == {}
+    assert await running.ask("GET", f"{_FLOW}/orders") == before
+
+
+async def test_connect_s_verbs_change_what_the_flow_does(running: Running) -> None:
+    """Pause, resume, stop, restart and delete answer as Connect does, and its status follows within seconds."""
+    seen = []
+
+    async def follows(state: str) -> None:
+        async def is_so() -> bool:
+            status, body = await running.ask("GET", f"{_SOURCE}/status")
+            return status == 200 and body["connector"]["state"] == state
+
+        await eventually(is_so, within_s=30, what=f"the connector is {state}")
+
+    for method, verb, answer, state in (
+        ("PUT", "pause", 202, "PAUSED"),
+        ("PUT", "resume", 202, "RUNNING"),
+        ("POST", "restart?includeTasks=true&onlyFailed=false", 202, "RUNNING"),
+        ("POST", "restart", 204, "RUNNING"),
+        ("POST", "tasks/0/restart", 204, "RUNNING"),
+        ("PUT", "stop", 204, "STOPPED"),
+    ):
+        status, _ = await running.ask(method, f"{_SOURCE}/{verb}")
+        seen.append((verb, status, answer))
+        await follows(state)
+    stopped, offsets = await running.ask("GET", f"{_SOURCE}/offsets")
+    _, tasks = await running.ask("GET", f"{_SOURCE}/tasks")
+    deleted, _ = await running.ask("DELETE", _SOURCE)
+    listed = await running.ask("GET", f"{_FLOW}/connectors")
+    gone, _ = await running.ask("GET", f"{_SOURCE}/status")
+    created, _ = await running.ask("PUT", f"{_SOURCE}/config", {})
+    await follows("RUNNING")
+
+    assert [verb for verb, status, answer in seen if status != answer] == []
+    assert stopped == 200
+    assert {one["partition"]["topic"] for one in offsets["offsets"]} >= {_TOPIC, _OTHER}
+    assert tasks == []
+    assert (deleted, gone, created) == (204, 404, 201)
+    assert "MirrorSourceConnector" not in listed[1]
+
+
+async def test_a_paused_topic_waits(running: Running, primary: KafkaCluster, backup: KafkaCluster) -> None:
+    """Of a paused topic nothing is copied, of others all; resumed, it goes on where it was."""
+    topic = "rest-paused"
+    await create_topic(primary.bootstrap_servers, topic)
+    await _eventually_stage(running, topic, "copying")
+    paused, _ = await running.ask("PUT", f"{_FLOW}/topics/{topic}/pause")
+    await _eventually_stage(running, topic, "paused")
+    await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
+
+    async def waits() -> bool:
+        return await _lag(running, topic) == _COUNT
+
+    await eventually(waits, within_s=30, what="what waits is shown as lag")
+    held = await arrived(backup.bootstrap_servers, f"restA.{topic}")
+    resumed, _ = await running.ask("PUT", f"{_FLOW}/topics/{topic}/resume")
+    await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"restA.{topic}", _COUNT)
+
+    assert (paused, resumed) == (202, 202)
+    assert held == 0
+
+
+async def _lag(running: Running, topic: str) -> int:
+    _, body = await running.ask("GET", f"{_FLOW}/topics/{topic}")
+    return int(body["lag"] or 0)
+
+
+async def _eventually_stage(running: Running, topic: str, stage: str) -> None:
+    async def is_so() -> bool:
+        status, body = await running.ask("GET", f"{_FLOW}/topics/{topic}")
+        return status == 200 and bool(body["stage"] == stage)
+
+    await eventually(is_so, within_s=30, what=f"{topic} is {stage}")
+
+
+async def test_limits_are_set_and_taken_back(running: Running) -> None:
+    """A limit is kept as it was written, shown, and gone when it is taken back; a bad one is refused in words."""
+    set_one = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "10 MB/s"})
+    of_topic = await running.ask("PUT", f"{_FLOW}/topics/{_TOPIC}/limit", {"records_per_s": 5000})
+    _, orders = await running.ask("GET", f"{_FLOW}/orders")
+    bad, problem = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "fast", "x": 1})
+    await running.ask("DELETE", f"{_FLOW}/topics/{_TOPIC}/limit")
+    await running.ask("DELETE", f"{_FLOW}/limit")
+    _, after = await running.ask("GET", f"{_FLOW}/orders")
+
+    assert set_one == (200, {"bytes_per_s": 10_000_000, "records_per_s": None})
+    assert of_topic == (200, {"bytes_per_s": None, "records_per_s": 5000})
+    assert orders["limit"]["bytes_per_s"] == 10_000_000
+    assert orders["topic_limits"][_TOPIC]["records_per_s"] == 5000
+    assert bad == 400
+    assert len(problem["problems"]) == 2
+    assert after["limit"]["bytes_per_s"] is None
+    assert after["topic_limits"] == {}
+
+
+async def test_offsets_are_altered_only_while_stopped(running: Running) -> None:
+    """KIP-875: a running connector's offsets stay; altering needs a stop, and each problem of a body is named."""
+    body = {"offsets": [{"partition": {"cluster": "restA", "topic": _OTHER, "partition": 0}, "offset": {"offset": 1}}]}
+    refused, why = await running.ask("PATCH", f"{_SOURCE}/offsets", body)
+    bad, problems = await running.ask("PATCH", f"{_SOURCE}/offsets", {"offsets": [{"partition": {}, "offset": {}}]})
+
+    assert refused == 409
+    assert "stop" in why["message"]
+    assert bad == 400
+    assert "topic is missing" in problems["message"]
+
+
+async def test_whatever_is_sent_the_answer_is_of_the_document(running: Running) -> None:
+    """Requests of all kinds, to names that are there and to others, meet no bug and no undocumented answer."""
+    names = {**_PARTS, "topic": "rest-invoices", "name": "index.html"}
+    try:
+        sent, wrong = await asyncio.to_thread(fuzz, running.url, names, token=_TOKENS["writer"], examples=6)
+    finally:
+        await running.ask("DELETE", f"{_FLOW}/orders")
+
+    assert wrong == []
+    assert sent > 2 * len(ROUTES)
+    assert not list(running.daemon.events("rest_failed"))
+
+
+# Settings that change, and a daemon that is killed.
+
+
+async def test_a_changed_setting_counts_within_seconds_and_survives_a_kill(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A PUT has another topic mirrored without a restart. The daemon is killed; the next one mirrors it from the start.
+
+    A body with several mistakes is refused with all of them and changes nothing; reverted, the file's value counts.
+    """
+    first, second, third = f"{prefix}-1", f"{prefix}-2", f"{prefix}-3"
+    for topic in (first, second):
+        await create_topic(primary.bootstrap_servers, topic)
+        await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
+    source = f"K{prefix[-6:]}"
+    aliases = (source, "T")
+    properties = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=aliases,
+        topics=first,
+        **{"copy.epoch.ms": 1000, "emit.checkpoints.enabled": "false"},
+    )
+    wanted = f"{first}, {second}, {third}"
+    config = f"/from:{source}/to:T/connectors/MirrorSourceConnector/config"
+
+    async def ask(running: Daemon, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        url = await _url_of(running)
+        async with aiohttp.ClientSession(url) as session, session.request(method, path, json=body) as answer:
+            return answer.status, await answer.json()
+
+    async with daemon(tmp_path, properties, name="one") as running:
+        await assert_mirrored(primary.bootstrap_servers, first, backup.bootstrap_servers, f"{source}.{first}", _COUNT)
+        bad, problems = await ask(running, "PUT", config, {"tasks.max": "no", "topcs": "x"})
+        put, info = await ask(running, "PUT", config, {"topics": wanted})
+        await assert_mirrored(primary.bootstrap_servers, second, backup.bootstrap_servers, f"{source}.{second}", _COUNT)
+        await running.kill()
+    await create_topic(primary.bootstrap_servers, third)
+    await produce_numbers(primary.bootstrap_servers, third, count=_COUNT, partitions=1)
+    async with daemon(tmp_path, properties, name="two") as running:
+        await assert_mirrored(primary.bootstrap_servers, third, backup.bootstrap_servers, f"{source}.{third}", _COUNT)
+        _, kept = await ask(running, "GET", f"/from:{source}/to:T/config")
+        reverted, after = await ask(running, "DELETE", config)
+        assert await running.sigterm() == 0
+
+    assert (bad, put, reverted) == (400, 200, 200)
+    assert len(problems["problems"]) == 2
+    assert info["config"]["topics"] == wanted
+    assert [(one["key"], one["value"], one["file_value"]) for one in kept] == [("topics", wanted, first)]
+    assert after["config"]["topics"] == first
+    assert f"{source}.{second}" in await list_topics(backup.bootstrap_servers)
