@@ -1,0 +1,224 @@
+"""What a flow measures: counts that never go back, lag in time, and what copy tasks took."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from mm2py.core.lag import Retention
+from mm2py.core.progress import PartitionState
+from mm2py.flow.measures import FlowMeasures
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, Measured, PartitionOutcome
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.state import (
+    CopiedHeartbeatsView,
+    FlowState,
+    FlowView,
+    PartitionView,
+    TaskState,
+    TaskView,
+    TimesView,
+)
+from tests.support.clocks import ManualClock
+
+
+FLOW = Flow("A", "B")
+SOURCE = TopicPartition("t", 0)
+END = ClusterEndpoint("A", ("127.0.0.1:1",))
+STATE = PartitionState(SOURCE, "A.t", 100, 99, is_unsure=False, high_watermark=100)
+
+
+class Rig:
+    """A flow's measures, and the state of its one partition."""
+
+    def __init__(self, state: PartitionState = STATE) -> None:
+        self.clock = ManualClock(now_s=1_000.0)
+        self.measures = FlowMeasures(self.clock)
+        self.state = state
+        self.epoch = 0
+
+    def plan(self, *, is_unsure: bool = False) -> EpochPlan:
+        planned = attrs.evolve(self.state, is_unsure=is_unsure).to_plan()
+        return EpochPlan(FLOW, 0, self.epoch, END, END, (planned,), CopyLimits(), epoch_ms=5_000, drain_ms=5_000)
+
+    def run(self, records: int = 0, *, plan: EpochPlan | None = None, **facts: object) -> None:
+        """End an epoch of five seconds that copied *records*."""
+        self.clock.advance(5.0)
+        outcome = PartitionOutcome(
+            SOURCE, self.state.position + records, 0, is_unsure=False, records=records, bytes=records * 10
+        )
+        whole = EpochOutcome(
+            FLOW, 0, self.epoch, (attrs.evolve(outcome, **facts),), elapsed_s=4.9, cpu_s=0.25, rss_bytes=77,
+            fetches=3, produces=2, retries=1, throttled_ms=40,
+        )  # fmt: skip
+        self.measures.take(plan or self.plan(), whole, 5.0)
+        self.state = attrs.evolve(self.state, position=self.state.position + records)
+        self.measures.look(self.state)
+        self.epoch += 1
+
+    def partition(self) -> PartitionView:
+        (view,) = self.measures.partitions([self.state], {SOURCE: 0})
+        return view
+
+    def task(self) -> TaskView:
+        return self.measures.task(TaskView(0, TaskState.RUNNING, self.epoch, 1))
+
+    def flow(self) -> FlowView:
+        view = FlowView(FLOW, FlowState.RUNNING, partitions=(self.partition(),))
+        return self.measures.flow(view)
+
+
+def test_counts_add_up_whoever_copies() -> None:
+    """What epochs copied adds up, of the partition and of the flow, although positions begin anew meanwhile."""
+    rig = Rig()
+    rig.run(30)
+    rig.state = attrs.evolve(STATE, records=0)  # the next life of the group
+    rig.run(12)
+
+    assert (rig.partition().records, rig.partition().bytes) == (42, 420)
+    assert (rig.flow().records, rig.flow().bytes) == (42, 420)
+
+
+def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
+    """An epoch is lost that had copied 9 records; the next one finds them at the target and copies 1 more."""
+    rig = Rig()
+    rig.run(30)
+    rig.measures.lose(rig.plan(), "its Python worker was killed")
+    rig.run(1, plan=rig.plan(is_unsure=True), resumed_records=9)
+
+    assert rig.partition().records == rig.flow().records == 40
+    assert rig.flow().resumed_records == 9
+
+
+@pytest.mark.parametrize("is_lost_first", [False, True])
+def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> None:
+    """The first resume finds 500 records of the daemon before: they are not this one's."""
+    rig = Rig()
+    if is_lost_first:
+        rig.measures.lose(rig.plan(is_unsure=True), "its Python worker was killed")
+    rig.run(3, plan=rig.plan(is_unsure=True), resumed_records=500)
+
+    assert rig.partition().records == rig.flow().records == 3
+
+
+def test_times_and_rates_are_those_of_the_window() -> None:
+    """A partition shows what its epochs measured, and a minute later only that it was once."""
+    rig = Rig()
+    took = Measured(30, 300, 5, 20, 12)
+    rig.run(30, age=took, latency=took)
+    busy = rig.partition()
+    rig.clock.advance(60.0)
+    idle = rig.partition()
+
+    assert (busy.record_rate, busy.byte_rate) == (1.0, 10.0)
+    assert busy.latency == busy.age == TimesView(12, 5, 20, 10.0)
+    assert (idle.record_rate, idle.latency) == (0.0, TimesView(12))
+
+
+def test_lag_in_seconds_begins_when_something_is_left() -> None:
+    """Nothing came for an hour; then the source is ahead, and the lag in time is not an hour."""
+    rig = Rig(attrs.evolve(STATE, last_timestamp_ms=ManualClock(1_000.0).wall_ms()))
+    rig.run()
+    rig.clock.advance(3_600.0)
+    rig.run()
+    none = rig.partition()
+    rig.state = attrs.evolve(rig.state, high_watermark=150)
+    rig.run()
+    rig.clock.advance(2.0)
+
+    assert (none.lag, none.lag_s) == (0, 0.0)
+    assert (rig.partition().lag, rig.partition().lag_s) == (50, 7.0)
+    assert rig.flow().lag_s == 7.0
+
+
+def test_time_until_loss_by_time_and_by_size() -> None:
+    """Retention by time counts from what waits; retention by size from how fast the source's log fills."""
+    rig = Rig()
+    rig.measures.retention = {"t": Retention(60_000, None)}
+    rig.run(10)
+    by_time = rig.partition().seconds_until_loss
+    rig.measures.retention = {"t": Retention(None, 10_000)}
+    unwatched = rig.partition().seconds_until_loss
+    for _ in range(12):  # 20 records a second come, of 10 bytes each
+        rig.state = attrs.evolve(rig.state, high_watermark=rig.state.high_watermark + 100)
+        rig.run(100)
+
+    assert by_time == 60.0
+    assert unwatched is None
+    assert rig.partition().seconds_until_loss == pytest.approx(10_000 / 200, rel=0.1)
+    assert rig.flow().seconds_until_loss == rig.partition().seconds_until_loss
+
+
+def test_what_a_copy_task_took() -> None:
+    """CPU, requests and throttling add up, memory is the last; each epoch is remembered, a lost one with its cause."""
+    rig = Rig()
+    rig.run(30)
+    rig.run(10)
+    rig.measures.lose(rig.plan(), "its Python worker was killed")
+    task = rig.task()
+
+    assert (task.cpu_s, task.rss_bytes, task.fetches, task.produces, task.retries) == (0.5, 77, 6, 4, 2)
+    assert (task.throttled_ms, rig.flow().throttled_ms, task.epochs_ended, task.lost_epochs) == (80, 80, 2, 1)
+    assert (task.elapsed_s, task.boundary_s) == (pytest.approx(9.8), pytest.approx(0.2))
+    assert [(it.epoch, it.records, it.outcome) for it in task.epochs] == [
+        (0, 30, "ok"),
+        (1, 10, "ok"),
+        (2, 0, "its Python worker was killed"),
+    ]
+
+
+def test_only_the_last_epochs_are_remembered() -> None:
+    """A copy task runs for years."""
+    rig = Rig()
+    for _ in range(100):
+        rig.run()
+
+    assert [it.epoch for it in rig.task().epochs] == list(range(70, 100))
+
+
+def test_histograms_go_on_and_quantiles_forget() -> None:
+    """The histogram holds all since the start, the quantiles those of the last minute."""
+    rig = Rig()
+    slow = Histogram(counts=(*([0] * 27), 5), total_ms=5e8, min_ms=1e8, max_ms=1e8)
+    quick = Histogram(counts=(5, *([0] * 27)), total_ms=1.0, min_ms=0.2, max_ms=0.2)
+    for latency in (slow, quick):
+        rig.measures.take(
+            rig.plan(), EpochOutcome(FLOW, 0, 0, (PartitionOutcome(SOURCE, 1, 1, False, records=5),), latency), 5.0
+        )
+        rig.clock.advance(61.0)
+    rig.measures.take(
+        rig.plan(), EpochOutcome(FLOW, 0, 0, (PartitionOutcome(SOURCE, 1, 1, False, records=5),), quick), 5.0
+    )
+
+    assert rig.flow().latency.count == 15
+    assert rig.flow().latency_p99_ms == 0.2
+
+
+def test_the_newest_heartbeat_of_each_topic() -> None:
+    """A heartbeats topic tells when its last heartbeat was written, however many partitions it has."""
+    rig = Rig()
+    rig.measures.heartbeats = frozenset({"heartbeats", "C.heartbeats"})
+    states = [
+        PartitionState(TopicPartition(topic, number), f"A.{topic}", 1, 1, last_timestamp_ms=at)
+        for topic, number, at in (
+            ("heartbeats", 0, 500),
+            ("heartbeats", 1, 700),
+            ("C.heartbeats", 0, -1),
+            ("t", 0, 900),
+        )
+    ]
+    view = FlowView(FLOW, FlowState.RUNNING, partitions=rig.measures.partitions(states, {}))
+
+    assert rig.measures.flow(view).copied_heartbeats == (CopiedHeartbeatsView("A.heartbeats", 700),)
+
+
+def test_checkpoint_latency_is_each_group_s_own() -> None:
+    """The time until a checkpoint was written is kept group by group, and partition by partition."""
+    rig = Rig()
+    rig.measures.checkpointed("g", SOURCE, 40)
+    rig.measures.checkpointed("h", SOURCE, 9)
+
+    assert rig.measures.checkpoint_latency("g", SOURCE) == TimesView(40, 40, 40, 40.0)
+    assert rig.measures.checkpoint_latency("h", SOURCE) == TimesView(9, 9, 9, 9.0)
+    assert rig.measures.checkpoint_latency("i", SOURCE) is None
