@@ -267,14 +267,17 @@ def offsets_page(answer: Json) -> list[Part]:
 
 
 def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Sequence[str]) -> list[Part]:
-    """Show a connector's config; what counts instead of the file's lines says so."""
-    instead = {setting["key"]: text(setting["file_value"]) for setting in changed}
-    rows = [
-        (key, value, f"set while it runs, the file says {instead[key]}" if key in instead else "")
-        for key, value in sorted(config.items())
-        if not words or key in words
-    ]
-    return [Sheet(("key", "value", "note"), tuple(rows), empty="no such key")]
+    """Show a connector's config, and first what of it counts instead of the file's lines."""
+    instead = tuple(
+        (setting["key"], setting["value"], text(setting["file_value"]))
+        for setting in changed
+        if not words or setting["key"] in words
+    )
+    rows = tuple((key, value) for key, value in sorted(config.items()) if not words or key in words)
+    parts: list[Part] = [Sheet(("key", "value"), rows, empty="no such key")]
+    if instead:
+        parts.insert(0, Sheet(("key", "value", "in the file"), instead, title="Set while it runs"))
+    return parts
 
 
 def event_line(event: Json) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shlex
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mm2py.cli import flow as command
-from mm2py.cli import flow_pages, main, sheets
+from mm2py.cli import flow_pages, main, sheets, status
 from mm2py.cli.asking import ArgumentsError
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
@@ -20,6 +23,8 @@ from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock
 
 
+DOCUMENTS = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
+HANDBOOK = Path(__file__).parents[3] / "docs/cli.md"
 AT = "/from:A/to:B"
 SOURCE = "MirrorSourceConnector"
 
@@ -263,7 +268,7 @@ def test_a_node_is_shown_in_plain_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "is_healthy"),
+    ("node_status", "is_healthy"),
     [
         pytest.param(node(summary()), True, id="healthy"),
         pytest.param(node(summary(state="paused")), True, id="paused on purpose"),
@@ -273,9 +278,9 @@ def test_a_node_is_shown_in_plain_text() -> None:
         pytest.param(node(summary(last_error="cluster A does not answer")), False, id="cluster away"),
     ],
 )
-def test_what_needs_somebody(status: dict[str, Any], is_healthy: bool) -> None:
+def test_what_needs_somebody(node_status: dict[str, Any], is_healthy: bool) -> None:
     """The check fails for what is broken, not for what somebody asked for."""
-    assert flow_pages.is_healthy(status) is is_healthy
+    assert flow_pages.is_healthy(node_status) is is_healthy
 
 
 def test_names_cannot_steer_a_terminal() -> None:
@@ -300,11 +305,38 @@ def test_offsets_in_the_shape_of_each_connector() -> None:
 
 
 def test_settings_that_count_instead_of_the_file_s() -> None:
-    """What was set while it runs says what the file says."""
+    """What was set while it runs comes first, beside what the file says."""
     changed = [{"connector": SOURCE, "key": "topics", "value": "a", "file_value": "b"}]
     lines = shown(flow_pages.config_page({"topics": "a", "tasks.max": "1"}, changed, [])).splitlines()
 
-    assert [line.split(maxsplit=2) for line in lines[1:]] == [
+    assert [line.split() for line in lines if line] == [
+        ["Set", "while", "it", "runs"],
+        ["KEY", "VALUE", "IN", "THE", "FILE"],
+        ["topics", "a", "b"],
+        ["KEY", "VALUE"],
         ["tasks.max", "1"],
-        ["topics", "a", "set while it runs, the file says b"],
+        ["topics", "a"],
     ]
+
+
+@pytest.mark.parametrize("line", re.findall(r"`(mm2py (?:status|flow) [^`]*)`", HANDBOOK.read_text()))
+def test_documented_commands_exist(line: str) -> None:
+    """Each command of the handbook is one that the program takes, and that makes sense."""
+    _, name, *words = shlex.split(line.removesuffix(" --help"))
+    if name == "flow" and not words:
+        return
+    if name == "status":
+        status.make_parser().parse_args(words)
+        return
+    options = command.make_parser().parse_args(words)
+    if options.verb in {"pause", "resume", "stop", "restart", "config"} and getattr(options, "action", "") != "get":
+        assert asked(*words[1:])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_other_documents_exist(document: Path) -> None:
+    """What runbooks tell to type can be typed."""
+    text = re.sub(r"\s+", " ", document.read_text())
+    for line in re.findall(r"`(mm2py (?:status|flow '[^']*')[^`…]*)`", text):
+        _, name, *words = shlex.split(line.removesuffix(" --help"))
+        (status if name == "status" else command).make_parser().parse_args(words)

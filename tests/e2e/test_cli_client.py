@@ -1,0 +1,277 @@
+"""``mm2py status`` and ``mm2py flow`` against a running daemon, as people type them and as scripts read them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.cli.exit_code import ExitCode
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.ports import HOST, free_ports
+from mm2py.devkit.process import start_process
+from tests.support.certificates import Authority
+from tests.support.daemon import Daemon, shared_daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import arrived, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce_numbers
+from tests.support.topics import create_topic
+
+
+ROOT = Path(__file__).parents[2]
+_COUNT = 300
+_ALIASES = ("cliA", "cliB")
+_FLOW = "cliA->cliB"
+_ORDERS, _BILLS = "cli-orders", "cli-bills"
+_READER, _WRITER = "reads-" + "x" * 32, "writes-" + "x" * 32
+#: The first word of each row of a table; heads are in capitals.
+_FIRST_WORD = re.compile(r"^(\S+)", re.MULTILINE)
+
+
+@attrs.frozen
+class Client:
+    """Types commands to one daemon; without a word about it, as somebody who may change things."""
+
+    daemon: Daemon
+    http: str
+    https: str
+    authority: Path
+    source: str
+    target: str
+
+    def type(self, *words: str, token: str | None = _WRITER, url: str = "") -> subprocess.CompletedProcess[str]:
+        """Run ``mm2py …``; give what it printed and its exit code."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MM2PY_")}
+        env |= {"PYTHONPATH": str(ROOT), "MM2PY_URL": url or self.http}
+        if token is not None:
+            env["MM2PY_TOKEN"] = token
+        line = [sys.executable, "-m", "mm2py", *words]
+        return subprocess.run(line, env=env, check=False, capture_output=True, text=True, timeout=60)
+
+    def flow(self, *words: str) -> str:
+        """Run ``mm2py flow cliA->cliB …``, which must succeed; give what it printed."""
+        done = self.type("flow", _FLOW, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.flow(*words, "--json"))
+
+
+@pytest.fixture(scope="module")
+def client(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One daemon for all of these, that wants tokens and listens to http and https."""
+    directory = tmp_path_factory.mktemp("cli")
+    http, https = free_ports(2)
+    authority = Authority()
+    (directory / "authority.pem").write_text(authority.pem)
+    authority.sign("rest", HOST, "localhost").write_pem(directory / "rest.pem")
+    properties = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=_ALIASES,
+        **{
+            "topics": "cli-.*",
+            "topics.exclude": "cli[AB].*",
+            "copy.epoch.ms": 1000,
+            "listeners": f"http://{HOST}:{http}, https://{HOST}:{https}",
+            "listeners.https.ssl.keystore.type": "PEM",
+            "listeners.https.ssl.keystore.location": directory / "rest.pem",
+            "rest.auth.read.tokens": _READER,
+            "rest.auth.write.tokens": _WRITER,
+        },
+    )
+    asyncio.run(_fill(primary.bootstrap_servers))
+    with shared_daemon(directory, properties) as running:
+        asyncio.run(_await_copied(backup.bootstrap_servers))
+        yield Client(
+            running,
+            http=f"http://{HOST}:{http}",
+            https=f"https://{HOST}:{https}",
+            authority=directory / "authority.pem",
+            source=primary.bootstrap_servers,
+            target=backup.bootstrap_servers,
+        )
+
+
+async def _fill(source: str) -> None:
+    for topic in (_ORDERS, _BILLS):
+        await create_topic(source, topic, partitions=2)
+        await produce_numbers(source, topic, count=_COUNT, partitions=2)
+
+
+async def _await_copied(target: str) -> None:
+    for topic in (_ORDERS, _BILLS):
+        await await_arrived(target, f"cliA.{topic}", _COUNT)
+
+
+async def test_status(client: Client) -> None:
+    """A healthy node says so, in a table and by its exit code; --json is what the daemon answers."""
+
+    def healthy() -> bool:
+        return client.type("status", "--check").returncode == ExitCode.OK
+
+    await eventually(healthy, within_s=60, what="the node is healthy", every_s=1)
+    table, plain = client.type("status").stdout, json.loads(client.type("status", "--json").stdout)
+
+    assert _FLOW in _FIRST_WORD.findall(table)
+    assert "\x1b" not in table
+    assert {flow["flow"]: flow["state"] for flow in plain["flows"]}[_FLOW] == "running"
+
+
+def test_a_flow_and_what_belongs_to_it(client: Client) -> None:
+    """A flow's page names its clusters and connectors; its topics are searched; its offsets have Connect's shape."""
+    words = _FIRST_WORD.findall(client.flow())
+    topics = client.json("topics", "--search", "bill")
+
+    assert {"cliA", "cliB", "MirrorSourceConnector", "MirrorCheckpointConnector"} <= set(words)
+    assert [topic["topic"] for topic in topics["topics"]] == [_BILLS]
+    assert _FIRST_WORD.findall(client.flow("topics", "--sort", "lag"))[0] == "TOPIC"
+    assert {entry["partition"]["topic"] for entry in client.json("offsets")["offsets"]} == {_ORDERS, _BILLS}
+    assert client.flow("groups")
+
+
+async def test_a_topic_is_paused_and_resumed(client: Client) -> None:
+    """What is written to a paused topic waits, and is copied once it is resumed; others go on."""
+    before = await arrived(client.target, f"cliA.{_ORDERS}")
+    client.flow("pause", "--topic", _ORDERS)
+
+    def paused() -> bool:
+        return {topic["topic"]: topic["stage"] for topic in client.json("topics")["topics"]}[_ORDERS] == "paused"
+
+    await eventually(paused, within_s=30, what="the topic is paused", every_s=0.5)
+    others = await arrived(client.target, f"cliA.{_BILLS}")
+    for topic in (_ORDERS, _BILLS):
+        await produce_numbers(client.source, topic, count=10, partitions=2)
+    await await_arrived(client.target, f"cliA.{_BILLS}", others + 10)
+    while_paused = await arrived(client.target, f"cliA.{_ORDERS}")
+    listed = client.flow()
+    client.flow("resume", "--topic", _ORDERS)
+    await await_arrived(client.target, f"cliA.{_ORDERS}", before + 10)
+
+    assert while_paused == before
+    assert f"topic {_ORDERS}" in listed
+    assert "Orders" not in client.flow()
+
+
+def test_limits(client: Client) -> None:
+    """A limit is set with a unit, shown, set for a topic alone, and taken away."""
+    client.flow("limit", "--bytes-per-s", "10M")
+    client.flow("limit", "--topic", _BILLS, "--records-per-s", "5k")
+    shown = client.flow("limit")
+    client.flow("limit", "--none")
+    client.flow("limit", "--none", "--topic", _BILLS)
+
+    assert "10.0 MB/s" in shown
+    assert "5,000 records/s" in shown
+    assert client.json("limit")["limit"] == {"bytes_per_s": None, "records_per_s": None}
+
+
+async def test_settings_change_while_it_runs(client: Client) -> None:
+    """A setting counts within seconds, is shown beside the file's, and is taken back; problems come all at once."""
+    bad = client.type("flow", _FLOW, "config", "set", "tasks.max=many", "no.such.key=1")
+    client.flow("config", "set", f"topics={_BILLS}")
+
+    def only_bills() -> bool:
+        return [topic["topic"] for topic in client.json("topics")["topics"]] == [_BILLS]
+
+    await eventually(only_bills, within_s=60, what="only one topic is mirrored", every_s=0.5)
+    shown = client.flow("config", "get", "topics")
+    client.flow("config", "revert")
+
+    def both() -> bool:
+        return len(client.json("topics")["topics"]) == 2
+
+    await eventually(both, within_s=60, what="both topics are mirrored again", every_s=0.5)
+    assert bad.returncode == ExitCode.FAILED
+    assert "tasks.max" in bad.stderr
+    assert "no.such.key" in bad.stderr
+    assert shown.splitlines()[0] == "Set while it runs"
+    assert "cli-.*" in shown
+
+
+async def test_a_connector_is_paused_and_restarted(client: Client) -> None:
+    """A connector rests until it is resumed, and a restart is done once."""
+    client.flow("pause", "--connector", "checkpoint")
+
+    def state() -> str:
+        groups = {group["connector"]: group["state"] for group in client.json()["groups"]}
+        return str(groups["MirrorCheckpointConnector"])
+
+    await eventually(lambda: state() == "paused", within_s=30, what="the connector is paused", every_s=0.5)
+    client.flow("resume", "--connector", "checkpoint")
+    await eventually(lambda: state() == "running", within_s=30, what="the connector runs", every_s=0.5)
+    client.flow("restart", "--connector", "checkpoint")
+    await eventually(lambda: state() == "running", within_s=30, what="the connector runs again", every_s=0.5)
+
+
+async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
+    """Whoever follows sees what others do, as it happens."""
+    env = {"PYTHONPATH": str(ROOT), "MM2PY_URL": client.http, "MM2PY_TOKEN": _READER}
+    line = [sys.executable, "-m", "mm2py", "flow", _FLOW, "events", "--follow"]
+    following = start_process("follow", line, log_file=tmp_path / "events", env=env)
+    try:
+        await eventually(lambda: "flow_started" in following.log_text(), within_s=30, what="the past is told")
+        seen = following.log_text().count("topic_paused")
+        client.flow("pause", "--topic", _BILLS)
+        client.flow("resume", "--topic", _BILLS)
+        await eventually(
+            lambda: following.log_text().count("topic_paused") > seen, within_s=30, what="what happens is told"
+        )
+    finally:
+        following.terminate()
+
+    assert "Traceback" not in following.log_text()
+
+
+def test_an_unknown_name_is_told_with_the_nearest(client: Client) -> None:
+    """A typing mistake ends with what may have been meant."""
+    flow = client.type("flow", "cliA->cliC")
+    topic = client.type("flow", _FLOW, "pause", "--topic", "cli-order")
+
+    assert (flow.returncode, topic.returncode) == (ExitCode.FAILED, ExitCode.FAILED)
+    assert f"did you mean {_FLOW}" in flow.stderr
+    assert f"did you mean {_ORDERS}" in topic.stderr
+
+
+def test_who_may_do_what(client: Client) -> None:
+    """Without credentials nothing is shown; a reader sees, and is told which right a change needs."""
+    nobody, reader = client.type("status", token=None), client.type("status", token=_READER)
+    refused = client.type("flow", _FLOW, "pause", token=_READER)
+
+    assert (nobody.returncode, reader.returncode, refused.returncode) == (2, 0, 2)
+    assert "MM2PY_TOKEN" in nobody.stderr
+    assert "needs the right to write" in refused.stderr
+    assert _READER not in refused.stderr
+
+
+def test_https(client: Client) -> None:
+    """A certificate is checked: who signed it must be named, or the check be given up aloud."""
+    distrusted = client.type("status", url=client.https)
+    trusted = client.type("status", "--cacert", str(client.authority), url=client.https)
+    careless = client.type("status", "--insecure", url=client.https)
+
+    assert (distrusted.returncode, trusted.returncode, careless.returncode) == (2, 0, 0)
+    assert "--cacert" in distrusted.stderr
+
+
+def test_a_daemon_that_is_not_there(client: Client) -> None:
+    """What to try is said in one line, without a traceback."""
+    (port,) = free_ports(1)
+    done = client.type("status", url=f"http://{HOST}:{port}")
+
+    assert done.returncode == ExitCode.FAILED
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "connection refused" in done.stderr
+    assert "--url" in done.stderr
