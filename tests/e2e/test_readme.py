@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+import aiohttp
 import attrs
 import psutil
 import pytest
@@ -148,12 +149,15 @@ async def shows_the_demo(reader: Reader, line: str) -> None:
 
 async def stays_up_until_ctrl_c(reader: Reader, line: str) -> None:
     process = await asyncio.to_thread(reader.start, line)
-    await prints(process, "Everything stays up")
-    shown = dict(re.findall(r"^  (\w+) +(\S+)$", process.log_text(), re.MULTILINE))
+    await prints(process, "Spark UI")
+    shown = dict(re.findall(r"^  (?:status )?(\w+) +(\S+)$", process.log_text(), re.MULTILINE))
     settings = load_settings(Path(shown["settings"]))
+    async with aiohttp.ClientSession() as browser, browser.get(shown["page"], headers={"Accept": "text/html"}) as page:
+        found = await page.text()
     exit_code = await end(process, signal.SIGINT)
 
     assert shown["primary"] in settings.flows[0].source.bootstrap_servers
+    assert "<title>" in found
     assert exit_code == 0
     assert not await asyncio.to_thread(Path(shown["settings"]).exists)
 

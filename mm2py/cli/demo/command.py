@@ -149,6 +149,7 @@ async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) 
         ]
         stage.start_mirror(_TASKS_MAX)
         watch.mirror_started()
+        screen.say(f"the mirror's status page: {stage.page}", "bold")
         writing = [
             tasks.create_task(_write(producer, topic, options.rate, is_over, clock), name=f"write {topic.name}")
             for producer, topic in zip(producers, TOPICS, strict=True)
@@ -245,12 +246,13 @@ def _keep_running(stage: Stage, screen: Screen, picture: Picture) -> None:
     for name, value in (
         (SOURCE, stage.source.bootstrap_servers),
         (TARGET, stage.target.bootstrap_servers),
+        ("status page", stage.page),
         ("settings", stage.properties_file),
         ("log", stage.log_file),
         ("status", stage.status_file),
         ("Spark UI", picture.spark_ui),
     ):
-        screen.say(f"  {name:<10} {value}")
+        screen.say(f"  {name:<11} {value}")
     try:
         while True:
             signal.pause()

@@ -21,6 +21,7 @@ import attrs
 
 import mm2py
 from mm2py.devkit.broker import KafkaCluster, start_clusters
+from mm2py.devkit.ports import HOST, free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
 from mm2py.errors import Mm2Error
 
@@ -52,6 +53,9 @@ class Stage:
         self.source, self.target = (
             KafkaCluster(alias, work_dir=self.directory / "clusters") for alias in (SOURCE, TARGET)
         )
+        (port,) = free_ports(1)
+        #: Where the mirror's status page and REST interface are.
+        self.page = f"http://{HOST}:{port}"
         self._mirror: LoggedProcess | None = None
 
     def __enter__(self) -> Self:
@@ -133,6 +137,10 @@ offset.storage.replication.factor = 1
 heartbeats.topic.replication.factor = 1
 checkpoints.topic.replication.factor = 1
 offset-syncs.topic.replication.factor = 1
+config.storage.replication.factor = 1
+
+# The status page, and REST below it.
+listeners = {self.page}
 
 # The demo reads the mirror's log: one JSON object a line, one line for each epoch.
 log.format = json
