@@ -157,13 +157,13 @@ def _insert_header(step: Step) -> Run:
 Change = Callable[[dict[str, Any], StepRecord], dict[str, Any]]
 
 
-def _on_fields(step: Step, purpose: str, change: Change) -> Run:
-    """Make a step that changes the fields of the key or of the value; a null stays what it is."""
+def _on_fields(step: Step, purpose: str, change: Change, *, takes_null: bool = True) -> Run:
+    """Make a step that changes the fields of the key or of the value; a null stays what it is where it *takes_null*."""
     column = "key" if step.kind.endswith(f"${_KEY}") else "value"
 
     def run(record: StepRecord) -> bool:
         text = record.key if column == "key" else record.value
-        if text is None:
+        if text is None and takes_null:
             return True
         changed = _bytes(change(_fields(text, purpose, column), record))
         if column == "key":
@@ -200,7 +200,7 @@ def _mask_field(step: Step) -> Run:
     def change(fields: dict[str, Any], _record: StepRecord) -> dict[str, Any]:
         return {**fields, **{name: _masked(fields.get(name), replacement, column) for name in masked}}
 
-    return _on_fields(step, "mask fields", change)
+    return _on_fields(step, "mask fields", change, takes_null=False)
 
 
 def _masked(value: Any, replacement: str, column: str) -> Any:
@@ -215,11 +215,11 @@ def _replaced(value: Any, replacement: str, column: str) -> Any:
     if isinstance(value, str):
         return replacement
     if isinstance(value, bool | list | dict):
-        raise StepError(f"Cannot mask value of type {_java_type(value)} with custom replacement.", column)
+        raise StepError(f"Cannot mask value of type class {_java_type(value)} with custom replacement.", column)
     try:
         return float(replacement) if isinstance(value, float) else _long(replacement)
     except ValueError as error:
-        raise StepError(f"Unable to convert {replacement} ({_java_type(value)}) to number", column) from error
+        raise StepError(f"Unable to convert {replacement} (class java.lang.String) to a number", column) from error
 
 
 def _long(text: str) -> int:
