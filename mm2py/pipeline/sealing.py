@@ -13,12 +13,12 @@ import os
 import pickle
 import secrets
 import stat
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
 from mm2py.errors import Mm2Error, Verdict
-from mm2py.model.epoch import EpochPlan
+from mm2py.model.endpoint import ClusterEndpoint
 
 
 _OPEN, _SEALED = b"\x00", b"\x01"
@@ -55,7 +55,17 @@ def make_key_file(path: str) -> str:
     return path
 
 
-def seal(plan: EpochPlan, key_file: str | None) -> bytes:
+class SealedPlan(Protocol):
+    """What a worker is told, with the ways into both clusters."""
+
+    @property
+    def source(self) -> ClusterEndpoint: ...
+
+    @property
+    def target(self) -> ClusterEndpoint: ...
+
+
+def seal(plan: SealedPlan, key_file: str | None) -> bytes:
     """
     Give *plan* as bytes that may be seen by others.
 
@@ -73,11 +83,10 @@ def seal(plan: EpochPlan, key_file: str | None) -> bytes:
     return b"".join((_SEALED, len(path).to_bytes(2, "big"), path, nonce, sealed))
 
 
-def unseal(payload: bytes) -> EpochPlan:
+def unseal(payload: bytes) -> Any:
     """Give the plan in *payload*; raise `SecretsKeyError` where the key here is not the daemon's."""
     if payload[:1] == _OPEN:
-        plan: EpochPlan = pickle.loads(payload[1:])  # noqa: S301 (the daemon wrote it)
-        return plan
+        return pickle.loads(payload[1:])  # noqa: S301 (the daemon wrote it)
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
@@ -89,8 +98,7 @@ def unseal(payload: bytes) -> EpochPlan:
         content = AESGCM(_key_in(key_file)).decrypt(nonce, sealed, path)
     except InvalidTag as error:
         raise SecretsKeyError(key_file, f"it is not the daemon's key on {os.uname().nodename}") from error
-    opened: EpochPlan = pickle.loads(content)  # noqa: S301 (the daemon wrote it: nobody else has the key)
-    return opened
+    return pickle.loads(content)  # noqa: S301 (the daemon wrote it: nobody else has the key)
 
 
 def check_key_file(path: str) -> None:

@@ -18,9 +18,11 @@ from pyspark import TaskContext
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
-from mm2py.model.epoch import EpochOutcome
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.pipeline.sealing import unseal
+from mm2py.pipeline.verify_slice import compare_slice
 
 
 @attrs.define(eq=False)
@@ -55,12 +57,23 @@ _workers: list[_Worker] = []
 def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
     """Run the sealed plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
     _exhaust(rows)
-    plan = unseal(payload)
+    plan: EpochPlan = unseal(payload)
     spark_task = TaskContext.get()
     if spark_task is not None and spark_task.attemptNumber() > 0:
         raise EpochRepeatedError(plan.name)
     worker = _worker()
     return [worker.runner.run(copy_epoch(plan, SystemClock(), worker.state))]
+
+
+def compare_slices(payloads: Iterable[bytes]) -> list[SliceOutcome]:
+    """Compare the slices of the sealed plans in *payloads*; nothing is written, so Spark may do it again."""
+    worker, clock = _worker(), SystemClock()
+    outcomes: list[SliceOutcome] = []
+    for payload in payloads:
+        plan: VerifyPlan = unseal(payload)
+        clusters = worker.state.cluster(plan.source, clock), worker.state.cluster(plan.target, clock)
+        outcomes += [worker.runner.run(compare_slice(plan, part, clusters, clock)) for part in plan.slices]
+    return outcomes
 
 
 def warm_up(hold_s: float, rows: Iterable[object]) -> list[int]:

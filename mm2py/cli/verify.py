@@ -1,0 +1,191 @@
+"""``mm2py verify mm2.properties A->B``: prove that remote topics equal their sources, or say where they do not."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from mm2py.cli.asking import ArgumentsError, Mirror, run
+from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.mirror_maker import Parser
+from mm2py.cli.verify_report import as_json, print_report, shown
+from mm2py.clock import Clock, SystemClock
+from mm2py.config.settings import FlowSettings
+from mm2py.flow.verify import Moment, Progress, Verification, VerifyRequest
+from mm2py.model.flow import Flow
+from mm2py.model.patterns import PatternError
+from mm2py.model.verify import VerifyReport
+from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.verify import VerifyRunner
+from mm2py.policy.filters import DefaultTopicFilter
+from mm2py.telemetry.journal import EventLog
+
+
+_STOP_S = 10.0
+_SPARK_TASK_RETRIES = "4"
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DESCRIPTION = "Compare the topics of a flow's source with their copies at its target, record by record."
+_EPILOG = """\
+MOMENT is an offset of the source (1500), a time before now (-90m, -12h, -2d), or a time of day in UTC
+(2026-11-21T15:00, or with an offset of its own: 2026-11-21T15:00+01:00).
+
+exit codes: 0 equal, 1 different, 2 could not tell
+
+examples:
+  mm2py verify mm2.properties 'A->B'
+  mm2py verify mm2.properties 'A->B' --topics 'orders,payments-.*' --from -24h
+  mm2py verify mm2.properties 'A->B' --sample 0.05 --seed 7 --json
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Declare the arguments."""
+    parser = Parser(
+        prog="mm2py verify",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
+    parser.add_argument("flow", metavar="A->B", help="the flow whose topics are compared")
+    parser.add_argument(
+        "--topics", default="", metavar="NAMES", help="names or regular expressions, with commas between"
+    )
+    parser.add_argument("--from", dest="start", default="", metavar="MOMENT", help="compare from there on")
+    parser.add_argument("--to", dest="end", default="", metavar="MOMENT", help="compare up to there")
+    parser.add_argument("--sample", type=float, default=1.0, metavar="SHARE", help="only a share, 0.1 for a tenth")
+    parser.add_argument("--seed", type=int, default=None, help="chooses the sample; without it another one each time")
+    parser.add_argument(
+        "--ignore-expired", action="store_true", help="do not mind what retention has removed on one side only"
+    )
+    parser.add_argument(
+        "--slots", type=int, default=0, help="slices compared at a time; as many as this machine has processors"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the *arguments* behind ``mm2py verify`` say, and give the exit code."""
+    parser = make_parser()
+    options = parser.parse_args(list(_joined(arguments)))
+    reports: list[VerifyReport] = []
+
+    async def question() -> None:
+        clock = SystemClock()
+        request = _request(options, clock)
+        mirror = Mirror.read(options.file)
+        settings = _flow(mirror, options.flow)
+        reports.append(await _verify(mirror, settings, request, clock, is_quiet=options.quiet or options.json))
+
+    code = run(question)
+    if code != ExitCode.OK or not reports:
+        return code or ExitCode.FAILED
+    (report,) = reports
+    if options.json:
+        print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+    else:
+        print_report(Console(highlight=False, soft_wrap=True), report)
+    return int(report.verdict)
+
+
+def _joined(arguments: Sequence[str]) -> Iterator[str]:
+    """Put an option and a duration that begins with a minus together, which looks like another option."""
+    left = list(arguments)
+    while left:
+        first = left.pop(0)
+        if first in {"--from", "--to"} and left and _AGO.fullmatch(left[0]):
+            yield f"{first}={left.pop(0)}"
+        else:
+            yield first
+
+
+def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
+    if not 0 < options.sample <= 1:
+        raise ArgumentsError(f"--sample {options.sample:g}: give a share above 0 and up to 1")
+    if options.slots < 0:
+        raise ArgumentsError(f"--slots {options.slots}: give a number above 0")
+    topics = tuple(name.strip() for name in options.topics.split(",") if name.strip())
+    try:
+        DefaultTopicFilter.of(topics)
+    except PatternError as error:
+        raise ArgumentsError(f"--topics: {error}") from error
+    now_ms = clock.wall_ms()
+    return VerifyRequest(
+        topics=topics,
+        start=_moment(options.start, now_ms, "--from"),
+        end=_moment(options.end, now_ms, "--to"),
+        share=options.sample,
+        seed=now_ms & 0xFFFF if options.seed is None else options.seed,
+        ignore_expired=options.ignore_expired,
+        slots=options.slots or len(os.sched_getaffinity(0)),
+    )
+
+
+def _moment(text: str, now_ms: int, option: str) -> Moment | None:
+    if not text:
+        return None
+    if text.isdigit():
+        return Moment(offset=int(text))
+    if (ago := _AGO.fullmatch(text)) is not None:
+        return Moment(timestamp_ms=now_ms - int(float(ago[1]) * _UNIT_MS[ago[2]]))
+    try:
+        at = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentsError(f"{option} {text}: write an offset, -12h, or 2026-11-21T15:00") from error
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=dt.UTC)
+    return Moment(timestamp_ms=int(at.timestamp() * 1000))
+
+
+def _flow(mirror: Mirror, name: str) -> FlowSettings:
+    source_alias, arrow, target_alias = name.partition("->")
+    if not arrow:
+        raise ArgumentsError(f"{name} is no flow; write it as A->B, in quotes")
+    flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
+    settings = mirror.flow(flow)
+    if settings is None:
+        known = ", ".join(str(other.flow) for other in mirror.settings.flows) or "none"
+        raise ArgumentsError(f"{mirror.settings.path.name} has no flow {flow}; its flows: {known}")
+    return settings
+
+
+async def _verify(
+    mirror: Mirror, settings: FlowSettings, request: VerifyRequest, clock: Clock, *, is_quiet: bool
+) -> VerifyReport:
+    file = mirror.settings
+    # It only reads: what Spark lost it may do again.
+    spark = {"spark.task.maxFailures": _SPARK_TASK_RETRIES, **file.spark}
+    host = SparkHost(
+        spark,
+        copy_tasks=request.slots,
+        clock=clock,
+        events=EventLog(clock),
+        secrets_key_file=file.secrets_key_file,
+    )
+    try:
+        with _told(is_quiet=is_quiet) as progress:
+            runner = VerifyRunner(host, clock)
+            return await Verification(settings, request, runner, clock=clock, progress=progress).run()
+    finally:
+        await host.stop(within_s=_STOP_S)
+
+
+@contextmanager
+def _told(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Show progress on the terminal: a bar where there is one, a line for each step otherwise."""
+    if is_quiet:
+        yield lambda _progress: None
+        return
+    with shown(Console(file=sys.stderr, highlight=False)) as show:
+        yield show

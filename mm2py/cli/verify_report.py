@@ -1,0 +1,182 @@
+"""How a comparison looks: a bar while it goes on, a table at its end, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+from rich import box
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mm2py.flow.verify import Progress
+from mm2py.model.verify import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+
+
+_STYLES = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.CANNOT_TELL: "yellow"}
+#: Equal partitions of one topic become one row where there are more than so many.
+_ROWS = 40
+_COLUMNS = ("missing", "repeated", "foreign", "changed", "out of order")
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[Callable[[Progress], None]]:
+    """Show progress: a bar on a terminal, elsewhere a line for each step."""
+    if not console.is_terminal:
+        said: set[str] = set()
+
+        def say(progress: Progress) -> None:
+            if progress.doing not in said:
+                said.add(progress.doing)
+                console.print(f"{progress.doing} …")
+
+        yield say
+        return
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TaskProgressColumn(),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as drawn:
+        task = drawn.add_task("")
+
+        def draw(progress: Progress) -> None:
+            drawn.update(task, description=progress.doing, completed=progress.tasks_done, total=progress.tasks or None)
+
+        yield draw
+
+
+def print_report(console: Console, report: VerifyReport) -> None:
+    """Print what was found."""
+    console.print(_table(report))
+    for partition in report.partitions:
+        for text in (*partition.reasons, *partition.notes):
+            console.print(Text.assemble((str(partition.source), "bold"), f": {text}"))
+        for difference in partition.differences:
+            console.print(Text.assemble((str(partition.source), "bold"), f": {in_words(difference)}"))
+    console.print(summary(report), style=_STYLES[report.verdict])
+
+
+def in_words(difference: Difference) -> str:
+    """Say what happened to a record, and where."""
+    upstream = "the end" if difference.upstream is None else f"upstream offset {difference.upstream}"
+    downstream = "the end" if difference.downstream is None else f"downstream offset {difference.downstream}"
+    match difference.kind:
+        case Kind.MISSING:
+            return f"{upstream} is missing at {downstream}"
+        case Kind.REPEATED:
+            return f"{downstream} repeats a record of the source, before {upstream}"
+        case Kind.FOREIGN:
+            return f"{downstream} is no record of the source, before {upstream}: who else writes there?"
+        case Kind.CHANGED:
+            return f"{upstream} and {downstream} differ in {', '.join(difference.parts)}"
+        case Kind.OUT_OF_ORDER:
+            return f"{upstream} and {downstream} are out of order"
+        case Kind.DAMAGED:
+            where = downstream if difference.upstream is None else upstream
+            return f"the batch at {where} is damaged: its checksum does not match its content"
+
+
+def summary(report: VerifyReport) -> str:
+    """Say the verdict in one line."""
+    counts = report.counts
+    size_mb = (report.source_bytes + report.target_bytes) / 1e6
+    asked = [partition.share for partition in report.partitions]
+    share = sum(asked) / len(asked) if asked else 1.0
+    part = "" if share == 1 else f", {share:.1%} of what was asked for"
+    batches = report.batches_unopened + report.batches_opened
+    unopened = f", {report.batches_unopened / batches:.0%} of the batches unopened" if batches else ""
+    return (
+        f"{report.flow}: {report.verdict.words}. {counts.equal:,} records equal, {counts.differing:,} different, "
+        f"{len(report.partitions)} partitions{part}; {size_mb:,.1f} MB read on both sides in {report.elapsed_s:.1f} s"
+        f"{unopened}"
+    )
+
+
+def _table(report: VerifyReport) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("partition", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for name in ("source", "target", "equal", *_COLUMNS, "not yet"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, verdict, counts in _rows(report):
+        numbers = (
+            counts.missing,
+            counts.repeated,
+            counts.foreign,
+            counts.changed + counts.damaged,
+            counts.out_of_order,
+        )
+        table.add_row(
+            name,
+            Text(verdict.words, _STYLES[verdict]),
+            *(f"{number:,}" for number in (counts.source, counts.target, counts.equal)),
+            *(Text(f"{number:,}", "bold red" if number else "dim") for number in numbers),
+            f"{counts.pending:,}",
+        )
+    return table
+
+
+def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
+    """Give a row for each partition; where they are many, one for all equal ones of a topic."""
+    are_many = len(report.partitions) > _ROWS
+    equal: dict[str, list[PartitionReport]] = {}
+    for partition in report.partitions:
+        if are_many and partition.verdict is Verdict.EQUAL:
+            equal.setdefault(partition.source.topic, []).append(partition)
+        else:
+            yield str(partition.source), partition.verdict, partition.counts
+    for topic, some in equal.items():
+        counts = Counts()
+        for partition in some:
+            counts = counts.plus(partition.counts)
+        yield f"{topic} ({len(some)} partitions)", Verdict.EQUAL, counts
+
+
+def as_json(report: VerifyReport) -> dict[str, Any]:
+    """Give all that was found, as plain values."""
+    return {
+        "flow": report.flow,
+        "verdict": report.verdict.words,
+        "exit_code": int(report.verdict),
+        "counts": attrs.asdict(report.counts),
+        "source_bytes": report.source_bytes,
+        "target_bytes": report.target_bytes,
+        "batches_unopened": report.batches_unopened,
+        "batches_opened": report.batches_opened,
+        "slices": report.slices,
+        "elapsed_s": round(report.elapsed_s, 3),
+        "comparing_s": round(report.comparing_s, 3),
+        "partitions": [_partition(partition) for partition in report.partitions],
+    }
+
+
+def _partition(report: PartitionReport) -> dict[str, Any]:
+    first = report.differences[0] if report.differences else None
+    return {
+        "source": attrs.asdict(report.source),
+        "remote": attrs.asdict(report.remote),
+        "verdict": report.verdict.words,
+        "upstream_offsets": report.upstream,
+        "downstream_offsets": report.downstream,
+        "share": round(report.share, 6),
+        "counts": attrs.asdict(report.counts),
+        "first_difference": None if first is None else _difference(first),
+        "differences": [_difference(difference) for difference in report.differences],
+        "reasons": list(report.reasons),
+        "notes": list(report.notes),
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "kind": difference.kind.value,
+        "upstream": difference.upstream,
+        "downstream": difference.downstream,
+        "parts": list(difference.parts),
+    }

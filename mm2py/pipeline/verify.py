@@ -1,0 +1,104 @@
+"""
+Comparing slices on Spark, as one job of as many Spark tasks as there are plans.
+
+It only reads, so Spark may run a task again. What a task found is a row of the job's result; how many are done is what
+Spark's own status tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import attrs
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error
+from mm2py.model.verify import SliceOutcome, VerifyPlan
+from mm2py.pipeline import worker
+from mm2py.pipeline.epoch import judge_failure
+from mm2py.pipeline.sealing import seal
+from mm2py.pipeline.session import SparkHost, SparkSession
+
+
+_LOOK_EVERY_S = 0.3
+
+
+@attrs.define(eq=False)
+class VerifyLostError(Mm2Error):
+    """Spark's job failed, so that nobody knows what was found."""
+
+    hint: ClassVar[str] = "try again; look for the cause in the log of Spark's worker"
+
+    cause: str
+
+    def __str__(self) -> str:
+        return f"the comparison's Spark job failed: {self.cause}"
+
+
+class VerifyRunner:
+    """Runs comparisons on *host*'s Spark."""
+
+    def __init__(self, host: SparkHost, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+        self._jobs = 0
+
+    async def ready(self) -> None:
+        """Start Spark where it is not there; raise what keeps it from starting."""
+        await self._host.session()
+
+    async def run(self, title: str, plans: Sequence[VerifyPlan], progress: Callable[[int], None]) -> list[SliceOutcome]:
+        """
+        Compare all slices of *plans*; *progress* is told how many Spark tasks are done, now and then.
+
+        Raise `VerifyLostError`, or what kept Spark from starting.
+        """
+        session = await self._host.session()
+        payloads = [seal(plan, self._host.secrets_key_file) for plan in plans]
+        self._jobs += 1
+        group = f"{title}/verify/{self._jobs}"
+        job = asyncio.get_running_loop().run_in_executor(None, _run_job, session, group, title, payloads)
+        try:
+            while not job.done():
+                await asyncio.wait({job}, timeout=_LOOK_EVERY_S)
+                progress(len(plans) if job.done() else await asyncio.to_thread(_done, session, group))
+            return await job
+        except asyncio.CancelledError:
+            await asyncio.to_thread(_cancel, session, group)
+            raise
+
+
+def _run_job(session: SparkSession, group: str, title: str, payloads: Sequence[bytes]) -> list[SliceOutcome]:
+    try:
+        session.context.setJobGroup(group, f"{title} verify")
+        rows = session.context.parallelize(payloads, len(payloads))
+        outcomes: list[SliceOutcome] = rows.mapPartitions(worker.compare_slices).collect()
+    except Py4JJavaError as error:
+        try:
+            message = str(error.java_exception.getMessage())
+        except (Py4JError, OSError):
+            message = "Spark is gone"
+        raise VerifyLostError(judge_failure(message)[0]) from error
+    except (Py4JError, OSError, EOFError) as error:
+        raise VerifyLostError(f"Spark is gone ({type(error).__name__})") from error
+    return outcomes
+
+
+def _done(session: SparkSession, group: str) -> int:
+    try:
+        tracker = session.context.statusTracker()
+        infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for info in infos if info for stage in info.stageIds]
+        return sum(stage.numCompletedTasks for stage in stages if stage)
+    except (Py4JError, OSError):
+        return 0
+
+
+def _cancel(session: SparkSession, group: str) -> None:
+    try:
+        session.context.cancelJobGroup(group)
+    except (Py4JError, OSError):
+        return

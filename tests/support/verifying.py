@@ -1,0 +1,56 @@
+"""Comparing a flow in this process, without Spark: slices one after the other, everything else is the product's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mm2py.clock import SystemClock
+from mm2py.flow.verify import Verification, VerifyRequest
+from mm2py.model.flow import TopicPartition
+from mm2py.model.verify import PartitionReport, SliceOutcome, VerifyPlan, VerifyReport
+from mm2py.pipeline.copier import WorkerState
+from mm2py.pipeline.verify_slice import compare_slice
+from tests.support.flows import flow_settings
+
+
+class InProcessSlices:
+    """Compares slices where they are asked for; `plans` remembers them."""
+
+    def __init__(self) -> None:
+        self.plans: list[VerifyPlan] = []
+
+    async def ready(self) -> None:
+        return
+
+    async def run(
+        self, _title: str, plans: Sequence[VerifyPlan], progress: Callable[[int], None]
+    ) -> list[SliceOutcome]:
+        self.plans += plans
+        outcomes = []
+        clock = SystemClock()
+        async with WorkerState() as state:
+            for done, plan in enumerate(plans, 1):
+                clusters = state.cluster(plan.source, clock), state.cluster(plan.target, clock)
+                outcomes += [await compare_slice(plan, part, clusters, clock) for part in plan.slices]
+                progress(done)
+        return outcomes
+
+
+async def verify(source: str, target: str, topic: str, *, alias: str = "A", **asked: object) -> VerifyReport:
+    """Compare one topic of a flow *alias*->B; *asked* are fields of the request, and keys of the file, with dots."""
+    fields = {key: value for key, value in asked.items() if "." not in key}
+    keys = {key: value for key, value in asked.items() if "." in key}
+    settings = flow_settings(source, target, alias=alias, topics=topic, **keys)
+    request = VerifyRequest(**fields)  # type: ignore[arg-type]
+    return await Verification(settings, request, InProcessSlices(), clock=SystemClock()).run()  # type: ignore[arg-type]
+
+
+def of_partition(report: VerifyReport, number: int) -> PartitionReport:
+    """Give what is said of one partition of the only topic."""
+    (found,) = [one for one in report.partitions if one.source.partition == number]
+    return found
+
+
+def by_partition(report: VerifyReport) -> dict[TopicPartition, PartitionReport]:
+    """Give what is said of each partition."""
+    return {one.source: one for one in report.partitions}
