@@ -8,6 +8,7 @@ look at that flow, as *tables*: rows under a key, of which only those are sent t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -16,13 +17,24 @@ import attrs
 import mm2py
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders, RateLimit
-from mm2py.model.state import ClusterView, FlowView, GroupOffsetsView, MirrorView, PartitionView, SparkView, TaskView
+from mm2py.model.state import (
+    ClusterView,
+    FlowView,
+    GroupOffsetsView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    SparkView,
+    TaskView,
+)
 from mm2py.rest.history import History, rounded
 from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
 Row = TypeVar("Row")
 
+#: An enum's name is slow to look up, and there are thousands of partitions.
+_STAGES = {stage: stage.name.lower() for stage in PartitionStage}
 #: So many points has the small line beside a flow's rate.
 _SPARKLINE_POINTS = 60
 
@@ -64,10 +76,7 @@ def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnde
 
 def summary(flow: FlowView) -> dict[str, Any]:
     """Tell of one flow what fits into a line."""
-    stages: dict[str, int] = {}
-    for partition in flow.partitions:
-        stage = partition.stage.name.lower()
-        stages[stage] = stages.get(stage, 0) + 1
+    stages = Counter(partition.stage for partition in flow.partitions)
     return {
         "flow": str(flow.flow),
         "source": flow.flow.source,
@@ -75,7 +84,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
         "state": flow.state.name.lower(),
         "topics": flow.topics,
         "partitions": len(flow.partitions),
-        "stages": stages,
+        "stages": {_STAGES[stage]: many for stage, many in stages.items()},
         "records": flow.records,
         "bytes": flow.bytes,
         "records_per_s": rounded(flow.records_per_s),
@@ -199,7 +208,7 @@ def _partition(it: PartitionView) -> list[Any]:
         it.source.partition,
         it.remote_topic,
         it.task,
-        it.stage.name.lower(),
+        _STAGES[it.stage],
         it.position,
         it.downstream,
         it.end_offset,

@@ -42,7 +42,8 @@ export function flowPath(flow, ...rest) {
 export function send(path, options = {}) {
   const headers = { "X-Requested-With": "mm2py", ...options.headers };
   if (authorization) headers.Authorization = authorization;
-  return fetch(new URL(path, base), {
+  // With the dot, what looks like a scheme (from:A) stays a path.
+  return fetch(new URL(`./${path}`, base), {
     cache: "no-store",
     redirect: "error",
     ...options,

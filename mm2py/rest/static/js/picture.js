@@ -6,6 +6,8 @@ import { recordsPerS, short, state } from "./format.js";
 const NODE = { height: 44, least: 84, most: 190 };
 /** With more clusters than this they are drawn smaller, with their names alone. */
 const ROOMY = 10;
+/** So many fit into a circle on a phone. */
+const FEW = 5;
 /** Room above and below, for curves that bend out of the circle. */
 const EDGE_ROOM = 26;
 const ICON_D = {
@@ -33,8 +35,9 @@ export function layout(aliases, flows, width) {
   const places = {};
   const put = (alias, x, y) => { places[alias] = { x, y, width: nodeWidth, height: nodeHeight }; };
   const hub = findHub(aliases, flows);
+  const isNarrow = width < 520;
   if (hub && width >= 520 && aliases.length <= 13) return aroundHub(hub, aliases, width, put, places, nodeWidth);
-  if (aliases.length === 2 || (isTwoSided && aliases.length > 2)) {
+  if (aliases.length === 2 || (isTwoSided && aliases.length > 2 && (!isNarrow || aliases.length <= FEW))) {
     let left = aliases.filter((alias) => sources.has(alias));
     let right = aliases.filter((alias) => !sources.has(alias));
     if (aliases.length === 2) [left, right] = [[aliases[0]], [aliases[1]]];
@@ -50,8 +53,8 @@ export function layout(aliases, flows, width) {
     right.forEach((alias, at) => put(alias, width - side, (height * (at + 0.5)) / right.length));
     return { places, height, isTall: false };
   }
-  const isNarrow = width < 520;
-  const height = isNarrow ? Math.max(300, aliases.length * 46) : Math.max(340, Math.min(760, aliases.length * 48 + 120));
+  const height = isNarrow ? 300 : Math.max(340, Math.min(760, aliases.length * 48 + 120));
+  if (isNarrow && aliases.length > FEW) return inColumns(hub, aliases, width, put, places, nodeWidth);
   const room = aliases.length > 4 ? EDGE_ROOM : 8;
   const [rx, ry] = [(width - nodeWidth) / 2 - (isNarrow ? 4 : room), (height - nodeHeight) / 2 - room];
   aliases.forEach((alias, at) => {
@@ -82,6 +85,16 @@ function aroundHub(hub, aliases, width, put, places, nodeWidth) {
     put(alias, isLeft ? nodeWidth / 2 + 8 : width - nodeWidth / 2 - 8, (height * (here + 0.5)) / many);
   });
   return { places, height, isTall: false };
+}
+
+/** On a phone: two columns, and what all have to do with above them. */
+function inColumns(hub, aliases, width, put, places, nodeWidth) {
+  const others = aliases.filter((alias) => alias !== hub);
+  const top = hub ? 84 : 0;
+  const rows = Math.ceil(others.length / 2);
+  if (hub) put(hub, width / 2, 26);
+  others.forEach((alias, at) => put(alias, at % 2 ? width - nodeWidth / 2 - 4 : nodeWidth / 2 + 4, top + 30 + Math.floor(at / 2) * 62));
+  return { places, height: top + rows * 62, isTall: false };
 }
 
 /** Where a line from the middle of a node to a point leaves the node. */

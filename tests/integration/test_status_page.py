@@ -1,0 +1,402 @@
+"""The status page in a real browser, before a daemon that shows whatever a test wants it to show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from mm2py.clock import SystemClock
+from mm2py.errors import OrderConflictError
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.model.orders import NO_ORDERS
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    GroupOffsetsView,
+    GroupOffsetView,
+    GroupView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    SparkView,
+)
+from mm2py.rest.server import RestServer
+from mm2py.telemetry.events import ClusterUnreachable, RestListening
+from tests.support.browser import PHONE, chromium, looking
+from tests.support.eventually import eventually
+from tests.support.rest_asking import PlainMetrics
+from tests.support.rest_node import FLOW, NodeDouble, node_double, some_view
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests of this file."""
+    async with chromium() as running:
+        yield running
+
+
+@attrs.define
+class Served:
+    """A node and where its page is; it can be stopped and served again at the same address."""
+
+    node: NodeDouble
+    url: str
+    serving: asyncio.Task[None]
+
+    def show(self, **facts: object) -> None:
+        """Have the flow's view look different from now on."""
+        (flow, *others) = self.node.shown.flows
+        self.node.shown = attrs.evolve(self.node.shown, flows=(attrs.evolve(flow, **facts), *others))
+
+
+@asynccontextmanager
+async def serving(folder: Path, *lines: str, listener: str = "http://127.0.0.1:0") -> AsyncIterator[Served]:
+    """Serve a node that is only shown, for the block."""
+    node = node_double(folder, SystemClock(), f"listeners = {listener}", *lines)
+    node.shown = attrs.evolve(some_view(), spark=SparkView(2, 2, 0, is_up=True))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(serve(node), name="rest")
+        url = await eventually(lambda: listening(node), within_s=10, what="the server listens")
+        try:
+            yield Served(node, url, running)
+        finally:
+            running.cancel()
+
+
+async def serve(node: NodeDouble) -> None:
+    server = RestServer(node, clock=SystemClock(), events=node.events, metrics=PlainMetrics())
+    await server.run()
+
+
+def listening(node: NodeDouble) -> str | None:
+    found = node.events.of(RestListening)
+    return found[-1].url if found else None
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """A node that asks nobody who he is."""
+    async with serving(tmp_path) as running:
+        yield running
+
+
+def partitions(topics: int, each: int) -> tuple[PartitionView, ...]:
+    """Give partitions of topics ``topic-0000`` and so on, whose lag falls with their number."""
+    return tuple(
+        PartitionView(
+            TopicPartition(f"topic-{number:04}", one), f"A.topic-{number:04}", 0, PartitionStage.COPYING,
+            position=1000 + one, downstream=1000, lag=topics - number, records=9, bytes=900, bytes_per_s=10.0,
+        )
+        for number in range(topics)
+        for one in range(each)
+    )  # fmt: skip
+
+
+async def test_what_changes_is_shown_without_a_reload(browser: Browser, served: Served) -> None:
+    """A number that changes at the daemon is on the page within seconds, and the page stays the same one."""
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        await seen.sees("A → B")
+        await seen.evaluate("window.wasHere = true")
+        served.show(records_per_s=12_345.0)
+        await seen.sees("12.3 k/s", "table.flows")
+
+        assert await seen.evaluate("window.wasHere") is True
+
+
+async def test_a_flow_s_page_has_plots_at_once(browser: Browser, served: Served) -> None:
+    """What the daemon kept of the last minutes is drawn, and the parts of the flow are there."""
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("Topics 2")
+
+        plots = seen.page.locator(".plot canvas")
+        await eventually(plots.count, within_s=10, what="plots are drawn")
+        assert await plots.count() == 4
+        assert await seen.rows("topics") == ["invoices", "orders"]
+        await seen.keep_picture("flow")
+
+
+async def test_a_failed_partition_is_told_in_words(browser: Browser, served: Served) -> None:
+    """What is wrong, what to try, and when it is tried again."""
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("a record is too large")
+        await seen.page.get_by_role("button", name="Details of invoices").click()
+        shown = await seen.sees("It is tried again in", "table.topics tr.under")
+
+        assert "What to try: raise max.message.bytes" in shown
+
+
+async def test_an_unreachable_cluster_is_told_in_words(browser: Browser, served: Served) -> None:
+    """The picture, the table and a card above them say which cluster is away, why, and what to try."""
+    away = ClusterView("A", is_reachable=False, error="no broker answers at a:1", hint="check A.bootstrap.servers")
+    served.show(clusters=(away, ClusterView("B", is_reachable=True)))
+    served.node.events.emit(ClusterUnreachable(FLOW, "A", away.error, away.hint))
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        card = await seen.sees("Cluster A is unreachable", ".problems")
+        await seen.sees("unreachable", "svg.picture")
+
+        assert "no broker answers at a:1" in card
+        assert "What to try: check A.bootstrap.servers" in card
+        assert (await seen.rows("flows", 2)) == ["unreachable"]
+        assert "Cluster unreachable" in await seen.text(".events")
+        await seen.keep_picture("unreachable")
+
+
+async def test_names_and_errors_are_text(browser: Browser, served: Served) -> None:
+    """Whatever a group is called and a broker says, it is shown as it is, and is never part of the page."""
+    offset = GroupOffsetView(TopicPartition(HOSTILE, 0), TopicPartition(HOSTILE, 0), 1, None, None, False, HOSTILE)
+    one = attrs.evolve(
+        partitions(1, 1)[0],
+        source=TopicPartition(HOSTILE, 0),
+        stage=PartitionStage.STOPPED,
+        failure=PartitionFailure(HOSTILE, HOSTILE),
+    )
+    served.show(
+        last_error=HOSTILE,
+        state=FlowState.RESTARTING,
+        hint=HOSTILE,
+        partitions=(one,),
+        clusters=(ClusterView("A", is_reachable=False, error=HOSTILE, hint=HOSTILE),),
+        groups=(GroupView("MirrorSourceConnector", FlowState.FAILED, HOSTILE, HOSTILE),),
+        consumer_groups=(GroupOffsetsView(HOSTILE, (offset,), HOSTILE, HOSTILE, HOSTILE),),
+    )
+    served.node.events.emit(ClusterUnreachable(FLOW, HOSTILE, HOSTILE, HOSTILE))
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        await seen.sees(HOSTILE)
+        for tab in ("topics", "groups", "connectors", "events"):
+            await seen.open(f"#/flow/A-%3EB/{tab}")
+            await seen.sees(HOSTILE, f"#panel-{tab}")
+            for opener in await seen.page.locator(f"#panel-{tab} .opener:enabled").all():
+                await opener.click()
+        await seen.open("#/events")
+        await seen.sees(HOSTILE)
+
+        assert await seen.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
+        assert "owned" not in await seen.page.title()
+
+
+async def test_search_and_sort(browser: Browser, served: Served) -> None:
+    """Two thousand partitions: found by a part of the topic's name, sorted by lag, opened; and it is quick."""
+    served.show(partitions=partitions(1000, 2), topics=1000)
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("Page 1 of 20")
+        first = (await seen.rows("topics"))[0]
+        await seen.page.locator("table.topics th").get_by_role("button", name="Lag").click()
+        greatest = (await seen.rows("topics", 5))[0]
+        await seen.page.locator("table.topics th").get_by_role("button", name="Lag").click()
+        least = (await seen.rows("topics", 5))[0]
+        await seen.page.fill("#panel-topics input[type=search]", "c-077")
+        found = await seen.rows("topics")
+        await seen.page.get_by_role("button", name="Details of topic-0770").click()
+        opened = await seen.rows("partitions")
+        took_ms = await seen.evaluate(
+            "(async () => { const begun = performance.now(); const box = document.querySelector('input[type=search]');"
+            "box.value = ''; box.dispatchEvent(new Event('input')); return performance.now() - begun; })()"
+        )
+
+        assert (first, greatest, least) == ("topic-0000", "2 000", "2")
+        assert found == [f"topic-{number:04}" for number in range(779, 769, -1)]
+        assert opened == ["0", "1"]
+        assert took_ms < 500
+
+
+async def test_a_phone(browser: Browser, served: Served) -> None:
+    """At 360 pixels nothing sticks out: rows are cards, and every page keeps its width."""
+    served.show(partitions=partitions(20, 3), consumer_groups=(GroupOffsetsView("group-" + "x" * 200, why="none yet"),))
+    async with looking(browser, served.url, size=PHONE) as seen:
+        for place in (
+            "#/",
+            "#/events",
+            *(f"#/flow/A-%3EB/{tab}" for tab in ("topics", "tasks", "groups", "connectors")),
+        ):
+            await seen.open(place)
+            await seen.sees("Live", "header")
+            await eventually(lambda: seen.page.locator("main .page").count(), within_s=10, what="the page is drawn")
+
+            assert await seen.width() <= PHONE[0], place
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("topic-0000")
+        await seen.keep_picture("phone")
+
+
+async def test_dark_and_light(browser: Browser, served: Served) -> None:
+    """It goes by the system, and by the switch where somebody chose; the choice is kept."""
+    back = "getComputedStyle(document.body).backgroundColor"
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        await seen.sees("A → B")
+        light = await seen.evaluate(back)
+    async with looking(browser, served.url, scheme="dark") as seen:
+        await seen.open()
+        await seen.sees("A → B")
+        dark = await seen.evaluate(back)
+        await seen.keep_picture("dark")
+        await seen.page.locator("#theme").click()
+        chosen = await seen.evaluate(back)
+        await seen.page.reload()
+        await seen.sees("A → B")
+
+        assert dark != light
+        assert chosen == light
+        assert await seen.evaluate(back) == light
+
+
+async def test_orders_by_clicking(browser: Browser, served: Served) -> None:
+    """A flow, a topic and a limit are changed after a question; what is in force is told."""
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("Topics 2")
+        await seen.click("Pause", ".flow-head")
+        await seen.answer("Cancel")
+        cancelled = served.node.ordered
+        await seen.click("Pause", ".flow-head")
+        await seen.answer("Pause")
+        await seen.sees("copying is to be paused", ".order-note")
+        await seen.click("Resume", ".flow-head")
+        await eventually(lambda: served.node.ordered == NO_ORDERS, within_s=10, what="the flow is resumed")
+        await seen.click("Pause", "table.topics tr:nth-child(2)")
+        await seen.answer("Pause")
+        await seen.sees("1 topic paused (orders)", ".order-note")
+        await seen.click("Rate limit", ".flow-head")
+        await seen.page.fill("dialog[open] input[name=bytes]", "2.5")
+        await seen.answer("Set")
+        await seen.sees("copying is limited to 2.50 MB/s", ".order-note")
+
+        assert cancelled == NO_ORDERS
+        assert served.node.ordered.limit.bytes_per_s == 2_500_000
+        assert served.node.ordered.topics == {"orders"}
+
+
+async def test_a_refused_order_is_told_in_words(browser: Browser, served: Served) -> None:
+    """What the daemon says against it is shown until it is read, and nothing is claimed."""
+    served.node.trouble = OrderConflictError("the flow is draining", "try again")
+    async with looking(browser, served.url, expects=("409",)) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("Topics 2")
+        await seen.click("Restart", ".flow-head")
+        await seen.answer("Restart")
+        told = await seen.sees("refused", ".toast")
+
+        assert "the flow is draining" in told
+
+
+async def test_who_may_not_look_is_asked(browser: Browser, tmp_path: Path) -> None:
+    """Wrong credentials are refused in words; a reader sees everything and can change nothing; a writer can."""
+    async with serving(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do") as served:
+        async with looking(browser, served.url, expects=("401",)) as seen:
+            await seen.open("#/flow/A-%3EB")
+            await seen.sees("Who are you?")
+            before = await seen.text("main")
+            await seen.log_in("wrong")
+            refused = await seen.sees("not known", "dialog")
+            await seen.log_in("see")
+            await seen.sees("Topics 2")
+
+            assert "Topics" not in before
+            assert "token" in refused
+            assert await seen.page.locator("[data-write]:visible").count() == 0
+            assert "read only" in await seen.text(".readers")
+            await seen.keep_picture("reader")
+        async with looking(browser, served.url, expects=("401",)) as seen:
+            await seen.open("#/flow/A-%3EB")
+            await seen.sees("Who are you?")
+            await seen.log_in("do")
+            await seen.sees("Topics 2")
+
+            assert await seen.page.locator("[data-write]:visible").count() > 3
+
+
+async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_path: Path) -> None:
+    """When the daemon goes, what is shown is marked as old; when it is back, the page goes on by itself."""
+    async with serving(tmp_path) as served, looking(browser, served.url, expects=("ERR_",)) as seen:
+        await seen.open()
+        await seen.sees("Live", "header")
+        served.serving.cancel()
+        await seen.sees("Connection lost, trying again")
+        is_stale = await seen.evaluate("document.body.hasAttribute('data-stale')")
+        await seen.keep_picture("lost")
+        async with serving(tmp_path, listener=served.url):
+            await seen.sees("Live", "header", within_s=30)
+
+            assert is_stale
+            assert not await seen.evaluate("document.body.hasAttribute('data-stale')")
+
+
+async def test_states_without_numbers(browser: Browser, served: Served) -> None:
+    """A daemon that starts or stops, a flow without topics, a node without flows: each is said, none is blank."""
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        served.show(state=FlowState.STARTING, partitions=(), topics=0, consumer_groups=())
+        served.node.shown = attrs.evolve(served.node.shown, is_ready=False)
+        await seen.sees("The daemon is starting")
+        await seen.sees("No topic is mirrored yet", "#panel-topics")
+        served.show(state=FlowState.DRAINING)
+        await seen.sees("The daemon is stopping")
+        served.node.shown = MirrorView(0, is_ready=True)
+        await seen.sees("does not run A->B")
+        await seen.open("#/")
+        await seen.sees("This node runs no flow")
+
+
+async def test_pictures_of_many_clusters(browser: Browser, served: Served) -> None:
+    """From two to twenty clusters, in stars and both ways round, none lies outside the picture or on another one."""
+    stars = [[(f"edge-{number}", "hub") for number in range(many)] for many in (1, 2, 3, 7, 12, 19)]
+    rings = [[(f"c{one}", f"c{(one + 1) % many}") for one in range(many)] for many in (3, 5, 8, 12, 20)]
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        for pairs in (*stars, *rings, *([*ring, *((b, a) for a, b in ring)] for ring in rings)):
+            for width in (300, 700, 1200):
+                drawn = await seen.page.evaluate(_LAYOUT, [[list(pair) for pair in pairs], width])
+                places = list(drawn["places"].values())
+
+                assert len(places) == len({name for pair in pairs for name in pair})
+                for at, place in enumerate(places):
+                    assert place["width"] / 2 <= place["x"] <= width - place["width"] / 2, (pairs, width)
+                    assert place["height"] / 2 <= place["y"] <= drawn["height"] - place["height"] / 2, (pairs, width)
+                    assert all(_apart(place, other) for other in places[at + 1 :]), (pairs, width)
+
+
+_LAYOUT = """
+async ([pairs, width]) => {
+  const { layout } = await import('./static/js/picture.js');
+  const flows = pairs.map(([source, target]) => ({ source, target }));
+  return layout([...new Set(pairs.flat())], flows, width);
+}
+"""
+
+
+def _apart(a: dict[str, float], b: dict[str, float]) -> bool:
+    is_beside = abs(a["x"] - b["x"]) >= (a["width"] + b["width"]) / 2
+    return is_beside or abs(a["y"] - b["y"]) >= (a["height"] + b["height"]) / 2
+
+
+async def test_numbers_as_people_read_them(browser: Browser, served: Served) -> None:
+    """Units follow the size; times have at most two of them; what is not known is a dash."""
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        told = await seen.evaluate(
+            "import('./static/js/format.js').then((f) => [f.short(0), f.short(999), f.short(1234567), f.bytes(1e9),"
+            "f.count(12345678), f.ms(0.93), f.ms(12.4), f.ms(61000), f.duration(0), f.duration(90061),"
+            "f.recordsPerS(12.34), f.duration(null)].map((text) => text.replaceAll('\\u202f', ' ')))"
+        )
+
+        assert told[:6] == ["0", "999", "1.23 M", "1.00 GB", "12 345 678", "0.9 ms"]
+        assert told[6:] == ["12 ms", "1 min 1 s", "0 s", "1 d 1 h", "12.3/s", "\N{EN DASH}"]
