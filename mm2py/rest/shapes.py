@@ -193,6 +193,27 @@ def is_gone(orders: Orders, connector: str) -> bool:
 # Their schemas.
 
 
+_NUMBERS: Final = ("lag_s", "seconds_until_loss", "age_ms", "latency_ms", "retry_in_s")
+_TOPIC: Final = obj(
+    {
+        "topic": STRING,
+        "remote_topic": STRING,
+        "partitions": INTEGER,
+        "stage": STRING,
+        "is_paused": BOOLEAN,
+        "limit": nullable(ref("Limit")),
+        "lag": nullable(INTEGER),
+        "records": INTEGER,
+        "bytes": INTEGER,
+        "record_rate": NUMBER,
+        "byte_rate": NUMBER,
+        "last_error": STRING,
+        "hint": STRING,
+        **{name: nullable(NUMBER) for name in _NUMBERS},
+    }
+)
+
+
 def schemas(views: Views) -> Mapping[str, Json]:
     """Give the schemas of what is shown here, by the names that `openapi` gives them."""
     views.of(MirrorView)
@@ -214,7 +235,6 @@ def schemas(views: Views) -> Mapping[str, Json]:
     }  # fmt: skip
     summary |= {"source": STRING, "target": STRING, "partitions": INTEGER}
     summary["connectors"] = {"type": "object", "additionalProperties": STRING}
-    topic_numbers = ("lag_s", "seconds_until_loss", "age_ms", "latency_ms", "retry_in_s")
     return {
         **views.found,
         "FlowStatus": obj(status),
@@ -231,14 +251,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
             }
         ),
         "Partition": obj({"topic": STRING, "partition": INTEGER, **shown}),
-        "Topic": obj(
-            {
-                "topic": STRING, "remote_topic": STRING, "partitions": INTEGER, "stage": STRING,
-                "is_paused": BOOLEAN, "limit": nullable(ref("Limit")), "lag": nullable(INTEGER), "records": INTEGER,
-                "bytes": INTEGER, "record_rate": NUMBER, "byte_rate": NUMBER, "last_error": STRING, "hint": STRING,
-                **{name: nullable(NUMBER) for name in topic_numbers},
-            }
-        ),
+        "Topic": _TOPIC,
         "Topics": obj({"total": INTEGER, "topics": array(ref("Topic"))}),
         "ClusterStatus": obj(
             {
