@@ -11,11 +11,12 @@ from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error,
 from mm2py.flow.reach import Reach
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
+from mm2py.model.state import StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.access import ClusterAccessError
 from mm2py.wire.error_codes import error_of
-from tests.support.clocks import ManualClock
+from tests.support.clocks import WALL_START_MS, ManualClock
 
 
 FLOW = Flow("A", "B")
@@ -160,3 +161,24 @@ async def test_it_gives_up_where_it_must(reach: Reach) -> None:
 
     with pytest.raises(HopelessError):
         await reach.insist("read positions", ["B"], attempt)
+
+
+async def test_each_step_remembers_its_last_success_and_its_failures(reach: Reach, clock: ManualClock) -> None:
+    """How often a step failed is counted, however often that was told, and when it last succeeded is known."""
+    answers: list[Mm2Error | str] = ["done", AWAY, AWAY]
+
+    async def attempt() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Mm2Error):
+            raise answer
+        return answer
+
+    for _ in range(3):
+        clock.advance(10)
+        await reach.once("write positions", ["B"], attempt)
+    reach.succeeded("write checkpoints")  # there was nothing to do
+
+    assert reach.steps() == (
+        StepView("write checkpoints", WALL_START_MS + 30_000, 0),
+        StepView("write positions", WALL_START_MS + 10_000, 2),
+    )
