@@ -93,10 +93,12 @@ class FlowRunner:
             partial(ConfigSync, around),
             partial(AclSync, around),
             partial(SourceTruth, around),
-            partial(SourceWatch, around, self._measures),
         )
+        watches = (partial(SourceWatch, around, self._measures),)
         self._source = (
-            SourceGroup(around, epochs, self.translations, sides, self._measures) if settings.is_enabled else None
+            SourceGroup(around, epochs, self.translations, sides, self._measures, watches=watches)
+            if settings.is_enabled
+            else None
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None

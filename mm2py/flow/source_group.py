@@ -97,16 +97,20 @@ class SourceGroup(FlowGroup):
         translations: Translations,
         sides: Sequence[Callable[[SourceLife], SideLoop]] = (),
         measures: FlowMeasures | None = None,
+        *,
+        watches: Sequence[Callable[[SourceLife], SideLoop]] = (),
     ) -> None:
         """
         Make a group; *sides* make what runs beside copying, anew for each life and before its first epoch.
 
-        *measures* counts what is copied, across lives.
+        *watches* do so too, but only look, and go on while the group is paused. *measures* counts what is copied,
+        across lives.
         """
         super().__init__(around)
         self._epochs = epochs
         self._translations = translations
         self._sides = sides
+        self._watches = watches
         self._measures = measures or FlowMeasures(around.clock)
         self._source_tasks: SourceTasks | None = None
         self._orders = NO_ORDERS
@@ -233,20 +237,25 @@ class SourceGroup(FlowGroup):
 
     async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
         """Copy, and rest while the group is paused, until its life is to end."""
-        sides = [make(life) for make in self._sides]
+        watches = [make(life) for make in self._watches]
+        sides = [*(make(life) for make in self._sides), *watches]
         is_clean = True
-        while is_clean and await self._rest(life):
+        while is_clean and await self._rest(life, watches):
             is_clean = await self._copy(life, sides, is_settled=is_settled)
             is_settled = False
 
-    async def _rest(self, life: SourceLife) -> bool:
-        """Copy nothing while the group is paused, but go on writing positions; say what `_goes_on` says."""
+    async def _rest(self, life: SourceLife, watches: Sequence[SideLoop]) -> bool:
+        """Copy nothing while the group is paused, but write positions and keep watch; say what `_goes_on` says."""
         if not self._is_quiet:
             return True
         async with asyncio.TaskGroup() as loops:
-            writing = loops.create_task(self._write_forever(life), name=f"{self.task}/positions")
+            others = [
+                loops.create_task(self._write_forever(life), name=f"{self.task}/positions"),
+                *(loops.create_task(self._run_side(it), name=f"{self.task}/{it.name}") for it in watches),
+            ]
             goes_on = await self._goes_on()
-            writing.cancel()
+            for other in others:
+                other.cancel()
         life.topics.want_refresh()  # who knows what changed at the source meanwhile
         return goes_on
 

@@ -15,6 +15,7 @@ from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
+from mm2py.model.orders import NO_ORDERS, Orders
 from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.telemetry.journal import EventLog
 from tests.support.mm2_file import mm2_properties
@@ -96,11 +97,14 @@ def flow_settings(source: str, target: str, *, alias: str = "A", **keys: object)
 
 
 @asynccontextmanager
-async def running_flow(settings: FlowSettings, work_dir: Path) -> AsyncIterator[RunningFlow]:
-    """Run a flow until the end of the block, where it is cancelled unless it was drained before."""
+async def running_flow(
+    settings: FlowSettings, work_dir: Path, *, orders: Orders = NO_ORDERS
+) -> AsyncIterator[RunningFlow]:
+    """Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before."""
     clock = SystemClock()
     events, epochs = EventLog(clock), InProcessEpochs(work_dir)
     runner = FlowRunner(settings, epochs, clock=clock, events=events, luck=lambda: 0.5)
+    runner.obey(orders)
     try:
         async with asyncio.TaskGroup() as group:
             running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))

@@ -1,0 +1,163 @@
+"""Pauses, stops and rate limits over HTTP, on a daemon with Spark: what they hold up, and what they leave alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from tests.support.daemon import Daemon, daemon
+from tests.support.eventually import eventually
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import numbered_stream, produce_numbers
+from tests.support.topics import create_topic
+
+
+_SOURCE = "/connectors/MirrorSourceConnector"
+_QUIET_S = 2.0
+_MEASURED_S = 20.0
+
+
+@attrs.frozen
+class Rest:
+    """One flow's address at a running daemon."""
+
+    flow: str
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request and give the answer's JSON; a refusal fails with what was said."""
+        async with aiohttp.ClientSession() as session, session.request(method, self.flow + path, json=body) as answer:
+            text = await answer.text()
+            assert answer.ok, f"{method} {path}: {answer.status}: {text}"
+            return await answer.json() if text else None
+
+    async def state(self, wanted: str) -> None:
+        """Wait until the source connector is in a state of Connect's."""
+
+        async def is_so() -> bool:
+            status = await self.ask("GET", f"{_SOURCE}/status")
+            assert status["connector"]["state"] == wanted, status
+            return True
+
+        await eventually(is_so, within_s=30, what=f"the connector is {wanted}")
+
+
+async def _rest(running: Daemon, flow: str) -> Rest:
+    listening = await running.wait_for_event("rest_listening")
+    source, _, target = flow.partition("->")
+    return Rest(f"{listening['url'].rstrip('/')}/from:{source}/to:{target}")
+
+
+async def _grown(cluster: KafkaCluster, topic: str) -> int:
+    """Say by how many records a topic grows in a while, once what was on its way is there."""
+    await asyncio.sleep(0.5)
+    before = await arrived(cluster.bootstrap_servers, topic)
+    await asyncio.sleep(_QUIET_S)
+    return await arrived(cluster.bootstrap_servers, topic) - before
+
+
+async def test_a_held_flow_touches_no_other_and_can_be_drained(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Two flows of one daemon: while one is paused, stopped, and over a SIGTERM and a new start still stopped, the other
+    goes on in its own epochs. At the end both have copied every record once, in order.
+    """
+    a, b, there, back = f"{prefix}-a", f"{prefix}-b", f"{prefix}-there", f"{prefix}-back"
+    await create_topic(primary.bootstrap_servers, there, partitions=2)
+    await create_topic(backup.bootstrap_servers, back, partitions=2)
+    text = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=(a, b),
+        **{
+            f"{a}->{b}.topics": there,
+            f"{b}->{a}.enabled": "true",
+            f"{b}->{a}.topics": back,
+            "emit.checkpoints.enabled": "false",
+            "tasks.max": "1",
+        },
+    )
+    async with (
+        numbered_stream(primary.bootstrap_servers, there, count=1_000, partitions=2, rate=300, open_ended=True) as held,
+        numbered_stream(backup.bootstrap_servers, back, count=1_000, partitions=2, rate=300, open_ended=True) as other,
+    ):
+        async with daemon(tmp_path, text) as running:
+            rest = await _rest(running, f"{a}->{b}")
+            await await_arrived(backup.bootstrap_servers, f"{a}.{there}", 100)
+            await await_arrived(primary.bootstrap_servers, f"{b}.{back}", 100)
+            await rest.ask("PUT", f"{_SOURCE}/pause")
+            await rest.state("PAUSED")
+            paused = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
+            await rest.ask("PUT", f"{_SOURCE}/resume")
+            at = await arrived(backup.bootstrap_servers, f"{a}.{there}")
+            await await_arrived(backup.bootstrap_servers, f"{a}.{there}", at + 300)
+            await rest.ask("PUT", f"{_SOURCE}/stop")
+            await rest.state("STOPPED")
+            stopped = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
+            lost = list(running.events("copy_task_lost"))
+            starts = [event["flow"] for event in running.events("flow_started")]
+            began = time.monotonic()
+            code = await running.sigterm()
+            took_s = time.monotonic() - began
+            (end,) = running.events("daemon_stopped")
+        async with daemon(tmp_path, text) as running:
+            rest = await _rest(running, f"{a}->{b}")
+            await rest.state("STOPPED")
+            still = await _grown(backup, f"{a}.{there}")
+            await rest.ask("PUT", f"{_SOURCE}/resume")
+            counts = await held.done(), await other.done()
+            await await_arrived(backup.bootstrap_servers, f"{a}.{there}", counts[0])
+            await await_arrived(primary.bootstrap_servers, f"{b}.{back}", counts[1])
+            assert await running.sigterm() == 0
+
+    assert (paused[0], stopped[0], still) == (0, 0, 0)
+    assert min(paused[1], stopped[1]) > 100
+    assert (code, end["is_drained"], lost) == (0, True, [])
+    assert took_s < 20
+    assert sorted(starts) == sorted([f"{a}->{b}", f"{b}->{a}"]), "neither a pause nor the other's stop starts a flow"
+    await assert_mirrored(primary.bootstrap_servers, there, backup.bootstrap_servers, f"{a}.{there}", counts[0])
+    await assert_mirrored(backup.bootstrap_servers, back, primary.bootstrap_servers, f"{b}.{back}", counts[1])
+
+
+async def test_a_limit_holds_over_epochs_and_copy_tasks_and_is_lifted(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A backlog comes at the limit's rate within a tenth, measured at the target; lifted, it comes within seconds."""
+    count, size, rate = 200_000, 200, 800_000
+    await create_topic(primary.bootstrap_servers, prefix, partitions=4)
+    text = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=(prefix, "B"),
+        **{"topics": prefix, "tasks.max": "2", "emit.checkpoints.enabled": "false"},
+    )
+    async with daemon(tmp_path, text) as running:
+        rest = await _rest(running, f"{prefix}->B")
+        await running.wait_for_event("flow_started")
+        answered = await rest.ask("PUT", "/limit", {"bytes_per_s": "800 kB/s"})
+        await produce_numbers(primary.bootstrap_servers, prefix, count=count, partitions=4, size=size)
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{prefix}", 1)
+        await asyncio.sleep(6)
+        begun, before = time.monotonic(), await arrived(backup.bootstrap_servers, f"{prefix}.{prefix}")
+        await asyncio.sleep(_MEASURED_S)
+        moved = await arrived(backup.bootstrap_servers, f"{prefix}.{prefix}") - before
+        records_per_s = moved / (time.monotonic() - begun)
+        view = running.flow_view(f"{prefix}->B")
+        await rest.ask("DELETE", "/limit")
+        lifted = time.monotonic()
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{prefix}", count)
+        took_s = time.monotonic() - lifted
+        assert await running.sigterm() == 0
+
+    assert answered["bytes_per_s"] == rate
+    assert records_per_s * view["bytes"] / view["records"] == pytest.approx(rate, rel=0.1)
+    assert took_s < 20, f"{count - before - moved} records were left"
+    await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", count)
