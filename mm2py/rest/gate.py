@@ -73,10 +73,10 @@ class Gate:
         if found is None:
             user = users.of_subject(shown.subject) if shown.subject else None
             return Guest("", anonymous) if user is None else Guest(user.name, user.right)
+        if not settings.has_users and anonymous is not Right.NONE:
+            return Guest("", anonymous)  # nobody is asked who he is
         user = users.of_token(found.token) if isinstance(found, Token) else None
         if isinstance(found, Password):
-            if not settings.has_users and anonymous is not Right.NONE:
-                return Guest("", anonymous)
             user = self._recall(users, found) or await self._check(users, found, address)
         elif user is None:
             why = found.why if isinstance(found, Unreadable) else "the token is not known"

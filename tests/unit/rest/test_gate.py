@@ -73,6 +73,15 @@ async def test_wrong_credentials_are_never_those_of_nobody(tmp_path: Path, shown
     assert raised.value.status == 401
 
 
+async def test_where_nobody_is_asked_credentials_do_no_harm(tmp_path: Path) -> None:
+    """Without users and tokens, a client that shows some all the same is one of those who show nothing."""
+    door = _Door(tmp_path)
+    door.settings = RestSettings()
+
+    assert await door.who("Bearer any", anonymous=Right.READ) == Guest("", Right.READ)
+    assert await door.who(basic("a", "b"), anonymous=Right.WRITE) == Guest("", Right.WRITE)
+
+
 async def test_who_guesses_waits_and_is_told_of_once(tmp_path: Path) -> None:
     """Each wrong password takes longer, up to five seconds; one event tells of all, another after a quiet while."""
     door = _Door(tmp_path)
