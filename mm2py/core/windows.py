@@ -130,12 +130,12 @@ class TimesWindow:
 def _shown(last_ms: int | None, samples: Sequence[_Times]) -> TimesView | None:
     if last_ms is None:
         return None
-    filled = [sample for sample in samples if sample.count]
-    if not filled:
-        return TimesView(last_ms)
-    return TimesView(
-        last_ms,
-        min([sample.least for sample in filled]),
-        max([sample.greatest for sample in filled]),
-        sum([sample.total for sample in filled]) / sum([sample.count for sample in filled]),
-    )
+    count, total, least, greatest = 0, 0.0, 0.0, 0.0
+    for sample in samples:
+        if sample.count:
+            if not count or sample.least < least:
+                least = sample.least
+            greatest = max(greatest, sample.greatest)
+            count += sample.count
+            total += sample.total
+    return TimesView(last_ms, least, greatest, total / count) if count else TimesView(last_ms)
