@@ -36,6 +36,8 @@ _MOST_BODY_BYTES: Final = 1024 * 1024
 #: What a request may take; an order waits for the target cluster.
 _ANSWER_WITHIN_S: Final = 60.0
 _JSON: Final = "application/json"
+#: It has no head that could be told by itself.
+_ENDLESS: Final = "/stream"
 
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -100,7 +102,7 @@ def make_app(rest: Rest, listener: Listener) -> web.Application:
         # kcctl and others ask for /connectors/ where Connect's documentation has /connectors.
         for path in {route.path, route.path.rstrip("/") + "/"} if "{name:" not in route.path else {route.path}:
             app.router.add_route(route.method, path, handler)
-            if route.method == hdrs.METH_GET:
+            if route.method == hdrs.METH_GET and route.path != _ENDLESS:
                 app.router.add_route(hdrs.METH_HEAD, path, handler)
     return app
 

@@ -1,0 +1,145 @@
+"""Views as REST shows them: Connect's states, a topic's sum, and what keeps a node from being ready."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from mm2py.core.orders import SOURCE
+from mm2py.model.flow import TopicPartition
+from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
+from mm2py.model.state import ClusterView, FlowState, FlowView, GroupView, MirrorView, PartitionStage
+from mm2py.rest import connect
+from mm2py.rest.shapes import flow_status, orders_json, reasons_not_ready, topics_of
+from tests.support.rest_node import FLOW, some_view
+
+
+def _flow(**changes: object) -> FlowView:
+    return attrs.evolve(some_view().flows[0], **changes)  # type: ignore[arg-type]
+
+
+def _group(state: FlowState, error: str = "", hint: str = "") -> GroupView:
+    return GroupView(SOURCE, state, error, hint)
+
+
+@pytest.mark.parametrize(
+    ("state", "shown", "tasks"),
+    [
+        (FlowState.STARTING, "UNASSIGNED", ["UNASSIGNED", "UNASSIGNED"]),
+        (FlowState.RUNNING, "RUNNING", ["RUNNING", "UNASSIGNED"]),
+        (FlowState.DRAINING, "RUNNING", ["RUNNING", "RUNNING"]),
+        (FlowState.RESTARTING, "RESTARTING", ["RESTARTING", "RESTARTING"]),
+        (FlowState.FAILED, "FAILED", ["FAILED", "FAILED"]),
+        (FlowState.PAUSED, "PAUSED", ["PAUSED", "PAUSED"]),
+        (FlowState.STOPPED, "STOPPED", []),
+        (FlowState.DRAINED, "STOPPED", []),
+    ],
+    ids=lambda value: value.name if isinstance(value, FlowState) else "",
+)
+def test_states_are_connect_s(state: FlowState, shown: str, tasks: list[str]) -> None:
+    """Each of our states has one of Connect's; a copy task waits for a slot as Connect's for a worker."""
+    found = connect.state_info(_flow(), _group(state), "h:1")
+
+    assert found["connector"]["state"] == shown
+    assert [task["state"] for task in found["tasks"]] == tasks
+
+
+def test_a_trace_says_what_is_wrong() -> None:
+    """A fallen group has its error and hint as trace, a task those of partitions that need somebody."""
+    fallen = connect.state_info(_flow(), _group(FlowState.RESTARTING, "it broke", "mend it"), "h:1")
+    running = connect.state_info(_flow(), _group(FlowState.RUNNING), "h:1")
+
+    assert fallen["connector"]["trace"] == "it broke\nmend it"
+    assert "trace" not in running["connector"]
+    assert "trace" not in running["tasks"][0]
+    assert "invoices-0: a record is too large\nraise max.message.bytes" in running["tasks"][1]["trace"]
+
+
+def test_a_deleted_connector_is_not_listed() -> None:
+    """What was deleted is gone until its config is put."""
+    orders = Orders(groups={SOURCE: Wanted.DELETED})
+
+    assert SOURCE in {group.connector for group in connect.connectors(_flow(), NO_ORDERS)}
+    assert SOURCE not in {group.connector for group in connect.connectors(_flow(), orders)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MirrorSourceConnector", "MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"],
+)
+def test_names_of_a_connector(name: str) -> None:
+    """Connect takes a class with and without its package and last word."""
+    assert connect.short_name(name) == "MirrorSourceConnector"
+
+
+def test_a_topic_is_what_its_partitions_add_up_to() -> None:
+    """Lag and records are sums, of waits the longest counts, of stages the one that needs most care."""
+    orders = Orders(topics=frozenset({"orders"}), topic_limits={"orders": RateLimit(bytes_per_s=10.0)})
+
+    invoices, of_orders = topics_of(_flow(), orders)
+
+    assert (of_orders["lag"], of_orders["lag_s"], of_orders["records"]) == (1, 1.0, 200)
+    assert of_orders["latency_ms"] == 4.0
+    assert of_orders["is_paused"]
+    assert of_orders["limit"] == {"bytes_per_s": 10.0, "records_per_s": None}
+    assert (invoices["stage"], invoices["last_error"], invoices["retry_in_s"]) == (
+        "stopped",
+        "a record is too large",
+        12.5,
+    )
+    assert invoices["lag_s"] is None
+
+
+def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
+    """It counts partitions by stage; the partitions themselves have addresses of their own."""
+    found = flow_status(_flow())
+
+    assert found["partitions"] == 3
+    assert found["stages"] == {stage.name.lower(): 0 for stage in PartitionStage} | {"copying": 2, "stopped": 1}
+    assert "consumer_groups" not in found
+
+
+def test_orders_are_plain_values() -> None:
+    """All that was ordered can be written as JSON."""
+    orders = Orders(
+        groups={SOURCE: Wanted.PAUSED},
+        partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 0)}),
+        config={SOURCE: {"topics": "x"}},
+    )
+
+    found = orders_json(FLOW, orders)
+
+    assert found["connectors"] == {SOURCE: "paused"}
+    assert found["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "b", "partition": 1}]
+    assert found["config"] == {SOURCE: {"topics": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("view", "word"),
+    [
+        (attrs.evolve(some_view(), is_ready=False), "Spark"),
+        (MirrorView(0, is_ready=True), "no flow"),
+        (
+            attrs.evolve(
+                some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False, error="refused"),)),)
+            ),
+            "cluster B does not answer: refused",
+        ),
+        (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.STARTING),)),)), "it is starting"),
+        (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.FAILED, "no"),)),)), "it is failed: no"),
+    ],
+    ids=["spark", "no flow", "cluster", "starting", "failed"],
+)
+def test_why_a_node_is_not_ready(view: MirrorView, word: str) -> None:
+    """Each reason is a sentence."""
+    [reason] = reasons_not_ready(view)
+
+    assert word in reason
+
+
+@pytest.mark.parametrize("state", [FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED], ids=lambda it: it.name)
+def test_what_rests_on_request_is_ready(state: FlowState) -> None:
+    """A flow that somebody paused does what it is told."""
+    view = attrs.evolve(some_view(), flows=(_flow(groups=(_group(state),)),))
+
+    assert reasons_not_ready(view) == []
