@@ -6,7 +6,7 @@ import { askWho } from "./dialogs.js";
 import { h, icon, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { FlowPage } from "./flow.js";
-import { duration } from "./format.js";
+import { clock, duration } from "./format.js";
 import { Live } from "./live.js";
 import { Overview } from "./overview.js";
 import { now, store, take } from "./store.js";
@@ -69,7 +69,7 @@ function header() {
   const isStale = store.overview !== null && store.connection !== "live";
   setAttribute(document.body, "data-stale", isStale ? "yes" : null);
   notice("lost", store.connection === "lost" && store.overview !== null, "bad",
-    `Connection lost, trying again. What is shown is ${duration((Date.now() - lostAt) / 1000)} old or more.${store.hasEnded ? " The daemon said that it stops." : ""}`);
+    `Connection lost, trying again. What is shown is of ${clock(lostAt)}.${store.hasEnded ? " The daemon said that it stops." : ""}`);
   notice("never", store.connection === "lost" && store.overview === null, "bad", "The daemon does not answer; trying again.");
   const overview = store.overview;
   const states = new Set((overview?.flows ?? []).map((flow) => flow.state));

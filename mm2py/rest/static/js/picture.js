@@ -46,8 +46,8 @@ export function layout(aliases, flows, width) {
       put(right[0], width / 2, 226);
       return { places, height: 262, isTall: true };
     }
-    const step = aliases.length > 2 ? 74 : 130;
-    const height = Math.max(150, Math.max(left.length, right.length) * step + 20);
+    const step = aliases.length > 2 ? 74 : 80;
+    const height = Math.max(flows.length > 1 ? 150 : 100, Math.max(left.length, right.length) * step + 20);
     const side = nodeWidth / 2 + 8;
     left.forEach((alias, at) => put(alias, side, (height * (at + 0.5)) / left.length));
     right.forEach((alias, at) => put(alias, width - side, (height * (at + 0.5)) / right.length));

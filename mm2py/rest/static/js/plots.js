@@ -66,7 +66,7 @@ export class Plot {
       height: HEIGHT,
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-      padding: [10, 8, 0, 0],
+      padding: [10, 20, 0, 0],
       hooks: { setCursor: [() => this.point()] },
       scales: {
         x: { time: true, range: () => [now() / 1000 - WINDOW_S, now() / 1000] },

@@ -2,7 +2,7 @@
 // rows cost no more than a page of them, and each row keeps the height that its text needs.
 
 import { h, icon, setAttribute, setText } from "./dom.js";
-import { plural } from "./format.js";
+import { NOTHING, plural } from "./format.js";
 
 /** How long rows stay where they are although their values change: nobody can click on what jumps. */
 const SETTLED_MS = 3_000;
@@ -172,7 +172,12 @@ export class Table {
     this.columns.forEach((column, at) => {
       const cell = kept.cells[at];
       if (column.update) column.update(cell.firstChild, row);
-      else if (!column.make) setText(cell.firstChild, column.text(row));
+      else if (!column.make) {
+        const text = column.text(row);
+        setText(cell.firstChild, text);
+        // Cards on a phone leave out what is not known.
+        if (at > 0) setAttribute(cell, "data-unknown", text === NOTHING);
+      }
       if (column.mood) setAttribute(cell, "data-mood", column.mood(row));
       if (column.title) setAttribute(cell, "title", column.title(row));
     });
