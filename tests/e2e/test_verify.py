@@ -45,6 +45,7 @@ class Ended:
 
 
 async def _verify(file: Path, *arguments: str) -> Ended:
+    """Run the command; one that takes too long fails with what it has printed."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "mm2py", "verify", str(file), "A->B", *arguments),
@@ -54,12 +55,13 @@ async def _verify(file: Path, *arguments: str) -> Ended:
         cwd=file.parent,
     )
     try:
-        async with asyncio.timeout(scaled(_LIMIT_S)):
-            out, err = await process.communicate()
+        printed = asyncio.ensure_future(process.communicate())
+        done, _ = await asyncio.wait([printed], timeout=scaled(_LIMIT_S))
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+    out, err = await printed
+    assert done, f"not within {_LIMIT_S} s: {out.decode()}{err.decode()}"
     return Ended(process.returncode, out.decode(), err.decode())
 
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mm2py.clock import SystemClock
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import RecordBatchView, batches, sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchPosition, FetchSizes, fetch_once
-from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
+from mm2py.wire.produce import API_KEY, API_VERSION, ProducerIdentity, init_producer_id, read_answer, request_pieces
 from mm2py.wire.rebuild import RecordContent, decode
+from tests.support.eventually import eventually
 
 
 #: Changes the records of one batch.
@@ -47,7 +49,7 @@ async def copy_with(
 async def _copy(
     ours: Cluster, theirs: Cluster, tp: TopicPartition, remote_topic: str, plant: tuple[int, Plant] | None
 ) -> None:
-    producer, sequence, offset = await init_producer_id(theirs, 30_000), 0, 0
+    producer, sequence, offset = await _identity(theirs), 0, 0
     connection = await theirs.connection(theirs.leader(TopicPartition(remote_topic, tp.partition)) or 0, str(tp))
     while found := await _fetch(ours, tp, offset):
         for batch in found:
@@ -60,6 +62,18 @@ async def _copy(
                 ((ack,), _) = read_answer(frame)
                 assert ack.error_code == 0, ack
                 sequence += count
+
+
+async def _identity(theirs: Cluster) -> ProducerIdentity:
+    """Get a producer id, also from a broker that has just been started."""
+
+    async def given() -> ProducerIdentity | None:
+        try:
+            return await init_producer_id(theirs, 30_000)
+        except BrokerAnsweredError as error:
+            raise AssertionError(error) from error
+
+    return await eventually(given, within_s=30, what="a producer id")
 
 
 async def _fetch(ours: Cluster, tp: TopicPartition, offset: int) -> list[RecordBatchView]:

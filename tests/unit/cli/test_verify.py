@@ -1,0 +1,137 @@
+"""What ``mm2py verify`` takes, and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mm2py.cli import verify
+from mm2py.cli.verify_report import as_json, in_words, print_report
+from mm2py.flow.verify import Moment
+from mm2py.model.flow import TopicPartition
+from mm2py.model.verify import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+
+
+NOW_MS = 1_763_737_200_000
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("", None),
+        ("1500", Moment(offset=1500)),
+        ("-90m", Moment(timestamp_ms=NOW_MS - 90 * 60_000)),
+        ("-1.5h", Moment(timestamp_ms=NOW_MS - 5_400_000)),
+        ("-2d", Moment(timestamp_ms=NOW_MS - 2 * 86_400_000)),
+        ("2025-11-21T15:00", Moment(timestamp_ms=NOW_MS)),
+        ("2025-11-21T16:00+01:00", Moment(timestamp_ms=NOW_MS)),
+        ("2025-11-21", Moment(timestamp_ms=NOW_MS - 15 * 3_600_000)),
+    ],
+)
+def test_moments(text: str, moment: Moment | None) -> None:
+    """An offset, a time before now, or a time of day."""
+    assert verify._moment(text, NOW_MS, "--from") == moment
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "soon"], "--from soon: write an offset"),
+        (["--sample", "2"], "--sample 2"),
+        (["--topics", "a("], "--topics"),
+        (["--slots", "-1"], "--slots -1"),
+    ],
+)
+def test_arguments_that_make_no_sense(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused before anything is looked at, with Java MirrorMaker's exit code for them."""
+    assert verify.main([str(tmp_path / "none.properties"), "A->B", *arguments]) == 255
+    assert said in capsys.readouterr().err
+
+
+def test_a_flow_that_the_file_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The flows that there are, are named."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "B->A.emit.heartbeats.enabled = false\n"
+    )
+
+    assert verify.main([str(file), "B->A"]) == 255
+    assert "A->B" in capsys.readouterr().err
+    assert verify.main([str(file), "A-B"]) == 255
+
+
+def test_a_duration_may_stand_apart_from_its_option() -> None:
+    """It begins with a minus, as options do."""
+    joined = list(verify._joined(["f", "A->B", "--from", "-1h", "--to", "1500", "--json"]))
+
+    assert joined == ["f", "A->B", "--from=-1h", "--to", "1500", "--json"]
+
+
+REPORT = VerifyReport(
+    "A->B",
+    (
+        PartitionReport(
+            TopicPartition("orders", 0),
+            TopicPartition("A.orders", 0),
+            Verdict.DIFFERENT,
+            upstream=(0, 10),
+            downstream=(0, 9),
+            counts=Counts(source=10, target=9, equal=8, missing=1, changed=1, changed_values=1),
+            differences=(Difference(Kind.MISSING, 4, 4), Difference(Kind.CHANGED, 7, 6, ("value",))),
+        ),
+        PartitionReport(
+            TopicPartition("orders", 1),
+            TopicPartition("A.orders", 1),
+            Verdict.CANNOT_TELL,
+            reasons=("topic A.orders has only 1 partitions",),
+            share=0.0,
+        ),
+    ),
+    source_bytes=2_000_000,
+    target_bytes=1_000_000,
+    batches_unopened=3,
+    batches_opened=1,
+    elapsed_s=1.25,
+)
+
+
+def test_the_table_says_where_both_sides_differ() -> None:
+    """Each difference has a line with both offsets, each partition that cannot be told its reason."""
+    out = io.StringIO()
+    print_report(Console(file=out, width=160), REPORT)
+    text = out.getvalue()
+
+    assert "orders-0: upstream offset 4 is missing at downstream offset 4" in text
+    assert "orders-0: upstream offset 7 and downstream offset 6 differ in value" in text
+    assert "orders-1: topic A.orders has only 1 partitions" in text
+    assert "A->B: different. 8 records equal, 2 different, 2 partitions, 50.0% of what was asked for" in text
+    assert "75% of the batches unopened" in text
+
+
+def test_json_has_everything() -> None:
+    """A program finds verdict, counts and first differing offsets."""
+    found = json.loads(json.dumps(as_json(REPORT)))
+
+    assert (found["verdict"], found["exit_code"]) == ("different", 1)
+    assert found["partitions"][0]["first_difference"] == {
+        "kind": "missing",
+        "upstream": 4,
+        "downstream": 4,
+        "parts": [],
+    }
+    assert found["partitions"][0]["counts"]["changed_values"] == 1
+    assert found["partitions"][1]["verdict"] == "could not tell"
+
+
+def test_each_kind_has_words() -> None:
+    """No difference is printed without saying what it is."""
+    for kind in Kind:
+        assert "offset 5" in in_words(Difference(kind, 5, 5, ("value",)))
+    assert "the end" in in_words(Difference(Kind.MISSING, 5, None))
