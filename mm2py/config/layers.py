@@ -59,9 +59,7 @@ class Value:
 class Layers:
     """The lines that count, by the key as it is written."""
 
-    def __init__(
-        self, document: Document, overrides: Mapping[str, str], live: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, document: Document, overrides: Mapping[str, str], live: Mapping[str, str] | None = None) -> None:
         """Take the lines of a *document*, those of the command line over them, and *live* ones over both."""
         self._lines = {
             entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)

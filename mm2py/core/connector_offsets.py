@@ -87,7 +87,7 @@ def _judge_members(found: Mapping[str, Any], wanted: Mapping[str, type], what: s
             yield f"{what}: {name} must be a text, found {value!r}"
         elif kind is int and (isinstance(value, bool) or not isinstance(value, int)):
             yield f"{what}: {name} must be a whole number, found {value!r}"
-        elif kind is int and not 0 <= value <= _MOST[name]:
+        elif isinstance(value, int) and not 0 <= value <= _MOST[name]:
             yield f"{what}: {name} must be from 0 to {_MOST[name]}, found {value}"
     for name in found.keys() - wanted.keys():
         yield f"{what}: {name!r} is not known"

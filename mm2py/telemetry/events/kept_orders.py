@@ -51,7 +51,7 @@ class LiveSettingsChanged(Event):
 
 @attrs.frozen
 class LiveSettingsRefused(Event):
-    """Settings that an operator gave do not fit what the file says now: the flow goes on as it was, or does not start."""
+    """Settings that an operator gave do not fit the file any more: the flow goes on as it was, or does not start."""
 
     level = Level.ERROR
 
