@@ -29,7 +29,7 @@ from mm2py.core.verdicts import (
     whole_of,
 )
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.translation import Translations
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position
@@ -154,7 +154,7 @@ class Verification:
         async with Cluster(settings.source, self._clock) as source, Cluster(settings.target, self._clock) as target:
             there = (await Admin(source).list_topics()).topics
             remote = (await Admin(target).list_topics()).topics
-            remote_of = self._select(there)
+            remote_of = self._copied_as_they_are(self._select(there), there)
             await self._read_positions(target, remote, there, remote_of)
             tps = list(self._on_both_sides(remote_of, there, remote))
             # In this order: what the target holds now is at the source before the source's end of a moment later.
@@ -201,6 +201,18 @@ class Verification:
         if not selected.remote_of:
             raise NothingToVerifyError(str(settings.flow), "it mirrors none of the source's topics that are asked for")
         return selected.remote_of
+
+    def _copied_as_they_are(
+        self, remote_of: Mapping[str, str], there: Mapping[str, TopicDescription]
+    ) -> Mapping[str, str]:
+        """Leave out the topics of which the target is not meant to hold what the source does."""
+        transforms = transforms_of(self._settings)
+        for topic, remote_topic in remote_of.items():
+            if transforms.task_of(topic) is not None:
+                for number in there[topic].partitions:
+                    tp, other = TopicPartition(topic, number), TopicPartition(remote_topic, number)
+                    self._cannot_tell(tp, other, "a transform changes its records on their way")
+        return {topic: remote for topic, remote in remote_of.items() if transforms.task_of(topic) is None}
 
     async def _read_positions(
         self,
@@ -323,14 +335,7 @@ class Verification:
         for at, part in enumerate(sorted(slices, key=lambda part: -part.offsets)):
             dealt[at % count].append(part)
         plans = [
-            VerifyPlan(
-                settings.source,
-                settings.target,
-                tuple(some),
-                settings.limits.reads_committed,
-                rack=settings.limits.rack,
-            )
-            for some in dealt
+            VerifyPlan(settings.source, settings.target, tuple(some), settings.limits.reads_committed) for some in dealt
         ]
         self._progress(Progress("starting Spark"))
         await self._runner.ready()

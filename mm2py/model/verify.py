@@ -71,8 +71,6 @@ class VerifyPlan:
     slices: tuple[Slice, ...]
     reads_committed: bool = False
     fetch_bytes: int = 4 * 1024 * 1024
-    #: Where the reader is (KIP-392).
-    rack: str = ""
 
 
 @attrs.frozen

@@ -112,7 +112,7 @@ class _Reading:
         plan, part = self._plan, self._slice
         # The target's aborted records are nobody's, whoever wrote it.
         reads_committed = plan.reads_committed or which == TARGET
-        sizes = FetchSizes(1, plan.fetch_bytes, plan.fetch_bytes, reads_committed, plan.rack)
+        sizes = FetchSizes(1, plan.fetch_bytes, plan.fetch_bytes, reads_committed)
         tp = part.remote if which == TARGET else part.source
         side = Side(self._clusters[which], tp, f"{purpose} {which}", (start, end), sizes=sizes, tasks=tasks)
         self._read[which].append(side)
