@@ -1,9 +1,9 @@
 """
 What was measured lately of one partition, as Java MirrorMaker shows it: rates, and least, greatest and mean times.
 
-Kafka's metrics (SampledStat, Rate, Min, Max, Avg; two samples of 30 s) keep what was noted in two samples side by
-side: one that is being filled for 30 seconds, and the one before it. A reading counts both, so it looks back between
-half a minute and a minute. Times of nothing are unknown, rates of nothing are 0.
+Kafka's metrics (SampledStat, Rate, Min, Max, Avg; two samples of 30 s) fill one sample for 30 seconds and count those
+before it for as long as something was noted in them within the last minute. What is older begins anew when it is read,
+so that a rate is about the time since then. Times of nothing are unknown, rates of nothing are 0.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class _Times:
 
 
 class _Sample:
-    """What was noted from `began` on."""
+    """What was noted from `began` on, the last of it when it was `touched`."""
 
-    __slots__ = ("age", "began", "bytes", "latency", "records")
+    __slots__ = ("age", "began", "bytes", "latency", "records", "touched")
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self, now: float) -> None:
+        self.began = self.touched = now
         self.records = 0
         self.bytes = 0
         self.age = _Times()
@@ -62,12 +62,13 @@ class Reading(NamedTuple):
 
 
 class Window:
-    """The last two samples of one partition. All times are the clock's monotonic seconds."""
+    """The last samples of one partition. All times are the clock's monotonic seconds."""
 
-    __slots__ = ("_last_age", "_last_latency", "_samples")
+    __slots__ = ("_current", "_last_age", "_last_latency", "_samples")
 
     def __init__(self) -> None:
-        self._samples: tuple[_Sample, ...] = ()
+        self._samples: list[_Sample] = []
+        self._current = 0
         self._last_age: int | None = None
         self._last_latency: int | None = None
 
@@ -75,7 +76,8 @@ class Window:
         self, now: float, records: int, size_bytes: int, *, age: Measured | None, latency: Measured | None
     ) -> None:
         """Take what an epoch copied of the partition, which ended at *now*."""
-        sample = self._current(now)
+        sample = self._sample(now)
+        sample.touched = now
         sample.records += records
         sample.bytes += size_bytes
         if age is not None:
@@ -85,20 +87,30 @@ class Window:
             sample.latency.add(latency)
             self._last_latency = latency.last_ms
 
-    def _current(self, now: float) -> _Sample:
+    def _sample(self, now: float) -> _Sample:
+        """Give the sample to be filled: the next one where the last one is full."""
         samples = self._samples
-        if not samples or now - samples[-1].began >= SAMPLE_S:
-            self._samples = samples = (*samples[-1:], _Sample(now))
-        return samples[-1]
+        if not samples:
+            samples.append(_Sample(now))
+        elif now - samples[self._current].began >= SAMPLE_S:
+            # As in Java there is one more than the setting says, because the newest is not full.
+            self._current = (self._current + 1) % (_SAMPLES + 1)
+            if self._current == len(samples):
+                samples.append(_Sample(now))
+            else:
+                samples[self._current] = _Sample(now)
+        return samples[self._current]
 
     def read(self, now: float) -> Reading:
-        """Give what the last two samples come to."""
+        """Give what the last samples come to."""
         samples = self._samples
-        if samples and now - samples[0].began >= SAMPLE_S * _SAMPLES:
-            samples = tuple(sample for sample in samples if now - sample.began < SAMPLE_S * _SAMPLES)
-        if not samples:
-            return Reading(0.0, 0.0, _shown(self._last_age, ()), _shown(self._last_latency, ()))
-        elapsed_s = now - samples[0].began
+        oldest = now
+        for at, sample in enumerate(samples):
+            if now - sample.touched >= SAMPLE_S * _SAMPLES:
+                samples[at] = _Sample(now)
+            elif sample.began < oldest:
+                oldest = sample.began
+        elapsed_s = now - oldest
         if elapsed_s < SAMPLE_S:
             # As in Java: a window that has just begun would make much of the first few records.
             elapsed_s += SAMPLE_S

@@ -61,7 +61,7 @@ class TimesView:
     """
     Times measured of one thing, in milliseconds.
 
-    `last_ms` stays until there is a newer one; the others are of the last half minute to minute, as in Java
+    `last_ms` stays until there is a newer one; the others are of the last minute or so, as in Java
     MirrorMaker, and None where nothing was measured then.
     """
 
@@ -76,8 +76,8 @@ class PartitionView:
     """
     One topic-partition. Counts are those since the daemon started.
 
-    `bytes_per_s` follows the last few epochs; `record_rate` and `byte_rate` are means over the last half minute to
-    minute, as in Java MirrorMaker. `lag_s` says for how long, at most, the oldest record that is not copied yet has
+    `bytes_per_s` follows the last few epochs; `record_rate` and `byte_rate` are means over the last minute or so, as in
+    Java MirrorMaker. `lag_s` says for how long, at most, the oldest record that is not copied yet has
     waited, and `seconds_until_loss` after what time, at the earliest, the source may delete it; None where that is not
     known, and for the latter too where the source deletes nothing.
     """

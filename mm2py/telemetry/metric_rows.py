@@ -66,7 +66,7 @@ def _times(prefix: str, name: str, labels: tuple[str, ...], doc: str, java: str)
 _JAVA_SOURCE = Chapter(
     "As Java MirrorMaker: copying",
     "The names are those that the JMX exporter gives Java's metrics by the usual rules. Minima, maxima, means and "
-    "rates are of the last half minute to minute (two samples of 30 s, as in Java); `NaN` where nothing was copied.",
+    "rates are of the last minute or so (two samples of 30 s, as in Java); `NaN` where nothing was copied then.",
     (
         Metric(f"{_SOURCE}record_count", _G, _JAVA_PARTITION,
                "Records copied since the daemon started.", f"{_MBEAN}record-count"),
