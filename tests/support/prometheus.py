@@ -19,6 +19,8 @@ from tests.support.eventually import eventually
 
 _READY_WITHIN_S = 60.0
 _TOOL_WITHIN_S = 60.0
+#: promtool's exit code where a scrape is valid, and its style is not.
+_LINTED = 3
 
 
 def promtool(*arguments: str | Path, typed: str = "") -> str:
@@ -28,6 +30,15 @@ def promtool(*arguments: str | Path, typed: str = "") -> str:
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     return said
+
+
+def complaints(metrics: str) -> list[str]:
+    """Give what promtool finds wrong with a scrape; fail where it cannot be read at all."""
+    command = [debian_program("prometheus", "promtool"), "check", "metrics"]
+    done = subprocess.run(command, check=False, input=metrics, capture_output=True, text=True, timeout=_TOOL_WITHIN_S)
+    lines = (done.stdout + done.stderr).splitlines()
+    assert done.returncode in {0, _LINTED}, lines
+    return lines
 
 
 @attrs.frozen
