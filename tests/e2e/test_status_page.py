@@ -69,14 +69,14 @@ async def mirror(
         tmp_path_factory.mktemp("page"),
     )
     for name in ("orders", "payments", "clicks"):
-        await create_topic(primary.bootstrap, f"{prefix}.{name}", partitions=PARTITIONS)
+        await create_topic(primary.bootstrap_servers, f"{prefix}.{name}", partitions=PARTITIONS)
     settings = mm2_properties(
-        primary.bootstrap,
-        backup.bootstrap,
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
         aliases=(alias, "B"),
         **{
             "clusters": f"{alias}, B, lost",
-            "lost.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
+            "lost.bootstrap_servers.servers": f"127.0.0.1:{free_ports(1)[0]}",
             "lost->B.enabled": "true",
             f"{alias}->B.topics": f"{prefix}.*",
             "copy.epoch.ms": "1000",
@@ -89,7 +89,7 @@ async def mirror(
         running = await stack.enter_async_context(daemon(folder, settings))
         url = str((await running.wait_for_event("rest_listening"))["url"])
         await running.wait_for_event("flow_started", flow=f"{alias}->B", within_s=90)
-        yield Mirror(running, url, alias, prefix, primary.bootstrap, backup.bootstrap)
+        yield Mirror(running, url, alias, prefix, primary.bootstrap_servers, backup.bootstrap_servers)
 
 
 async def entered(seen: Looked, place: str, *, token: str = WRITER) -> None:

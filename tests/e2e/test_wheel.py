@@ -1,0 +1,28 @@
+"""What is in the package that users install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_has_the_status_page(tmp_path: Path) -> None:
+    """The status page's files too, each as it is here: nothing is built or fetched when it is installed."""
+    line = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(tmp_path), str(_ROOT)]
+    subprocess.run(line, check=True, timeout=240)
+    (wheel,) = tmp_path.glob("*.whl")
+    here = {
+        str(path.relative_to(_ROOT)): path.read_bytes()
+        for path in (_ROOT / "mm2py/rest/static").rglob("*")
+        if path.is_file()
+    }
+    with zipfile.ZipFile(wheel) as packed:
+        there = {name: packed.read(name) for name in packed.namelist() if name in here}
+
+    assert "mm2py/rest/static/index.html" in here
+    assert there == here
