@@ -86,9 +86,9 @@ def summary(report: VerifyReport) -> str:
     """Say the verdict in one line."""
     counts = report.counts
     size_mb = (report.source_bytes + report.target_bytes) / 1e6
-    asked = [partition.share for partition in report.partitions]
-    share = sum(asked) / len(asked) if asked else 1.0
-    part = "" if share == 1 else f", {share:.1%} of what was asked for"
+    part = "" if report.share == 1 else f", {report.share:.1%} of what was asked for"
+    if report.left_out:
+        part += f" (nothing of {report.left_out} more partitions)"
     batches = report.batches_unopened + report.batches_opened
     unopened = f", {report.batches_unopened / batches:.0%} of the batches unopened" if batches else ""
     return (
@@ -150,6 +150,8 @@ def as_json(report: VerifyReport) -> dict[str, Any]:
         "batches_unopened": report.batches_unopened,
         "batches_opened": report.batches_opened,
         "slices": report.slices,
+        "share": round(report.share, 6),
+        "partitions_left_out": report.left_out,
         "elapsed_s": round(report.elapsed_s, 3),
         "comparing_s": round(report.comparing_s, 3),
         "partitions": [_partition(partition) for partition in report.partitions],

@@ -145,6 +145,8 @@ class Verification:
             elapsed_s=self._clock.monotonic() - begun,
             comparing_s=self._comparing_s,
             slices=len(slices),
+            share=compared.total() / asked.total() if asked.total() else 1.0,
+            left_out=sum(whole.slice.source not in outcomes for whole in wholes),
         )
 
     # Looking.

@@ -201,6 +201,10 @@ class VerifyReport:
     #: Without looking at the clusters and starting Spark.
     comparing_s: float = 0.0
     slices: int = 0
+    #: How many of all offsets that were asked for were compared, between 0 and 1.
+    share: float = 1.0
+    #: How many partitions are not in the sample at all, and so not in the report.
+    left_out: int = 0
 
     @property
     def verdict(self) -> Verdict:

@@ -85,8 +85,8 @@ class _Reading:
         except* _KEPT_OUT as group:
             failure = failure_of(_first(group), (self._plan.source, self._plan.target))
             trouble, hint = failure.message, failure.hint
-        except* MalformedRecordSetError as group:
-            trouble = f"a record set of {self._slice.source} or {self._slice.remote} makes no sense: {_first(group)}"
+        except* (MalformedRecordSetError, UnreadableBatchError) as group:
+            trouble = f"batches of {self._slice.source} or {self._slice.remote} make no sense: {_first(group)}"
         return self._outcome(trouble, hint)
 
     def _outcome(self, trouble: str, hint: str) -> SliceOutcome:
