@@ -19,6 +19,13 @@ _ASKING: Mapping[str, Callable[[Sequence[str]], int]] = {
     "rest-user": rest_user.main,
 }
 
+#: Commands that bring Spark or brokers with them, which nobody else needs to load.
+_LATE: Mapping[str, str] = {
+    "verify": "mm2py.cli.verify",
+    "transform": "mm2py.cli.transform",
+    "demo": "mm2py.cli.demo",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = mirror_maker.Parser(prog="mm2py", description=mm2py.__doc__)
@@ -33,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("offsets", help="translate offsets between a cluster and its mirror", add_help=False)
     commands.add_parser("rest-user", help="make a line for the file with REST's users", add_help=False)
     commands.add_parser("verify", help="compare the topics of a flow with their copies", add_help=False)
+    commands.add_parser("transform", help="show what a flow's transform makes of records", add_help=False)
     commands.add_parser("standalone", help="run connectors' files, as connect-standalone does", add_help=False)
     commands.add_parser("legacy-mirror", help="run MirrorMaker 1's command line, as kafka-mirror-maker", add_help=False)
     options, rest = parser.parse_known_args(arguments)
@@ -42,12 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return standalone.main(rest, prog="mm2py standalone")
     if options.command == "legacy-mirror":
         return mirror_maker_1.main(rest, prog="mm2py legacy-mirror")
-    if options.command == "verify":
-        # It brings Spark with it.
-        return int(importlib.import_module("mm2py.cli.verify").main(rest))
-    if options.command == "demo":
-        # The demo brings brokers with it; nobody else needs to load them.
-        return int(importlib.import_module("mm2py.cli.demo").main(rest))
+    if options.command in _LATE:
+        return int(importlib.import_module(_LATE[options.command]).main(rest))
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return ExitCode(mirror_maker.execute(options))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import mm2py
+from mm2py.cli.checking import refused_transforms
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock, SystemClock
@@ -126,6 +127,10 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
     if options.explain is not None:
         return _explain(settings, options.explain)
     if options.validate:
+        if refused := asyncio.run(refused_transforms(settings)):
+            for problem in refused:
+                print(problem, file=sys.stderr)
+            return ExitCode.FAILED
         for note in settings.notes:
             print(f"note: {note}")
         flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)

@@ -32,7 +32,7 @@ NAMES: Final = tuple(SCHEMA_TYPES)
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(pa.field("element", _HEADER))
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_ARROW: Final = pa.schema(
+ARROW: Final = pa.schema(
     [
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
@@ -75,7 +75,7 @@ def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBat
             pa.array(columns.values, pa.binary()),
             _headers_array(columns.headers),
         ],
-        schema=_ARROW,
+        schema=ARROW,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import attrs
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ from pyspark.sql import functions as f
 
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.columns import NAMES, SCHEMA_TYPES
+from mm2py.pipeline.records.columns import NAMES, SCHEMA, SCHEMA_TYPES
 from mm2py.pipeline.records.spark_io import FOLDER, SOURCE, RecordSink, RecordSource
 
 
@@ -76,9 +77,9 @@ def nothing(session: SparkSession) -> DataFrame:
     return session.sql(f"SELECT {columns} WHERE 1 = 0")
 
 
-def batch_of(session: SparkSession, folder: str) -> DataFrame:
-    """Give the records of the plan in *folder*, once."""
-    return session.read.format(SOURCE).option(FOLDER, folder).load()
+def held(session: SparkSession, records: pa.Table) -> DataFrame:
+    """Give records that are in this process's memory."""
+    return session.createDataFrame(records, SCHEMA)
 
 
 def stream_of(session: SparkSession, folder: str) -> DataFrame:

@@ -13,12 +13,15 @@ import re
 from typing import Final
 
 import attrs
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from mm2py.model.epoch import EpochPlan, PartitionPlan
+from mm2py.model.epoch import PartitionPlan
+from mm2py.pipeline.records.columns import ARROW, to_arrow
 from mm2py.pipeline.records.outcome import BadRecord
 from mm2py.pipeline.records.query import Query
+from mm2py.pipeline.records.reading import StretchReader
 
 
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
@@ -29,44 +32,51 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 class Isolation:
     """Looks for records that fail in the stretches of a plan."""
 
-    def __init__(self, query: Query, plan: EpochPlan) -> None:
+    def __init__(self, query: Query, reader: StretchReader) -> None:
         self._query = query
-        self._plan = plan
+        self._reader = reader
 
     async def first_bad(self, one: PartitionPlan) -> BadRecord | None:
         """Give the first record of *one*'s stretch that the transform fails on; None where it takes all of them."""
-        low, high = one.position, one.until if one.until is not None else one.position
-        words = await self._fails(one, low, high)
+        records = await table_of(self._reader, one)
+        low, high = 0, len(records)
+        words = await self._fails(records)
         if words is None:
             return None
         # The first bad record lies in [low, high); all before low are good.
         while high - low > 1:
             middle = (low + high) // 2
-            found = await self._fails(one, low, middle)
+            found = await self._fails(records.slice(low, middle - low))
             if found is None:
                 low = middle
             else:
                 words, high = found, middle
         kind, message = raised_in(words)
-        return BadRecord(low, self._query.transform.name, kind, message)
+        return BadRecord(records.column("offset")[low].as_py(), self._query.transform.name, kind, message)
 
     async def takes(self, one: PartitionPlan, offset: int) -> bool:
         """Say whether the transform takes the record at *offset* by now."""
-        return await self._fails(one, offset, offset + 1) is None
+        record = await table_of(self._reader, attrs.evolve(one, position=offset, until=offset + 1))
+        return await self._fails(record) is None
 
-    async def _fails(self, one: PartitionPlan, low: int, high: int) -> str | None:
-        stretch = attrs.evolve(one, position=low, until=high)
-        plan = attrs.evolve(self._plan, partitions=(stretch,))
-        return await asyncio.to_thread(self._dry_run, plan)
+    async def _fails(self, records: pa.Table) -> str | None:
+        return await asyncio.to_thread(self._try, records) if len(records) else None
 
-    def _dry_run(self, plan: EpochPlan) -> str | None:
+    def _try(self, records: pa.Table) -> str | None:
         try:
-            self._query.dry_run(plan).write.format("noop").mode("overwrite").save()
+            self._query.dry_run(records)
         except (PySparkException, Py4JJavaError) as error:
             return str(error)
         except (Py4JError, OSError):
             return None  # Spark is gone, which is no fault of a record
         return None
+
+
+async def table_of(reader: StretchReader, one: PartitionPlan) -> pa.Table:
+    """Read the stretch of *one* into memory."""
+    source = one.source
+    batches = [to_arrow(source.topic, source.partition, columns) async for columns in reader.read(one)]
+    return pa.Table.from_batches(batches, schema=ARROW)
 
 
 def raised_in(words: str) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql import SparkSession as SqlSession
 
 from mm2py.clock import Clock
@@ -115,25 +115,19 @@ class Query:
             .start()
         )
 
-    def _post(self, plan: EpochPlan, mailbox: Mailbox) -> int:
-        self._number += 1
-        payloads = [seal(attrs.evolve(plan, partitions=(one,)), self._key_file) for one in plan.partitions]
-        mailbox.post(self._number, pack_payloads(payloads))
-        return self._number
-
-    def dry_run(self, plan: EpochPlan) -> DataFrame:
-        """Give what the transform makes of the records of *plan*, for whoever asks; blocks. Nothing is written."""
-        # A folder of its own: what lies in the query's own mailbox is done.
-        folder = self.folder / "dry"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._post(plan, Mailbox(str(folder)))
+    def dry_run(self, records: pa.Table) -> None:
+        """Transform *records* and write them nowhere; blocks. Raise what Spark raises."""
         with self.sql.use() as sql:
-            return frames.transformed(sql, self.transform, frames.batch_of(sql, str(folder)))
+            made = frames.transformed(sql, self.transform, frames.held(sql, records))
+        made.write.format("noop").mode("overwrite").save()
 
     async def run(self, plan: EpochPlan, clock: Clock) -> Answer | Failed:
         """Have *plan* done by a micro-batch."""
         self.mailbox.forget(*self._noted)
-        number = self._post(plan, self.mailbox)
+        self._number += 1
+        number = self._number
+        payloads = [seal(attrs.evolve(plan, partitions=(one,)), self._key_file) for one in plan.partitions]
+        self.mailbox.post(number, pack_payloads(payloads))
         self._noted = (number, [one.source for one in plan.partitions])
         looked_at = clock.monotonic()
         while True:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -135,9 +134,6 @@ class RecordSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return _StreamReader(str(self.options[FOLDER]))
 
-    def reader(self, schema: Any) -> DataSourceReader:
-        return _BatchReader(str(self.options[FOLDER]))
-
 
 class _StreamReader(DataSourceStreamReader):
     def __init__(self, folder: str) -> None:
@@ -158,17 +154,6 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return _stretches(self._folder, end[_EPOCH])
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition)
-
-
-class _BatchReader(DataSourceReader):
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return _stretches(self._folder, Mailbox(self._folder).number())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)

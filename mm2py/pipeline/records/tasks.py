@@ -34,6 +34,7 @@ from mm2py.pipeline.records.frames import TransformRefusedError
 from mm2py.pipeline.records.isolating import Isolation, raised_in
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, StretchOutcome
 from mm2py.pipeline.records.query import Failed, Query, Sql
+from mm2py.pipeline.records.reading import StretchReader
 from mm2py.pipeline.records.stretches import Pace
 from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
 from mm2py.pipeline.refusals import failure_of
@@ -48,6 +49,7 @@ from mm2py.wire.requests import LATEST
 _LOOK_EVERY_S: Final = 0.05
 _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
+_READ_WITHIN_S: Final = 20.0
 #: Python workers of a query that failed may write so long: Spark kills them after three seconds.
 _QUIET_S: Final = 4.0
 _AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
@@ -316,7 +318,7 @@ class _Round:
                 # A stretch is written only once it is read, so nothing of it was.
                 self._tell(one, trouble.ended, trouble.failure)
         elif not any(sign in words for sign in _NO_FAULT):
-            isolation = Isolation(query, self._plan)
+            isolation = Isolation(query, self._reader())
             for one in left:
                 bad = await isolation.first_bad(one)
                 if bad is not None:
@@ -369,10 +371,13 @@ class _Round:
             self._task.stopped.add(one.source)
             return False
         query = await self._tasks.query(self._task, self._plan)
-        if not await Isolation(query, self._plan).takes(one, bad.offset):
+        if not await Isolation(query, self._reader()).takes(one, bad.offset):
             return False
         self._task.stopped.discard(one.source)
         return True
+
+    def _reader(self) -> StretchReader:
+        return StretchReader(self._source, self._plan.limits, self._clock, within_s=_READ_WITHIN_S)
 
     def _failure(self, one: PartitionPlan, bad: BadRecord) -> PartitionFailure:
         where = f"{self._plan.flow}, {one.source}, offset {bad.offset}: {bad.stage} fails: {bad.error}: {bad.message}"

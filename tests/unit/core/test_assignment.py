@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.assignment import Assignment, Reason, assign
+from mm2py.core.assignment import Assignment, Reason, assign, assign_beside
 from mm2py.model.flow import TopicPartition
 
 
@@ -123,3 +123,15 @@ def test_every_partition_has_one_copy_task(count: int, tasks_max: int, rates: li
     assert set(partitions(count)) == set(after.task_of)
     assert all(counts(after))
     assert again.moves == 0
+
+
+def test_record_tasks_come_before_copy_tasks_and_keep_their_partitions() -> None:
+    """A partition with a transform has its record task; the others share the copy tasks behind those, and stay."""
+    plain, transformed = partitions(4), partitions(2, "masked")
+    of_records = dict.fromkeys(transformed, 1)
+    facts = {"tasks_max": 2, "record_task_of": of_records, "record_tasks": 2}
+    first = assign_beside([*plain, *transformed], {}, None, **facts)  # type: ignore[arg-type]
+    again = assign_beside([*plain, *transformed], {}, first, **facts)  # type: ignore[arg-type]
+
+    assert (counts(first), first.of_task(1)) == ([0, 2, 2, 2], tuple(transformed))
+    assert (again.task_of, again.moves, again.copy_tasks) == (first.task_of, 0, 4)

@@ -1,0 +1,39 @@
+"""What ``--validate`` finds out with Spark's help: whether transforms can be run."""
+
+from __future__ import annotations
+
+from mm2py.clock import SystemClock
+from mm2py.config.problem import Problem
+from mm2py.config.settings import MirrorSettings
+from mm2py.core.transforms import TopicTransforms
+from mm2py.pipeline.records.sampling import refusals
+from mm2py.pipeline.session import SparkHost
+from mm2py.telemetry.journal import EventLog
+
+
+_STOP_WITHIN_S = 5.0
+_HINT = "see docs/transforms.md"
+
+
+async def refused_transforms(settings: MirrorSettings) -> list[Problem]:
+    """
+    Have Spark look at each statement and function; give what it says against them.
+
+    Spark is started for that, on this machine, where there is any; no cluster of Kafka is asked.
+    """
+    flows = [flow for flow in settings.flows if flow.is_enabled]
+    wanted = {flow.flow: TopicTransforms(flow.transforms).tasks for flow in flows}
+    if not any(transform.uses_spark for transforms in wanted.values() for transform in transforms):
+        return []
+    clock = SystemClock()
+    local = {**settings.spark, "spark.master": "local[1]"}
+    host = SparkHost(local, copy_tasks=1, clock=clock, events=EventLog(clock))
+    written = {(row.owner, row.key): row.origin.partition(",")[0] for row in settings.effective}
+    problems: list[Problem] = []
+    try:
+        for flow, transforms in wanted.items():
+            for name, problem in (await refusals(host, transforms)).items():
+                problems.append(Problem(written.get((str(flow), name), ""), f"{flow}.{name}", problem, _HINT))
+    finally:
+        await host.stop(within_s=_STOP_WITHIN_S)
+    return problems
