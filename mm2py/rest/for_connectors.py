@@ -10,6 +10,7 @@ from mm2py.core import orders as verbs
 from mm2py.core.live_config import read_config
 from mm2py.core.orders import CONNECTORS
 from mm2py.errors import OrderRefusedError
+from mm2py.flow.plugins import policy_of
 from mm2py.model.orders import Orders, Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
@@ -17,7 +18,7 @@ from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.for_flows import FLOW, WRITE_ERRORS, give_order, whole
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
-from mm2py.rest.shapes import is_gone, topic_names
+from mm2py.rest.shapes import is_gone
 
 
 _ALL: Final = FLOW + "/connectors"
@@ -135,14 +136,24 @@ async def get_task_status(ask: Ask) -> object:
 @routes.add(
     "GET",
     _ONE + "/topics",
-    "The topics that a connector uses",
+    "The topics that a connector writes at the target",
     answers={200: {"type": "object", "additionalProperties": {"type": "object", "properties": {"topics": STRINGS}}}},
     errors=(404,),
 )
 async def get_active_topics(ask: Ask) -> object:
     flow, group = _connector(ask)
-    topics = topic_names(flow) if group.connector == verbs.SOURCE else []
-    return {group.connector: {"topics": topics}}
+    return {group.connector: {"topics": _active_topics(ask, flow, group.connector)}}
+
+
+def _active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
+    if connector == verbs.SOURCE:
+        return sorted({one.remote_topic for one in flow.partitions})
+    settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
+    if settings is None:
+        return []
+    policy = policy_of(settings)
+    is_heartbeat = connector == verbs.HEARTBEAT
+    return [policy.heartbeats_topic() if is_heartbeat else policy.checkpoints_topic(flow.flow.source)]
 
 
 @routes.add(

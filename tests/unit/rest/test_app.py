@@ -286,6 +286,21 @@ async def test_metrics_in_both_forms(ask: Asking) -> None:
     assert of_cluster.json["flows"]["A->B"]["cluster"] == "B"
 
 
+@pytest.mark.parametrize(
+    ("connector", "topics"),
+    [
+        ("MirrorSourceConnector", ["A.invoices", "A.orders"]),
+        ("MirrorCheckpointConnector", ["A.checkpoints.internal"]),
+        ("MirrorHeartbeatConnector", ["heartbeats"]),
+    ],
+)
+async def test_active_topics_are_those_that_are_written(ask: Asking, connector: str, topics: list[str]) -> None:
+    """As in Connect, a source connector's topics are those at the target."""
+    got = await ask("GET", f"{FLOW}/connectors/{connector}/topics")
+
+    assert got.json == {connector: {"topics": topics}}
+
+
 async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
     """Connect's tools get its JSON, a browser the page."""
     tool = await ask("GET", "/", Accept="application/json")
