@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import sysconfig
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +31,7 @@ import pytest
 
 from mm2py.config.settings import load_settings
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.ports import free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import assert_mirrored
@@ -62,6 +63,14 @@ class Reader:
     source: str
     target: str
     followed: set[str] = attrs.field(factory=set)
+    #: The node that lines speak to, once one did, and where it listens.
+    node: LoggedProcess | None = None
+    url: str = ""
+
+    @property
+    def orders(self) -> str:
+        """Name the topic that stands for the README's own."""
+        return f"{self.topics}-orders"
 
     def start(self, line: str, *, env: dict[str, str] | None = None) -> LoggedProcess:
         """Start a line in the checkout; what it prints goes to a file."""
@@ -95,7 +104,7 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Copy the checkout and have its sample point to the tests' clusters."""
     home = tmp_path_factory.mktemp("readme")
     checkout = home / "checkout"
@@ -111,7 +120,12 @@ def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.Temp
         assert shown in text
         text = text.replace(shown, meant)
     sample.write_text(text)
-    return Reader(checkout, home, home.name, source, target)
+    reader = Reader(checkout, home, home.name, source, target)
+    yield reader
+    if reader.node is not None:
+        for line in TAKING_BACK:  # other tests have flows of this name on the same clusters
+            reader.start(line.replace("orders", reader.orders), env={**_dependencies(), "MM2PY_URL": reader.url}).wait(60.0)
+        reader.node.terminate(60.0)
 
 
 async def prints(process: LoggedProcess, pattern: str) -> None:
@@ -206,6 +220,19 @@ async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:
     assert exit_code == 0, process.log_text()
 
 
+async def asks_the_node(reader: Reader, line: str) -> None:
+    if reader.node is None:
+        await create_topic(reader.source, reader.orders, partitions=1)
+        (port,) = free_ports(1)
+        reader.url = f"http://127.0.0.1:{port}"
+        run = f"~/mm2py/bin/connect-mirror-maker mm2.properties --override listeners={reader.url}"
+        reader.node = await asyncio.to_thread(reader.start, run, env=_dependencies())
+        await prints(reader.node, '"event": "flow_started"')
+    said = await reader.follow(line.replace("orders", reader.orders), env={**_dependencies(), "MM2PY_URL": reader.url})
+
+    assert said.strip()
+
+
 def _dependencies() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})}
 
@@ -221,9 +248,19 @@ LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
     "~/mm2py/bin/connect-mirror-maker mm2.properties --validate": validates,
     '~/mm2py/bin/connect-mirror-maker mm2.properties --explain "A->B"': explains,
     "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
+    "~/mm2py/bin/mm2py status": asks_the_node,
+    '~/mm2py/bin/mm2py flow "A->B"': asks_the_node,
+    '~/mm2py/bin/mm2py flow "A->B" topics --sort lag': asks_the_node,
+    '~/mm2py/bin/mm2py flow "A->B" limit --bytes-per-s 10M': asks_the_node,
+    '~/mm2py/bin/mm2py flow "A->B" pause --topic orders': asks_the_node,
+    '~/mm2py/bin/mm2py flow "A->B" config set refresh.topics.interval.seconds=60': asks_the_node,
     "scripts/in-venv scripts/connect-mirror-maker.py mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
     "scripts/bench": tells_its_options,
 }
+#: What the lines ordered is kept on the target cluster.
+TAKING_BACK = tuple(
+    f'~/mm2py/bin/mm2py flow "A->B" {rest}' for rest in ("limit --none", "resume --topic orders", "config revert")
+)
 #: Lines that later ones build on.
 PREPARING = ("python3 -m venv ~/mm2py", "~/mm2py/bin/pip install .", "cp etc/mm2.properties mm2.properties")
 
