@@ -72,6 +72,14 @@ class Reader:
         """Name the topic that stands for the README's own."""
         return f"{self.topics}-orders"
 
+    def meant(self, line: str) -> str:
+        """Give a line with a topic of this reader's own."""
+        return line.replace("orders", self.orders)
+
+    def speaking(self) -> dict[str, str]:
+        """Give the environment of lines that speak to the node."""
+        return {**_dependencies(), "MM2PY_URL": self.url}
+
     def start(self, line: str, *, env: dict[str, str] | None = None) -> LoggedProcess:
         """Start a line in the checkout; what it prints goes to a file."""
         command = line.replace("~/mm2py", str(self.home / "mm2py"))
@@ -123,8 +131,9 @@ def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.Temp
     reader = Reader(checkout, home, home.name, source, target)
     yield reader
     if reader.node is not None:
-        for line in TAKING_BACK:  # other tests have flows of this name on the same clusters
-            reader.start(line.replace("orders", reader.orders), env={**_dependencies(), "MM2PY_URL": reader.url}).wait(60.0)
+        # Other tests have flows of this name on the same clusters.
+        for line in TAKING_BACK:
+            reader.start(reader.meant(line), env=reader.speaking()).wait(60.0)
         reader.node.terminate(60.0)
 
 
@@ -228,7 +237,7 @@ async def asks_the_node(reader: Reader, line: str) -> None:
         run = f"~/mm2py/bin/connect-mirror-maker mm2.properties --override listeners={reader.url}"
         reader.node = await asyncio.to_thread(reader.start, run, env=_dependencies())
         await prints(reader.node, '"event": "flow_started"')
-    said = await reader.follow(line.replace("orders", reader.orders), env={**_dependencies(), "MM2PY_URL": reader.url})
+    said = await reader.follow(reader.meant(line), env=reader.speaking())
 
     assert said.strip()
 
