@@ -7,6 +7,7 @@ Files are not looked at here: users and certificates are read, and may be mended
 from __future__ import annotations
 
 import enum
+import ipaddress
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -18,7 +19,6 @@ from mm2py.config.rows_rest import CLIENT_AUTH, parse_listener
 
 
 _HTTPS = "listeners.https."
-_LOOPBACK = ("localhost", "127.", "::1")
 #: What a browser's page may do by default where another origin is allowed at all; Jetty's, as in Connect.
 _CORS_METHODS = ("GET", "HEAD", "POST")
 
@@ -42,7 +42,10 @@ class Listener:
     @property
     def is_loopback(self) -> bool:
         """Say whether only this machine can reach it."""
-        return self.host.lower() == _LOOPBACK[0] or self.host.startswith(_LOOPBACK[1:])
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -48,6 +48,7 @@ _OTHER_DEFAULTS = {
     "key.converter": "filled in by MirrorMaker's driver",
     "value.converter": "filled in by MirrorMaker's driver",
     "header.converter": "filled in by MirrorMaker's driver",
+    "listeners": "Java listens everywhere",
 }
 _SOCKETS = {
     "consumer.receive.buffer.bytes", "consumer.send.buffer.bytes", "producer.receive.buffer.bytes",

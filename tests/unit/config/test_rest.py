@@ -46,6 +46,8 @@ def test_an_empty_list_switches_it_off(tmp_path: Path) -> None:
         ("HTTP://localhost:80", Listener("http", "localhost", 80), True),
         ("http://[::1]:9000", Listener("http", "::1", 9000), True),
         ("http://[::]:9000", Listener("http", "::", 9000), False),
+        ("http://[::1234]:1", Listener("http", "::1234", 1), False),
+        ("http://127.example.com:1", Listener("http", "127.example.com", 1), False),
         ("http://0.0.0.0", Listener("http", "0.0.0.0", 8083), False),
         ("http://127.0.0.7:0/", Listener("http", "127.0.0.7", 0), True),
     ],
