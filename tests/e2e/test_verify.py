@@ -27,7 +27,7 @@ from tests.support.topics import create_topic
 
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 120.0
+_LIMIT_S = 180.0
 
 
 @attrs.frozen
@@ -89,20 +89,23 @@ async def test_its_exit_codes_and_what_it_prints(
     await _two_topics(source, target, prefix)
     await create_topic(source, f"{prefix}-alone")
     file = _file(tmp_path, source, target, f"{prefix}.*")
+    nowhere = tmp_path / "nowhere.properties"
+    nowhere.write_text(mm2_properties(source, "127.0.0.1:1", topics="x"))
     sound = await _verify(file, "--topics", f"{prefix}-sound", "--json")
-    recent = await _verify(file, "--topics", f"{prefix}-sound", "--from", "-1h", "--json")
     both = await _verify(file, "--topics", f"{prefix}-sound,{prefix}-lacking")
-    alone = await _verify(file, "--topics", f"{prefix}-alone")
-    misspelt = await _verify(file, "--topics", f"{prefix}-soundd")
-    file.write_text(mm2_properties(source, "127.0.0.1:1", topics="x"))
-    away = await _verify(file)
+    # These need no Spark.
+    async with asyncio.TaskGroup() as tasks:
+        asked = [
+            tasks.create_task(_verify(file, "--topics", f"{prefix}-alone")),
+            tasks.create_task(_verify(file, "--topics", f"{prefix}-soundd")),
+            tasks.create_task(_verify(nowhere)),
+        ]
+    alone, misspelt, away = (it.result() for it in asked)
 
     assert sound.code == 0, sound
     assert sound.report["verdict"] == "equal"
     assert sound.report["counts"]["equal"] == 5_000
     assert sound.report["batches_opened"] == 0
-    # The sample records are of 2024.
-    assert (recent.code, recent.report["counts"]["source"]) == (0, 0), recent
     assert both.code == 1, both
     assert "upstream offset 500 is missing at downstream offset 500" in both.out
     assert "A->B: different. 9,999 records equal, 1 different" in both.out

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
 from mm2py.flow.verify import Moment, NothingToVerifyError
@@ -18,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mirror import JavaMirror
 from tests.support.mirrored import await_arrived
-from tests.support.planting import Plant, copy_with
+from tests.support.planting import Plant, copy_with, write_batches
 from tests.support.producing import numbered_stream, produce, produce_numbers, produce_transactions
 from tests.support.reading import read_topic
 from tests.support.records import NewRecord, plain_records, spread, strange_records
@@ -76,8 +77,7 @@ async def test_each_mistake_in_a_million_records(primary: KafkaCluster, backup: 
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=PARTITIONS)
     await create_topic(target, f"A.{prefix}", partitions=PARTITIONS)
-    async with numbered_stream(source, prefix, count=RECORDS, partitions=PARTITIONS, size=40, with_keys=True) as stream:
-        await stream.done()
+    await write_batches(source, prefix, batches_each=RECORDS // PARTITIONS // 500, records=500)
     await copy_with(source, prefix, target, f"A.{prefix}", plants)
     report = await verify(source, target, prefix)
 
@@ -267,6 +267,7 @@ async def test_a_target_that_stamps_records(primary: KafkaCluster, backup: Kafka
 async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """After a drain all is compared; what the target then loses at its end is missing, not merely not mirrored yet."""
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"pos{prefix[-6:]}"
+    begun_ms = SystemClock().wall_ms()
     await create_topic(source, prefix, partitions=2)
     await produce_numbers(source, prefix, count=60_000, partitions=2)
     settings = flow_settings(source, target, alias=alias, topics=prefix)
@@ -276,8 +277,12 @@ async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluste
     await produce_numbers(source, prefix, count=1_000, partitions=2)
     report = await verify(source, target, prefix, alias=alias, slots=8)
     part = await verify(source, target, prefix, alias=alias, start=Moment(offset=1_000), end=Moment(offset=3_500))
+    recent = await verify(source, target, prefix, alias=alias, start=Moment(timestamp_ms=begun_ms - 60_000))
+    later = await verify(source, target, prefix, alias=alias, start=Moment(timestamp_ms=begun_ms + 3_600_000))
 
     assert report.verdict is Verdict.EQUAL, report
+    assert (recent.verdict, recent.counts.equal) == (Verdict.EQUAL, 60_000), recent
+    assert (later.verdict, later.counts.source) == (Verdict.EQUAL, 0), later
     assert (report.counts.equal, report.counts.pending) == (60_000, 1_000)
     assert report.slices > 2
     assert (part.verdict, part.counts.equal, part.counts.target) == (Verdict.EQUAL, 5_000, 5_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterator, Mapping
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -22,6 +23,9 @@ from tests.support.eventually import eventually
 #: Changes the records of one batch.
 Plant = Callable[[list[RecordContent]], list[RecordContent]]
 
+#: Base and greatest timestamp in a batch's header.
+_TIMES, _TIMES_AT = struct.Struct(">qq"), 27
+_BEGAN_MS = 1_704_067_200_000
 _FETCH_BYTES = 8 * 1024 * 1024
 
 
@@ -46,22 +50,63 @@ async def copy_with(
                 tasks.create_task(_copy(ours, theirs, TopicPartition(topic, number), remote_topic, plant))
 
 
+async def write_batches(bootstrap: str, topic: str, *, batches_each: int, records: int) -> None:
+    """
+    Fill each partition of *topic* with so many batches of so many records, with keys and headers.
+
+    Batches are made once and stamped anew, so that a million records cost no more than thousands do: what tells those
+    of two batches apart are their timestamps.
+    """
+    clock = SystemClock()
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 24)
+    for at in range(records):
+        headers = [("number", b"%d" % at), ("empty", None)]
+        builder.append(at, at, b"key-%d" % (at % 100), b"%06d" % at + b"." * 20, headers)
+    template = bytes(builder.build())
+    async with Cluster(ClusterEndpoint("source", (bootstrap,)), clock) as cluster:
+        await cluster.refresh_metadata([topic])
+        async with asyncio.TaskGroup() as tasks:
+            for number in cluster.partitions_of(topic):
+                tasks.create_task(_fill(cluster, TopicPartition(topic, number), template, batches_each, records))
+
+
+async def _fill(cluster: Cluster, tp: TopicPartition, template: bytes, batches_each: int, records: int) -> None:
+    writer = _Writer(cluster, tp, await _identity(cluster))
+    for turn in range(batches_each):
+        batch = bytearray(template)
+        began_ms = _BEGAN_MS + turn * records
+        _TIMES.pack_into(batch, _TIMES_AT, began_ms, began_ms + records - 1)
+        await writer.write(batch, records)
+
+
+class _Writer:
+    """Writes ready batches to a partition, one after the other."""
+
+    def __init__(self, cluster: Cluster, tp: TopicPartition, producer: ProducerIdentity) -> None:
+        self._cluster = cluster
+        self._tp = tp
+        self._producer = producer
+        self._sequence = 0
+
+    async def write(self, batch: bytearray, count: int) -> None:
+        sign(memoryview(batch), self._producer.producer_id, self._producer.epoch, self._sequence)
+        connection = await self._cluster.connection(self._cluster.leader(self._tp) or 0, str(self._tp))
+        rows = [(self._tp.topic.encode(), [(self._tp.partition, memoryview(batch))])]
+        frame = await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000))
+        ((ack,), _) = read_answer(frame)
+        assert ack.error_code == 0, ack
+        self._sequence += count
+
+
 async def _copy(
     ours: Cluster, theirs: Cluster, tp: TopicPartition, remote_topic: str, plant: tuple[int, Plant] | None
 ) -> None:
-    producer, sequence, offset = await _identity(theirs), 0, 0
-    connection = await theirs.connection(theirs.leader(TopicPartition(remote_topic, tp.partition)) or 0, str(tp))
+    writer, offset = _Writer(theirs, TopicPartition(remote_topic, tp.partition), await _identity(theirs)), 0
     while found := await _fetch(ours, tp, offset):
         for batch in found:
             offset = batch.last_offset + 1
             for sent, count in _planted(batch, plant):
-                signed = bytearray(sent)
-                sign(memoryview(signed), producer.producer_id, producer.epoch, sequence)
-                rows = [(remote_topic.encode(), [(tp.partition, memoryview(signed))])]
-                frame = await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000))
-                ((ack,), _) = read_answer(frame)
-                assert ack.error_code == 0, ack
-                sequence += count
+                await writer.write(bytearray(sent), count)
 
 
 async def _identity(theirs: Cluster) -> ProducerIdentity:
