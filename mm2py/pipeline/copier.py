@@ -16,6 +16,7 @@ import socket
 from collections.abc import Collection
 from types import TracebackType
 from typing import Final, Self
+from zlib import crc32
 
 import attrs
 
@@ -23,6 +24,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, ProducerMark
+from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.history import Checked
 from mm2py.pipeline.partition import PartitionCopy
@@ -58,6 +60,7 @@ class WorkerState:
     walks: Walks = attrs.field(factory=dict)
     checked: Checked = attrs.field(factory=dict)
     replicas: ReadReplicas = attrs.field(factory=ReadReplicas)
+    cut: dict[TopicPartition, int] = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,7 +178,7 @@ class _Epoch:
             sessions=self._hosted.sessions,
             replicas=self._hosted.replicas,
             checked=self._hosted.checked,
-            throttle=Throttle(plan.rates, self._copies),
+            throttle=Throttle(plan.rates, self._copies, self._hosted.cut),
         )
         self._dispatch, self._reader = dispatch, reader
         try:
@@ -197,7 +200,11 @@ class _Epoch:
             dispatch.close_unanswered()
 
     async def _start_partitions(self, reader: SourceReader) -> None:
-        for copy in self._copies:
+        copies = self._copies
+        if self._plan.rates:
+            # Where a limit is less than a batch, whoever is asked for first gets it: not the same in each epoch.
+            copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
+        for copy in copies:
             if not copy.is_unsure:
                 reader.assign(copy)
         resumer = Resumer(

@@ -215,7 +215,8 @@ class Fetcher:
         self.task: asyncio.Task[None] | None = None
         self._reader = reader
         self._copies: dict[FetchPosition, PartitionCopy] = {}
-        self._paused: set[PartitionCopy] = set()
+        #: In the order in which they are fetched again.
+        self._paused: dict[PartitionCopy, None] = {}
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
 
@@ -235,14 +236,14 @@ class Fetcher:
         """Ask for no more of *copy* than its topic's limit allows."""
         reader = self._reader
         most = reader.sizes.partition_max_bytes
-        copy.fetch.max_bytes = reader.throttle.partition_bytes(copy.plan.source.topic, most)
+        copy.fetch.max_bytes = reader.throttle.partition_bytes(copy, most)
 
     def _hold_back(self) -> None:
         """Leave out the partitions of topics that have used up what their limits allow."""
         held = self._reader.throttle.held_topics()
         for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
             copy.is_paused = True
-            self._paused.add(copy)
+            self._paused[copy] = None
             self.remove(copy)
 
     def wake(self) -> None:
@@ -356,11 +357,11 @@ class Fetcher:
 
     def _unpause(self) -> None:
         for copy in [c for c in self._paused if not c.is_paused or c.has_ended]:
-            self._paused.discard(copy)
+            del self._paused[copy]
         for copy in list(self._paused):
             self._reader.resume_paused(copy)
             if not copy.is_paused:
-                self._paused.discard(copy)
+                del self._paused[copy]
 
     async def _take(self, answers: list[PartitionAnswer]) -> None:
         reader = self._reader
@@ -398,9 +399,11 @@ class Fetcher:
         before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
         ingest(copy, answer, reader.limits)
         if reader.throttle.is_limiting:
-            self._limit(copy)
             records = sum(copy.queue[index].record_count for index in range(before_parcels, len(copy.queue)))
             reader.throttle.charge(copy, answer.record_set, records)
+            self._limit(copy)
+            if copy.fetch in self._copies:  # the others first, where some must wait
+                self._copies[copy.fetch] = self._copies.pop(copy.fetch)
         reader.dispatch.take(copy, before_bytes)
         is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
         is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
@@ -416,7 +419,7 @@ class Fetcher:
             self.remove(copy)
         elif copy.buffered_bytes >= reader.limits.partition_buffer_bytes:
             copy.is_paused = True
-            self._paused.add(copy)
+            self._paused[copy] = None
             self.remove(copy)
         elif self._session is not None:
             self._session.want(copy.fetch)

@@ -19,6 +19,7 @@ from typing import Final
 import attrs
 
 from mm2py.core.rates import refilled
+from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import RateShare, RateUse, Unit
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.wire.fetch import FetchSizes
@@ -77,7 +78,13 @@ class Bucket:
 class Throttle:
     """All limits of an epoch."""
 
-    def __init__(self, shares: Iterable[RateShare], copies: Collection[PartitionCopy]) -> None:
+    def __init__(
+        self,
+        shares: Iterable[RateShare],
+        copies: Collection[PartitionCopy],
+        cut: dict[TopicPartition, int] | None = None,
+    ) -> None:
+        """Make one for an epoch; *cut* is what the last one in this worker knew of batches that did not fit."""
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         buckets = [Bucket(share, now) for share in shares]
@@ -90,6 +97,8 @@ class Throttle:
         self._record_bytes = _RECORD_BYTES
         #: The largest batch that did not fit into an answer.
         self._widest_bytes = 0
+        #: How large a partition's next batch is that did not fit; whatever limits it, it must get that one whole.
+        self._cut = cut if cut is not None else {}
         self._is_over = asyncio.Event()
 
     @property
@@ -141,9 +150,12 @@ class Throttle:
         room = min(self._slice_bytes(bucket) for bucket in self._flow) / max(1, fetchers)
         return attrs.evolve(sizes, max_bytes=min(sizes.max_bytes, int(room) + self._widest_bytes + 1))
 
-    def partition_bytes(self, topic: str, most: int) -> int | None:
-        """Give what a fetch may bring of one partition of *topic*; None where it has no limit of its own."""
+    def partition_bytes(self, copy: PartitionCopy, most: int) -> int | None:
+        """Give what a fetch may bring of *copy*; None where nothing limits it but the flow's own limit."""
+        cut, topic = self._cut.get(copy.plan.source), copy.plan.source.topic
         buckets = self._topics.get(topic)
+        if cut is not None and self.is_limiting:
+            return cut
         if not buckets:
             return None
         room = min(self._slice_bytes(bucket) for bucket in buckets) / self._partitions[topic]
@@ -157,9 +169,10 @@ class Throttle:
         """Count what an answer brought of *copy*: whole batches, as the source has them."""
         taken, cut = _measured(record_set)
         self._widest_bytes = max(self._widest_bytes, cut)
-        if not taken:  # whatever else its topic's limit says, it must get one batch whole
-            copy.fetch.max_bytes = cut or None
+        if not taken:
+            self._cut[copy.plan.source] = max(cut, _LENGTH.size)
             return
+        self._cut.pop(copy.plan.source, None)
         if records:
             self._record_bytes += (taken / records - self._record_bytes) / 2
         now = self._loop.time()

@@ -9,6 +9,7 @@ import attrs
 
 from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.rates import RateShare
 from mm2py.pipeline.copier import WorkerState, copy_epoch
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
@@ -38,6 +39,7 @@ class Rig:
         drain_ms: int = DRAIN_MS,
         stop_file: str | None = None,
         is_lost: bool = False,
+        rates: tuple[RateShare, ...] = (),
     ) -> EpochOutcome:
         """Run an epoch; of a lost one the plans learn nothing."""
         plan = EpochPlan(
@@ -51,6 +53,7 @@ class Rig:
             epoch_ms,
             drain_ms,
             stop_file,
+            rates=rates,
         )
         self.epochs += 1
         outcome = await copy_epoch(plan, LoopClock(), self.worker)

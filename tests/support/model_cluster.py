@@ -91,18 +91,22 @@ class ModelPartition:
         self.producers.setdefault(view.producer_id, collections.deque(maxlen=_REMEMBERED)).append((first, last, base))
         return OK, base
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        """Give whole batches from the one that holds *offset* on, at least one."""
-        found: list[bytes] = []
-        size = 0
+    def read(self, offset: int, max_bytes: int, *, is_first: bool) -> bytes:
+        """
+        Give batches from the one that holds *offset* on, the last of them cut off where there is no more room.
+
+        The first partition of an answer gets one whole batch at least (KIP-74).
+        """
+        found, room = bytearray(), max_bytes
         for _, last, raw in self.batches:
             if last < offset or last >= self.high_watermark:
                 continue
-            if found and size + len(raw) > max_bytes:
+            if is_first and not found:
+                room = max(room, len(raw))
+            if len(found) >= room:
                 break
-            found.append(raw)
-            size += len(raw)
-        return b"".join(found)
+            found += raw
+        return bytes(found[: max(0, room)])
 
     def records(self) -> list[RecordContent]:
         """Give everything in the log, decoded."""
@@ -134,7 +138,7 @@ class ModelConnection:
         self.held_bytes = 0
         self.requests: collections.deque[_Request] = collections.deque()
         self._cluster = cluster
-        self._sessions: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
+        self._sessions: dict[int, dict[tuple[str, int], tuple[int, int, int]]] = {}
 
     async def request_raw(
         self, api_key: int, api_version: int, pieces: Sequence[Buffer], *, extra_wait_s: float = 0.0
@@ -199,12 +203,12 @@ class ModelConnection:
         for request in unanswered:
             request.handler.frame_lost(BrokerConnectionError(self._cluster.alias, str(self.node), cause))
 
-    def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int]], set[tuple[str, int]]]:
+    def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int, int]], set[tuple[str, int]]]:
         """Keep the session's idea of what is fetched; give it, and what the client has not heard of in it."""
         named = {
-            (topic, number): (offset, epoch)
+            (topic, number): (offset, epoch, max_bytes)
             for topic, partitions in request.topics
-            for number, epoch, offset, _, _ in partitions
+            for number, epoch, offset, _, max_bytes in partitions
         }
         if request.session_epoch < 0:
             return named, set(named)
@@ -404,16 +408,23 @@ class ModelCluster:
         room = asked.max_bytes
         request.wanted = request.wanted or connection.wanted(asked)
         wanted, new = request.wanted
-        for (topic, number), (offset, _epoch) in wanted.items():
-            row = self._read(connection.node, TopicPartition(topic, number), offset, max(1, room))
+        is_first, served = True, list[tuple[str, int]]()
+        for (topic, number), (offset, _epoch, most) in wanted.items():
+            tp = TopicPartition(topic, number)
+            row = self._read(connection.node, tp, offset, min(room, most), is_first=is_first)
             room -= len(row[7])
+            is_first = is_first and not row[7]
             if row[1] or row[7] or (topic, number) in new:
                 by_topic.setdefault(topic, []).append(row)
+            if row[7]:
+                served.append((topic, number))
+        for place in served:  # a session serves those first that got nothing lately (KIP-227)
+            wanted[place] = wanted.pop(place)
         session = 0 if asked.session_epoch < 0 else 1
         body: bytes = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()
         return body
 
-    def _read(self, node: int, tp: TopicPartition, offset: int, max_bytes: int) -> tuple[Any, ...]:
+    def _read(self, node: int, tp: TopicPartition, offset: int, max_bytes: int, *, is_first: bool) -> tuple[Any, ...]:
         partition = self.partitions.get(tp)
         code = 0
         if partition is None:
@@ -427,5 +438,5 @@ class ModelCluster:
         if partition is None or code:
             return (tp.partition, code, -1, -1, -1, [], -1, b"")
         stable = partition.high_watermark if partition.stable_end is None else partition.stable_end
-        data = partition.read(offset, max_bytes)
+        data = partition.read(offset, max_bytes, is_first=is_first)
         return (tp.partition, 0, partition.high_watermark, stable, partition.start, partition.aborted, -1, data)

@@ -55,7 +55,7 @@ async def test_bytes_come_at_the_rate(per_s: float) -> None:
     """Within a hundredth, whether a second holds a hundred batches or a sixteenth of one."""
     throttle, copy = Throttle([RateShare(BYTES, per_s)], [a_copy()]), a_copy()
 
-    rate = await run(throttle, copy, 16_000, 100, 3_200)
+    rate = await run(throttle, copy, 16_000, 100, max(100.0, 3_200_000 / per_s))
 
     assert rate == pytest.approx(per_s, rel=0.02)
 
@@ -157,9 +157,9 @@ async def test_partitions_share_what_their_topic_may_fetch() -> None:
     copies = [a_copy("orders", 0), a_copy("orders", 1), a_copy("other")]
     throttle = Throttle([RateShare(OF_TOPIC, 100_000.0)], copies)
 
-    assert throttle.partition_bytes("orders", 1_000_000) == 5_000
-    assert throttle.partition_bytes("orders", 1_000) == 1_000
-    assert throttle.partition_bytes("other", 1_000_000) is None
+    assert throttle.partition_bytes(copies[0], 1_000_000) == 5_000
+    assert throttle.partition_bytes(copies[0], 1_000) == 1_000
+    assert throttle.partition_bytes(copies[2], 1_000_000) is None
 
 
 async def test_a_batch_that_did_not_fit_gets_room() -> None:
@@ -172,9 +172,11 @@ async def test_a_batch_that_did_not_fit_gets_room() -> None:
     throttle = Throttle([RateShare(BYTES, 1_000.0), RateShare(OF_TOPIC, 1_000.0)], [copy])
     throttle.charge(copy, batches(16_000, cut_to=100), 0)
 
-    assert copy.fetch.max_bytes == 16_000
+    assert throttle.partition_bytes(copy, 1_000_000) == 16_000
     assert throttle.sizes(SIZES, 1).max_bytes >= 16_000
     assert [use.used for use in throttle.uses()] == [0.0, 0.0]
+    throttle.charge(copy, batches(16_000), 10)
+    assert throttle.partition_bytes(copy, 1_000_000) == 100
 
 
 async def test_without_limits_nothing_changes() -> None:
