@@ -180,6 +180,13 @@ CASES = [
         "6m",
     ),
     Case(
+        "Mm2pyHeartbeatOld",
+        flow("mm2py_step_failures_total", "0+1x20 20x80", step="emit heartbeats"),
+        {**FLOW, "step": "emit heartbeats"},
+        "4m",
+        "20m",
+    ),
+    Case(
         "Mm2pyThrottled",
         {
             # Two copy tasks, each held back for 10 of 15 seconds.
