@@ -9,7 +9,7 @@ const ROOMY = 10;
 /** So many fit into a circle on a phone. */
 const FEW = 5;
 /** Room above and below, for curves that bend out of the circle. */
-const EDGE_ROOM = 26;
+const EDGE_ROOM = 38;
 const ICON_D = {
   ok: "M-3.4 .4l2.4 2.4L3.6-2.6", pause: "M-2-3v6M2-3v6", stop: "M-2.6-2.6h5.2v5.2h-5.2z", bad: "M0-3.2V.8M0 3.2v.1",
   restart: "M3.2 0A3.2 3.2 0 1 1 1.6-2.8M3.4-4v2.4H1", wait: "M0-2.8V0l1.8 1.4", drain: "M0-3.4V3M-2.6.6L0 3.2 2.6.6", none: "M-3 0h6",
