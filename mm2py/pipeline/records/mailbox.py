@@ -51,15 +51,11 @@ class Mailbox:
 
     def number(self) -> int:
         """Give the number of the plan that is there; 0 where there is none."""
-        try:
-            with open(os.path.join(self.folder, _PLAN), "rb") as file:  # noqa: PTH118, PTH123
-                return int(_NUMBER.unpack(file.read(_NUMBER.size))[0])
-        except FileNotFoundError:
-            return 0
+        return self._number_of(_PLAN)
 
     def answer(self, number: int, outcomes: Sequence[StretchOutcome], *, is_whole: bool) -> None:
         """Say what became of the plan of that number."""
-        self._write(_ANSWER, pickle.dumps(Answer(number, tuple(outcomes), is_whole)))
+        self._write(_ANSWER, _NUMBER.pack(number) + pickle.dumps(Answer(number, tuple(outcomes), is_whole)))
 
     def note(self, number: int, source: TopicPartition, outcome: StretchOutcome) -> None:
         """Say what became of one stretch, where this folder can be seen: it counts though its micro-batch may fail."""
@@ -80,9 +76,18 @@ class Mailbox:
 
     def take_answer(self, number: int) -> Answer | None:
         """Give the answer to the plan of that number, if it is there."""
-        found = self._read(_ANSWER)
-        answer: Answer | None = None if found is None else pickle.loads(found)  # noqa: S301 - our own process wrote it
-        return answer if answer is not None and answer.number == number else None
+        if self._number_of(_ANSWER) != number:
+            return None
+        found = self._read(_ANSWER) or b""
+        answer: Answer = pickle.loads(found[_NUMBER.size :])  # noqa: S301 - our own process wrote it
+        return answer
+
+    def _number_of(self, name: str) -> int:
+        try:
+            with open(os.path.join(self.folder, name), "rb") as file:  # noqa: PTH118, PTH123
+                return int(_NUMBER.unpack(file.read(_NUMBER.size))[0])
+        except FileNotFoundError:
+            return 0
 
     def _write(self, name: str, content: bytes) -> None:
         path = os.path.join(self.folder, name)  # noqa: PTH118

@@ -70,6 +70,8 @@ class _Task:
     stopped: set[TopicPartition] = attrs.field(factory=set)
     nudged: asyncio.Event = attrs.field(factory=asyncio.Event)
     is_running: bool = False
+    #: Was an epoch begun whose end nobody saw? Its query may still write.
+    is_unsettled: bool = False
 
 
 class RecordTasks:
@@ -93,11 +95,13 @@ class RecordTasks:
                 await self._stop(task)
             task = self._tasks[key] = _Task(plan.transform)
         task.nudged.clear()
-        task.is_running = True
+        task.is_running = task.is_unsettled = True
         try:
-            return await _Round(self, task, plan).run()
+            outcome = await _Round(self, task, plan).run()
         finally:
             task.is_running = False
+        task.is_unsettled = False
+        return outcome
 
     def nudge(self, flow: Flow, task: int) -> bool:
         """End the wait of a record task for records. Say whether an epoch of it is running."""
@@ -110,10 +114,10 @@ class RecordTasks:
     async def settle(self, flow: Flow) -> None:
         """End the queries of *flow*; return when none of their tasks can write any more."""
         keys = [key for key in self._tasks if key[0] == flow]
-        was_running = any(self._tasks[key].is_running for key in keys)
+        may_write = any(self._tasks[key].is_unsettled for key in keys)
         for key in keys:
             await self._stop(self._tasks.pop(key))
-        if was_running:
+        if may_write:
             await self._clock.sleep(_QUIET_S)
 
     async def close(self) -> None:
