@@ -255,13 +255,13 @@ class Verification:
         remote: Mapping[str, TopicDescription],
     ) -> Collection[TopicPartition]:
         """Give the partitions that both clusters have; of the others it cannot be told."""
-        found = []
+        found, target = [], self._settings.flow.target
         for topic, remote_topic in remote_of.items():
             copy = remote.get(remote_topic)
             for number in there[topic].partitions:
                 tp, other = TopicPartition(topic, number), TopicPartition(remote_topic, number)
                 if copy is None:
-                    self._cannot_tell(tp, other, f"cluster {self._settings.flow.target} has no topic {remote_topic}")
+                    self._cannot_tell(tp, other, f"cluster {target} has no topic {remote_topic}, or we may not see it")
                 elif number not in copy.partitions:
                     self._cannot_tell(tp, other, f"topic {remote_topic} has only {len(copy.partitions)} partitions")
                 else:

@@ -214,7 +214,7 @@ class Side:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._lost(f"records from offset {position.offset} on were removed while they were compared")
         if answer.error_code:
-            return answer.error_code, f"{self._tp} at offset {position.offset}"
+            return answer.error_code, f"{self._tp}: at offset {position.offset}"
         if not answer.record_set:
             # What lies up to the end was there a moment ago; behind an election it may not be visible for another.
             return ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp}: nothing comes at offset {position.offset}"
