@@ -177,6 +177,8 @@ class _Round:
 
     async def run(self) -> EpochOutcome:
         try:
+            await self._source.ensure_metadata({one.source.topic for one in self._plan.partitions})
+            await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions})
             ready = await self._resolved()
             ready = await self._past_bad_records(ready)
             stretches = await self._wait_for_records(ready)
