@@ -208,7 +208,7 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
     try:
         # Whatever is given here becomes an argument of the JVM, for everybody to see; the context gets all of it.
         shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
-        # What Spark asks Python while it plans a query, it asks of this one, and of none that happens to be on the PATH.
+        # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", settings.python)
         gateway = launch_gateway(shown, popen_kwargs={"stderr": write_end})
     except PySparkException as error:
