@@ -14,6 +14,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import RecordBatchView, batches, sign
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import is_retriable
 from mm2py.wire.fetch import FetchPosition, FetchSizes, fetch_once
 from mm2py.wire.produce import API_KEY, API_VERSION, ProducerIdentity, init_producer_id, read_answer, request_pieces
 from mm2py.wire.rebuild import RecordContent, decode
@@ -90,12 +91,21 @@ class _Writer:
 
     async def write(self, batch: bytearray, count: int) -> None:
         sign(memoryview(batch), self._producer.producer_id, self._producer.epoch, self._sequence)
-        connection = await self._cluster.connection(self._cluster.leader(self._tp) or 0, str(self._tp))
+        await eventually(lambda: self._send(batch), within_s=60, what=f"{self._tp} takes a batch", every_s=0.5)
+        self._sequence += count
+
+    async def _send(self, batch: bytearray) -> bool:
+        """Send it once; on a machine that is busy a broker may not lead its partitions for a moment."""
+        node = self._cluster.leader(self._tp)
+        assert node is not None, "no leader"
+        connection = await self._cluster.connection(node, str(self._tp))
         rows = [(self._tp.topic.encode(), [(self._tp.partition, memoryview(batch))])]
         frame = await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000))
         ((ack,), _) = read_answer(frame)
+        if is_retriable(ack.error_code):
+            await self._cluster.refresh_metadata([self._tp.topic])
         assert ack.error_code == 0, ack
-        self._sequence += count
+        return True
 
 
 async def _copy(
