@@ -76,7 +76,7 @@ async def mirror(
         aliases=(alias, "B"),
         **{
             "clusters": f"{alias}, B, lost",
-            "lost.bootstrap_servers.servers": f"127.0.0.1:{free_ports(1)[0]}",
+            "lost.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
             "lost->B.enabled": "true",
             f"{alias}->B.topics": f"{prefix}.*",
             "copy.epoch.ms": "1000",
