@@ -27,7 +27,7 @@ from tests.support.topics import create_topic
 
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 180.0
+_LIMIT_S = 240.0
 
 
 @attrs.frozen
@@ -128,7 +128,7 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
     await create_topic(target, f"A.{prefix}")
     await produce(source, prefix, [plain_records(100)])
     await copy_with(source, prefix, target, f"A.{prefix}", {})
-    acl = ("kafka.admin.AclCommand", "--bootstrap-server", target, "--force", "--topic", f"A.{prefix}", "--add")
+    acl = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", target, "--force", "--topic", f"A.{prefix}", "--add")
     # With one rule for it, a topic is no longer everybody's.
     await asyncio.to_thread(run_tool, *acl, "--allow-principal", "User:ANONYMOUS", "--operation", "Describe")
     ended = await _verify(_file(tmp_path, source, target, prefix))
@@ -149,9 +149,9 @@ async def test_on_a_spark_cluster_whose_executors_do_not_have_mm2py(
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     python = python_without_mm2py(tmp_path)
     await create_topic(source, prefix, partitions=2)
-    await produce_numbers(source, prefix, count=400_000, partitions=2, size=100)
+    await produce_numbers(source, prefix, count=200_000, partitions=2, size=100)
     async with daemon(tmp_path, mm2_properties(source, target, topics=prefix, **{"copy.epoch.ms": 1000})) as mirror:
-        await await_arrived(target, f"A.{prefix}", 400_000)
+        await await_arrived(target, f"A.{prefix}", 200_000, within_s=180)
         assert await mirror.sigterm() == 0
     with spark_cluster(tmp_path) as spark:
         file = _file(tmp_path, source, target, prefix, **_spark_keys(spark, python))
@@ -159,5 +159,5 @@ async def test_on_a_spark_cluster_whose_executors_do_not_have_mm2py(
 
     assert not can_import(python, "mm2py", cwd=tmp_path)
     assert ended.code == 0, ended
-    assert ended.report["counts"]["equal"] == 400_000
-    assert ended.report["slices"] > 4
+    assert ended.report["counts"]["equal"] == 200_000
+    assert ended.report["slices"] > 4, ended.report
