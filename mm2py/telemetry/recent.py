@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.telemetry.events import Event, Level, SparkEnded, SparkStarted
+from mm2py.telemetry.events import Event, FlowSummary, Level, SparkEnded, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
 
@@ -87,7 +87,8 @@ class RecentEvents:
     def _keep(self, event: Event, wall_ms: int) -> None:
         if isinstance(event, SparkStarted | SparkEnded):
             self.spark = event
-        if event.level.value < _LEAST.value:
+        # A summary each minute of each flow would leave room for little else, and its numbers are in every view.
+        if event.level.value < _LEAST.value or isinstance(event, FlowSummary):
             return
         self._last_id += 1
         facts = event.fields()

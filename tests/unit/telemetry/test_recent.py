@@ -12,6 +12,7 @@ from mm2py.telemetry import events as all_events
 from mm2py.telemetry.events import (
     ClusterRecovered,
     Event,
+    FlowSummary,
     PartitionStopped,
     PositionsWritten,
     SettingsRefused,
@@ -62,10 +63,11 @@ def test_an_event_is_told_in_words(events: EventLog, recent: RecentEvents, clock
 
 
 def test_what_is_only_worth_debugging_is_left_out(events: EventLog, recent: RecentEvents) -> None:
-    """Positions are written every few seconds; trouble must not be pushed out by that."""
+    """Positions are written every few seconds, flows summed up every minute; that must not push trouble out."""
     events.emit(BACK)
     for _ in range(1000):
         events.emit(PositionsWritten(FLOW, 3, 1.0))
+        events.emit(FlowSummary(FLOW, 1, 1, 0, 0, 0.0, 0.0, 0, None, None))
 
     assert [told.name for told in recent] == ["cluster_recovered"]
 
