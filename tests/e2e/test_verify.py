@@ -28,6 +28,7 @@ from tests.support.topics import create_topic
 
 _ROOT = Path(__file__).parents[2]
 _LIMIT_S = 240.0
+_ACL_TOOL = "org.apache.kafka.tools.AclCommand"
 
 
 @attrs.frozen
@@ -128,9 +129,9 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
     await create_topic(target, f"A.{prefix}")
     await produce(source, prefix, [plain_records(100)])
     await copy_with(source, prefix, target, f"A.{prefix}", {})
-    acl = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", target, "--force", "--topic", f"A.{prefix}", "--add")
+    acl = ("--bootstrap-server", target, "--force", "--add", "--topic", f"A.{prefix}")
     # With one rule for it, a topic is no longer everybody's.
-    await asyncio.to_thread(run_tool, *acl, "--allow-principal", "User:ANONYMOUS", "--operation", "Describe")
+    await asyncio.to_thread(run_tool, _ACL_TOOL, *acl, "--allow-principal", "User:ANONYMOUS", "--operation", "Describe")
     ended = await _verify(_file(tmp_path, source, target, prefix))
 
     assert ended.code == 2, ended
