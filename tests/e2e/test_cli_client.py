@@ -112,7 +112,7 @@ async def _fill(source: str) -> None:
 
 async def _await_copied(target: str) -> None:
     for topic in (_ORDERS, _BILLS):
-        await await_arrived(target, f"cliA.{topic}", _COUNT)
+        await await_arrived(target, f"cliA.{topic}", _COUNT, within_s=180)
 
 
 async def test_status(client: Client) -> None:
