@@ -97,7 +97,9 @@ class _Writer:
     async def _send(self, batch: bytearray) -> bool:
         """Send it once; on a machine that is busy a broker may not lead its partitions for a moment."""
         node = self._cluster.leader(self._tp)
-        assert node is not None, "no leader"
+        if node is None:
+            await self._cluster.refresh_metadata([self._tp.topic])
+            raise AssertionError("no leader")
         connection = await self._cluster.connection(node, str(self._tp))
         rows = [(self._tp.topic.encode(), [(self._tp.partition, memoryview(batch))])]
         frame = await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000))
