@@ -216,7 +216,10 @@ async def explains(reader: Reader, line: str) -> None:
 
 
 async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:
-    topic = f"{reader.topics}-{LINES.index(line)}"
+    await mirror(reader, line, f"{reader.topics}-{LINES.index(line)}")
+
+
+async def mirror(reader: Reader, line: str, topic: str) -> None:
     await create_topic(reader.source, topic, partitions=2)
     await produce_numbers(reader.source, topic, count=RECORDS, partitions=2)
     process = await asyncio.to_thread(reader.start, line, env=_dependencies())
@@ -242,6 +245,13 @@ async def asks_the_node(reader: Reader, line: str) -> None:
     assert said.strip()
 
 
+async def compares(reader: Reader, line: str) -> None:
+    topic = f"{reader.topics}-compared"
+    await mirror(reader, "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B", topic)
+
+    assert f"{RECORDS:,}" in await reader.follow(f"{line} --topics {topic}", env=_dependencies())
+
+
 def _dependencies() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})}
 
@@ -263,6 +273,7 @@ LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
     '~/mm2py/bin/mm2py flow "A->B" limit --bytes-per-s 10M': asks_the_node,
     '~/mm2py/bin/mm2py flow "A->B" pause --topic orders': asks_the_node,
     '~/mm2py/bin/mm2py flow "A->B" config set refresh.topics.interval.seconds=60': asks_the_node,
+    '~/mm2py/bin/mm2py verify mm2.properties "A->B"': compares,
     "scripts/in-venv scripts/connect-mirror-maker.py mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
     "scripts/bench": tells_its_options,
 }
@@ -297,4 +308,6 @@ def test_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
         shown = dict(re.findall(r"^(\S+) = (.*)$", block, re.MULTILINE))
         settings = load_settings(file)
 
-        assert shown.items() <= dict(settings.spark).items()
+        known = {f"{one.owner}.{one.key}": one.value for one in settings.effective} | dict(settings.spark)
+
+        assert shown.items() <= known.items()
