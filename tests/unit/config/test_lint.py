@@ -236,7 +236,10 @@ def test_a_sound_file_has_no_notes(notes: Notes) -> None:
 
 def test_lines_without_effect_are_named_in_one_note(notes: Notes) -> None:
     """Settings that Java has and this version does not need make one line at the start, with theirs."""
-    ours, theirs = "forwarding.admin.class = x\nA.consumer.metrics.num.samples = 3\n", "B.producer.client.dns.lookup = y\n"
+    ours, theirs = (
+        "forwarding.admin.class = x\nA.consumer.metrics.num.samples = 3\n",
+        "B.producer.client.dns.lookup = y\n",
+    )
     lines = f"{ours}tasks.max = 2\n{theirs}"
 
     assert notes(lines, overrides={"B.plugin.path": "/p"}) == [
