@@ -22,6 +22,8 @@ TOLERATED_RATIO = 1.25
 TOLERATED_SURPLUS_BYTES_PER_S = 1024.0 * 1024.0
 #: What every partition weighs besides its bytes, so that idle ones spread as well.
 _BASE_WEIGHT = 1024.0
+#: Each move makes the loads more equal, so moving ends by itself; this only bounds what rounding might do.
+_MOVES_PER_PARTITION = 16
 
 
 class Reason(enum.Enum):
@@ -143,7 +145,7 @@ def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> boo
         return False
     has_moved = False
     mean = sum(load.weight for load in loads) / len(loads)
-    for _ in range(sum(len(load.partitions) for load in loads)):
+    for _ in range(_MOVES_PER_PARTITION * len(weights)):
         heaviest = max(loads, key=lambda load: (len(load.partitions) > 1, load.weight))
         lightest = _lightest(loads)
         surplus = heaviest.weight - mean
@@ -151,8 +153,9 @@ def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> boo
         if is_tolerable and lightest.partitions:
             break
         gap = heaviest.weight - lightest.weight
-        # A partition heavier than the gap would only turn the imbalance round.
-        movable = [partition for partition in heaviest.partitions if weights[partition] < gap]
+        # A partition as heavy as the gap would only turn the imbalance round.
+        heaviest_worth = gap - (TOLERATED_SURPLUS_BYTES_PER_S if lightest.partitions else 0.0)
+        movable = [partition for partition in heaviest.partitions if weights[partition] < heaviest_worth]
         if not movable or len(heaviest.partitions) < 2:  # noqa: PLR2004 (the last one stays)
             break
         chosen = min(movable, key=lambda partition: (abs(weights[partition] - gap / 2), partition))

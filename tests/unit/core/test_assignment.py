@@ -125,6 +125,17 @@ def test_every_partition_has_one_copy_task(count: int, tasks_max: int, rates: li
     assert again.moves == 0
 
 
+def test_the_same_rates_move_nothing_twice() -> None:
+    """A partition as heavy as what two copy tasks differ by stays: its move would only turn the imbalance round."""
+    known = dict(zip(partitions(4), [1e9, 1e9, 0.0, 1e9], strict=True))
+    crowded = Assignment(dict(zip(partitions(4), [0, 0, 0, 1], strict=True)), 2, 0, Reason.FIRST)
+    once = assign(partitions(4), known, crowded, tasks_max=2)
+    twice = assign(partitions(4), known, once, tasks_max=2)
+
+    assert counts(once) == [2, 2]
+    assert (twice.moves, twice.reason) == (0, Reason.UNCHANGED)
+
+
 def test_record_tasks_come_before_copy_tasks_and_keep_their_partitions() -> None:
     """A partition with a transform has its record task; the others share the copy tasks behind those, and stay."""
     plain, transformed = partitions(4), partitions(2, "masked")
