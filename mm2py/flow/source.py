@@ -9,7 +9,7 @@ holds it puts it back first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import attrs
 
@@ -490,11 +490,11 @@ class SourceTasks:
         return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in range(self.copy_tasks))
 
     def partition_views(self) -> tuple[PartitionView, ...]:
-        owners = self._assignment.task_of if self._assignment else {}
         states = (self.states[partition] for partition in self._in_order if partition in self.states)
-        views = self.measures.partitions(states, owners)
-        return tuple(_paused(view) if self._orders.is_paused(view.source) else view for view in views)
+        views = self.measures.partitions(states, self._assignment.task_of if self._assignment else {})
+        return tuple(_paused(view, self._holder) if self._orders.is_paused(view.source) else view for view in views)
 
 
-def _paused(view: PartitionView) -> PartitionView:
-    return attrs.evolve(view, stage=PartitionStage.PAUSED, is_paused=True, bytes_per_s=0.0, retry_in_s=None)
+def _paused(view: PartitionView, held: Container[TopicPartition]) -> PartitionView:
+    stage = view.stage if view.source in held else PartitionStage.PAUSED  # its epoch has not ended yet
+    return attrs.evolve(view, stage=stage, is_paused=True, bytes_per_s=0.0, retry_in_s=None)
