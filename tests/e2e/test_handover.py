@@ -169,6 +169,7 @@ async def test_java_goes_on_where_mm2py_stopped(
     flow = await _flow("east", primary, backup, prefix, tmp_path)
     async with flow.mm2py() as mm2py:
         await mm2py.wait_for_event("flow_started")
+        await mm2py.wait_for_event("spark_started")  # else the stream may be over before the first record arrives
         async with flow.stream() as stream:
             await flow.await_first_part()
             exit_code = await mm2py.sigterm()
