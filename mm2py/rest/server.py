@@ -114,7 +114,7 @@ class RestServer:
     @contextlib.asynccontextmanager
     async def _listening(self, listener: Listener) -> AsyncIterator[ssl.SSLContext | None]:
         context = await asyncio.to_thread(self._context) if listener.scheme == "https" else None
-        opened = await asyncio.to_thread(_open, listener)
+        opened = await _opened(listener)
         runner = web.AppRunner(
             make_app(self.rest, listener),
             access_log=None,
@@ -162,6 +162,18 @@ class RestServer:
             except SecuritySettingsError as error:
                 hint = "the certificate that was read before goes on being used; correct the file"
                 self._events.emit(RestUnavailable("https", f"{error.key}: {error.problem}", hint, 0.0))
+
+
+async def _opened(listener: Listener) -> list[socket.socket]:
+    """Open a listener's sockets in a thread, as names are looked up; none stays open after a cancellation."""
+    opening = asyncio.get_running_loop().run_in_executor(None, _open, listener)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            for one in await opening:
+                one.close()
+        raise
 
 
 def _open(listener: Listener) -> list[socket.socket]:
