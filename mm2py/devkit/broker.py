@@ -285,8 +285,10 @@ class KafkaCluster:
     def _await_node(self, node: BrokerNode, brokers: int, deadline: float) -> None:
         process = self._processes[node.broker_id]
         while True:
-            if not process.is_running:
-                raise self._not_started(process, f"it ended with exit code {process.exit_code}")
+            # Those that run wait for one that ended; the words of that one are the ones to read.
+            for other in (process, *(self._processes.values() if brokers == len(self.nodes) else ())):
+                if not other.is_running:
+                    raise self._not_started(other, f"it ended with exit code {other.exit_code}")
             listed = _listed_brokers(node.port)
             if node.broker_id in listed and len(listed) >= brokers:
                 return

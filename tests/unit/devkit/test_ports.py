@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mm2py.devkit.ports import HOST, free_ports
@@ -23,3 +24,11 @@ def test_ports_are_not_those_of_outgoing_connections() -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
     assert all(port < lowest for port in free_ports(50))
+
+
+def test_no_port_is_given_twice() -> None:
+    """Clusters that are set up side by side, before any of their brokers listens, share no port."""
+    with ThreadPoolExecutor(8) as threads:
+        ports = [port for given in threads.map(free_ports, [100] * 20) for port in given]
+
+    assert len(set(ports)) == len(ports) == 2000
