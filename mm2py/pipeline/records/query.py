@@ -74,6 +74,7 @@ class Sql:
         with self._one_by_one:
             if self._sql is None:
                 self._sql = self._made()
+            _make_current(self._sql)
             yield self._sql
 
     def _made(self) -> SqlSession:
@@ -84,6 +85,12 @@ class Sql:
             sql.conf.set(key, value)
         frames.register(sql)
         return sql
+
+
+def _make_current(session: SqlSession) -> None:
+    """Have Spark look for our data sources in *session*: it asks the calling thread's, and threads change here."""
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - there is no public way
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
 class Query:
