@@ -1,0 +1,172 @@
+"""Kafka Connect itself and a running daemon, asked the same: our answers have its statuses and its fields."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
+from mm2py.devkit.ports import free_ports
+from mm2py.devkit.process import start_process
+from tests.support.daemon import shared_daemon
+from tests.support.eventually import eventually
+from tests.support.mm2_file import mm2_properties
+
+
+_NAME: Final = "MirrorHeartbeatConnector"
+_ONE: Final = f"/connectors/{_NAME}"
+_CLASS: Final = f"org.apache.kafka.connect.mirror.{_NAME}"
+_WITHIN_S: Final = 120.0
+#: What is asked of both, one after the other: method, path, body, and the connector's state that comes of it. To
+#: restart a connector that is not there is left out: a standalone worker answers 500.
+_QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
+    ("GET", "/", None, ""),
+    ("GET", "/connectors", None, ""),
+    ("GET", "/connectors?expand=status&expand=info", None, ""),
+    ("GET", _ONE, None, ""),
+    ("GET", f"{_ONE}/status", None, ""),
+    ("GET", f"{_ONE}/config", None, ""),
+    ("GET", f"{_ONE}/tasks", None, ""),
+    ("GET", f"{_ONE}/tasks/0/status", None, ""),
+    ("GET", f"{_ONE}/tasks/7/status", None, ""),
+    ("GET", f"{_ONE}/topics", None, ""),
+    ("PUT", f"{_ONE}/topics/reset", None, ""),
+    ("GET", "/connectors/nothing/status", None, ""),
+    ("GET", "/connector-plugins", None, ""),
+    ("GET", f"/connector-plugins/{_CLASS}/config", None, ""),
+    ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": _NAME}, ""),
+    ("GET", "/health", None, ""),
+    ("PUT", f"{_ONE}/pause", None, "PAUSED"),
+    ("PUT", f"{_ONE}/resume", None, "RUNNING"),
+    ("POST", f"{_ONE}/restart", None, "RUNNING"),
+    ("POST", f"{_ONE}/restart?includeTasks=true", None, "RUNNING"),
+    ("POST", f"{_ONE}/tasks/0/restart", None, "RUNNING"),
+    ("PUT", f"{_ONE}/stop", None, "STOPPED"),
+    ("PUT", f"{_ONE}/resume", None, "RUNNING"),
+    ("PUT", f"{_ONE}/config", {"name": "another"}, ""),
+    ("PUT", "/connectors/nothing/pause", None, ""),
+    ("DELETE", "/connectors/nothing", None, ""),
+    ("DELETE", "/connectors", None, ""),
+)
+
+
+@pytest.fixture
+def connect(backup: KafkaCluster, tmp_path: Path) -> Iterator[str]:
+    """Run a standalone Connect worker with MirrorMaker's heartbeat connector; gives its address."""
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    worker = {
+        "bootstrap.servers": backup.bootstrap_servers,
+        "listeners": url,
+        "key.converter": converter,
+        "value.converter": converter,
+        "offset.storage.file.filename": tmp_path / "offsets",
+    }
+    connector = {
+        "name": _NAME,
+        "connector.class": _CLASS,
+        "source.cluster.alias": "likeA",
+        "target.cluster.alias": "likeB",
+        "source.cluster.bootstrap.servers": backup.bootstrap_servers,
+        "target.cluster.bootstrap.servers": backup.bootstrap_servers,
+        "heartbeats.topic.replication.factor": 1,
+    }
+    files = []
+    for name, lines in (("worker", worker), ("connector", connector)):
+        file = tmp_path / f"{name}.properties"
+        file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        files.append(str(file))
+    command = JvmOptions(heap_mb=256, flags=SERVER_FLAGS).command(
+        "org.apache.kafka.connect.cli.ConnectStandalone", *files, scratch=tmp_path
+    )
+    process = start_process("Kafka Connect", command, log_file=tmp_path / "connect.log")
+    try:
+        yield url
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def mirror(primary: KafkaCluster, backup: KafkaCluster, tmp_path: Path) -> Iterator[str]:
+    """Run a daemon; gives the address of its flow."""
+    properties = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=("likeC", "likeD"),
+        **{"topics": "nothing", "emit.heartbeats.enabled": "true"},
+    )
+    with shared_daemon(tmp_path, properties) as running:
+        url = asyncio.run(running.wait_for_event("rest_listening", within_s=60))["url"]
+        yield f"{url}/from:likeC/to:likeD"
+
+
+def _shape(value: object, name: str = "") -> object:
+    """
+    Give what an answer looks like: its fields and types, but not its values, and not the keys of a config.
+
+    Of connectors by their names only the one is looked at that both have. The list of problems of a refused config is
+    ours alone.
+    """
+    if isinstance(value, dict):
+        if name in {"config", "offset"} or "connector.class" in value:
+            return "a map of texts"
+        if _NAME in value:
+            return {_NAME: _shape(value[_NAME])}
+        if set(value) == {"topics"}:
+            return "the topics it wrote to"
+        # Versions of Connect differ in "order"; both are there.
+        return {key: _shape(one, key) for key, one in sorted(value.items()) if key not in {"order", "problems"}}
+    if isinstance(value, list):
+        return [_shape(value[0])] if value else []
+    return type(value).__name__ if value is not None else "str"
+
+
+def _told(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return "no JSON"
+
+
+async def _answers(url: str) -> list[tuple[int, object]]:
+    """Ask the questions; give status and shape of each answer."""
+    found = []
+    async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as session:
+
+        async def is_now(state: str) -> bool:
+            try:
+                async with session.get(f"{url}{_ONE}/status") as answer:
+                    assert answer.status == 200
+                    status = await answer.json()
+            except aiohttp.ClientError as error:
+                raise AssertionError(error) from error
+            # A connector that is stopped has no tasks.
+            states = {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
+            assert states == {state}
+            assert bool(status["tasks"]) == (state != "STOPPED")
+            return True
+
+        await eventually(partial(is_now, "RUNNING"), within_s=_WITHIN_S, what="the connector runs")
+        for method, path, body, state in _QUESTIONS:
+            async with session.request(method, f"{url}{path}", json=body) as answer:
+                found.append((answer.status, _shape(_told(await answer.text()))))
+            if state:
+                await eventually(partial(is_now, state), within_s=_WITHIN_S, what=f"the connector is {state}")
+    return found
+
+
+async def test_answers_are_connect_s(connect: str, mirror: str) -> None:
+    """To each question both give the same status, and bodies with the same fields of the same types."""
+    theirs, ours = await _answers(connect), await _answers(mirror)
+
+    asked = [f"{method} {path}" for method, path, _, _ in _QUESTIONS]
+    assert dict(enumerate(zip(asked, ours, strict=True))) == dict(enumerate(zip(asked, theirs, strict=True)))
