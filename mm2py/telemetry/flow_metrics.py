@@ -12,7 +12,6 @@ from typing import Final
 
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.telemetry.metric_text import Family
-from mm2py.telemetry.partition_metrics import stage_of
 from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
@@ -81,7 +80,7 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
         ("dropped", flow.batches_dropped),
     ):
         _put(book, "mm2py_flow_batches_total", labels(**ends, handling=handling), count)
-    stages = Counter(stage_of(view) for view in flow.partitions)
+    stages = Counter(view.stage for view in flow.partitions)
     for stage in PartitionStage:
         _put(book, "mm2py_flow_partitions", labels(**ends, stage=stage.name.lower()), stages[stage])
     for cluster in flow.clusters:

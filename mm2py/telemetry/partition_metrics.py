@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from mm2py.model.flow import Flow
-from mm2py.model.state import FlowView, GroupOffsetView, PartitionStage, PartitionView, TimesView
+from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.series import ABSENT, Cap, Labels, labels
@@ -123,7 +123,7 @@ class PartitionMetrics:
                 column.append(value)
             it = pair.own
             add_position(it, view.position)
-            add_stage(it, stage_of(view).value)
+            add_stage(it, view.stage.value)
             if view.lag is not None:
                 add_lag(it, view.lag)
             if view.lag_s is not None:
@@ -213,11 +213,6 @@ class PartitionMetrics:
         if rest:
             for name, together in kinds:
                 book[name].add(labels(**ends), together(rest))
-
-
-def stage_of(view: PartitionView) -> PartitionStage:
-    """Say how a partition fares; what an operator paused is paused whatever else it is."""
-    return PartitionStage.PAUSED if view.is_paused else view.stage
 
 
 def _put_times(book: Mapping[str, Family], it: Labels, times: _Times) -> None:

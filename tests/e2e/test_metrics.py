@@ -185,7 +185,7 @@ async def test_lag_is_end_offset_minus_position(primary: KafkaCluster, backup: K
 
 def _is_paused(node: _Node, topic: str) -> bool:
     views = node.daemon.partition_views(topic, "metA->metB")
-    return bool(views) and all(view["is_paused"] for view in views.values())
+    return bool(views) and all(view["stage"] == "paused" for view in views.values())
 
 
 async def test_latency_agrees_with_a_consumer_s(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:
