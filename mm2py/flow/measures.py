@@ -27,6 +27,7 @@ from mm2py.model.state import (
     PartitionView,
     TaskView,
     TimesView,
+    greatest_lag_s,
 )
 
 
@@ -290,7 +291,7 @@ class FlowMeasures:
             latency_p50_ms=latency.quantile_ms(0.5),
             latency_p99_ms=latency.quantile_ms(0.99),
             age_p50_ms=age.quantile_ms(0.5),
-            lag_s=max((it.lag_s for it in view.partitions if it.lag_s is not None), default=None),
+            lag_s=greatest_lag_s(it.lag_s for it in view.partitions),
             seconds_until_loss=min(losses, default=None),
             missing_partitions=self.missing_partitions,
             copied_heartbeats=self._copied_heartbeats(view),

@@ -7,7 +7,7 @@ The numbers of the states reach metrics and never change.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -240,6 +240,13 @@ class StepView:
     step: str
     succeeded_ms: int | None = None
     failures: int = 0
+
+
+def greatest_lag_s(each: Iterable[float | None]) -> float | None:
+    """Give the greatest of the lags in time of *each* partition; none of them may pass for 0 where one is not known."""
+    values = list(each)
+    greatest = max((value for value in values if value is not None), default=None)
+    return greatest if greatest or None not in values else None
 
 
 @attrs.frozen

@@ -11,7 +11,16 @@ import mm2py
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders, RateLimit, Wanted
-from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage, PartitionView, TimesView, to_json
+from mm2py.model.state import (
+    FlowState,
+    FlowView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    TimesView,
+    greatest_lag_s,
+    to_json,
+)
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
 
 
@@ -101,7 +110,7 @@ def _topic(name: str, partitions: list[PartitionView], orders: Orders | None) ->
         "is_paused": orders is not None and name in orders.topics,
         "limit": None if limit is None else limit_json(limit),
         "lag": _total(partition.lag for partition in partitions),
-        "lag_s": _most(partition.lag_s for partition in partitions),
+        "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
         "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
         "records": sum(partition.records for partition in partitions),
         "bytes": sum(partition.bytes for partition in partitions),
@@ -127,10 +136,6 @@ def _known(values: Iterable[float | None]) -> Iterator[float]:
 def _total(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max(_known(values), default=None)
 
 
 def _least(values: Iterable[float | None]) -> float | None:

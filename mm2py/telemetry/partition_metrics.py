@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from mm2py.model.flow import Flow
-from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
+from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView, greatest_lag_s
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.series import ABSENT, Cap, Labels, labels
@@ -64,13 +64,13 @@ class _Sum:
     def lags(self) -> dict[str, float]:
         """Give what is known of their lags, by metric."""
         records = [it.lag for it in self.views if it.lag is not None]
-        waited = [it.lag_s for it in self.views if it.lag_s is not None]
+        waited_s = greatest_lag_s(it.lag_s for it in self.views)
         losses = [it.seconds_until_loss for it in self.views if it.seconds_until_loss is not None]
         return {
             name: value
             for name, value, is_known in (
                 (_LAG, sum(records), records),
-                (_LAG_S, max(waited, default=0.0), waited),
+                (_LAG_S, waited_s or 0.0, waited_s is not None),
                 (_LOSS_S, min(losses, default=0.0), losses),
             )
             if is_known
