@@ -28,10 +28,11 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.pipeline.copier import WorkerState
-from mm2py.pipeline.records.columns import SCHEMA, rows_of, to_arrow
+from mm2py.pipeline.records.columns import SCHEMA, Row, rows_of, to_arrow
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
 
@@ -182,8 +183,16 @@ class _Message(WriterCommitMessage):
 async def _write(
     plan: EpochPlan, one: PartitionPlan, batches: Iterator[pa.RecordBatch], state: WorkerState
 ) -> StretchOutcome:
-    rows = (row for batch in batches for row in rows_of(batch))
-    return await StretchWriter(plan, one, state, SystemClock()).write(rows)
+    return await StretchWriter(plan, one, state, SystemClock()).write(_rows(batches))
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    """Give all rows. Raise `InputCutOffError` where it is not certain that these are all."""
+    whole_before = inputs.count
+    for batch in batches:
+        yield from rows_of(batch)
+    if inputs.count == whole_before:
+        raise InputCutOffError
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
@@ -193,6 +202,11 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._folder = folder
         self._number = number
         self._payloads = payloads
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Spark unpickles this in the worker before it opens the task's input.
+        self.__dict__.update(state)
+        inputs.watch()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
