@@ -17,15 +17,18 @@ import attrs
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.columns import NAMES, SCHEMA, SCHEMA_TYPES
+from mm2py.pipeline.records.columns import NAMES, SCHEMA
 from mm2py.pipeline.records.spark_io import FOLDER, SOURCE, RecordSink, RecordSource
 
 
+#: They print each refusal once more, with a stack, in a form of their own.
+_SPARK_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 #: What a statement calls the records.
 VIEW: Final = "records"
 _BYTES: Final = frozenset({"binary", "string"})
@@ -46,6 +49,17 @@ _REORDERS: Final = re.compile(
     r"|LocalLimit|\w*Aggregate|Window|Generate|Expand|CartesianProduct|SortMergeJoin|ShuffledHashJoin)",
     re.MULTILINE,
 )
+_BYTES_OF_UNKNOWN: Final = "CAST(CAST(some AS STRING) AS BINARY)"
+_UNKNOWN: Final = {
+    "topic": "CAST(some AS STRING)",
+    "partition": "CAST(some AS INT)",
+    "offset": "some",
+    "timestamp": "timestamp_micros(some)",
+    "timestamp_type": "CAST(some AS INT)",
+    "key": _BYTES_OF_UNKNOWN,
+    "value": _BYTES_OF_UNKNOWN,
+    "headers": f"array(named_struct('key', CAST(some AS STRING), 'value', {_BYTES_OF_UNKNOWN}))",
+}
 _OF_QUERY: Final = re.compile(r"\s*;?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
@@ -66,15 +80,17 @@ class TransformRefusedError(Mm2Error):
 
 def register(session: SparkSession) -> None:
     """Make our source and sink known to a session."""
+    for name in _SPARK_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     session.dataSource.register(RecordSource)
     session.dataSource.register(RecordSink)
 
 
 def nothing(session: SparkSession) -> DataFrame:
-    """Give a DataFrame of no records, to see what a transform does."""
-    # Said in SQL, because making it of Python's rows would start a job.
-    columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in SCHEMA_TYPES.items())
-    return session.sql(f"SELECT {columns} WHERE 1 = 0")
+    """Give a DataFrame of no records, to see what a transform does: nothing runs it."""
+    # Of what Spark knows to be empty, or to be in order, it leaves out the very steps that are looked for.
+    unknown = session.range(1_000_000_000).where("id < 0").selectExpr("id ^ 1 AS some")
+    return unknown.selectExpr(*(f"{expression} AS {name}" for name, expression in _UNKNOWN.items()))
 
 
 def held(session: SparkSession, records: pa.Table) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession as SqlSession
 
 from mm2py.clock import Clock
@@ -113,14 +113,17 @@ class Query:
         with self.sql.use() as sql:
             frames.check(sql, self.transform)
             made = frames.transformed(sql, self.transform, frames.stream_of(sql, str(self.folder)))
-        self._streaming = (
-            made.writeStream.format(SINK)
-            .option(FOLDER, str(self.folder))
-            .option("checkpointLocation", str(self.folder / "spark"))
-            .queryName(name)
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
+        try:
+            self._streaming = (
+                made.writeStream.format(SINK)
+                .option(FOLDER, str(self.folder))
+                .option("checkpointLocation", str(self.folder / "spark"))
+                .queryName(name)
+                .trigger(processingTime="0 seconds")
+                .start()
+            )
+        except AnalysisException as error:
+            raise frames.TransformRefusedError(self.transform.name, frames.words_of(error)) from error
 
     def dry_run(self, records: pa.Table) -> None:
         """Transform *records* and write them nowhere; blocks. Raise what Spark raises."""
