@@ -19,6 +19,7 @@ from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkp
 from mm2py.core.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.plugins import remote_names_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.way_back import WayBack
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
@@ -115,6 +116,7 @@ class Checkpoints:
         self._source = Groups(source)
         self._target = target
         self._policy = policy
+        self._name_remote = remote_names_of(settings)
         self._filter = topic_filter
         self._forward = forward
         self._back = back
@@ -268,7 +270,7 @@ class Checkpoints:
             remote = TopicPartition(back, source.partition)
             translation = self._back(source, committed.offset)
         else:
-            remote = TopicPartition(policy.format_remote_topic(self._settings.flow.source, topic), source.partition)
+            remote = TopicPartition(self._name_remote(topic), source.partition)
             translation = self._forward(source, committed.offset)
         return _Place(group, source, remote, committed, translation, back is not None)
 

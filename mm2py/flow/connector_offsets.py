@@ -19,7 +19,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.connector_offsets import Place, altered_positions
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.plugins import policy_of
+from mm2py.flow.plugins import remote_names_of
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
@@ -163,11 +163,8 @@ class ConnectorOffsets:
         """Look where each of *sources* begins and ends, and where its remote partition does; a text says why not."""
         if not sources:
             return {}
-        policy = policy_of(self._settings)
-        remote_of = {
-            source: TopicPartition(policy.format_remote_topic(self._flow.source, source.topic), source.partition)
-            for source in sources
-        }
+        name_remote = remote_names_of(self._settings)
+        remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in sources}
         source_cluster = Cluster(self._settings.source, self._clock)
         try:
             await source_cluster.connect()

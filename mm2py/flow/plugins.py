@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mm2py.config.settings import FlowSettings
 from mm2py.core.transforms import TopicTransforms
 from mm2py.policy.filters import TopicFilter
@@ -29,3 +31,9 @@ def topic_filter_of(settings: FlowSettings) -> TopicFilter:
 def transforms_of(settings: FlowSettings) -> TopicTransforms:
     """Give what becomes of each topic's records; heartbeats are mirrored as they are."""
     return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)
+
+
+def remote_names_of(settings: FlowSettings) -> Callable[[str], str]:
+    """Give what names the remote topic of a topic: the policy, behind the flow's routers."""
+    policy, transforms = policy_of(settings), transforms_of(settings)
+    return lambda topic: policy.format_remote_topic(settings.flow.source, transforms.routed(topic))

@@ -280,7 +280,7 @@ class SourceTasks:
                 found = after.resumed_records - before.resumed_records
                 self._events.emit(ResumedExactly(flow, source, found, before.position + found))
             case Happening.RESUME_UNPROVEN:
-                self._events.emit(ResumeUnproven(flow, source, after.position, failure.message))
+                self._events.emit(ResumeUnproven(flow, source, after.position, failure.message, failure.hint))
             case Happening.INTERRUPTED:
                 self._events.emit(PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now)))
                 if failure.cluster:

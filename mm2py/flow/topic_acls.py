@@ -13,7 +13,7 @@ from mm2py.core.acl_sync import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
-from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.source_group import SourceLife
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import ForgottenAcl, SyncedAcl
@@ -46,6 +46,7 @@ class AclSync:
         self._complaints = Complaints(around.flow, _STEP, around.events)
         self._idle: set[str] = set()
         self._policy = policy_of(settings)
+        self._name_remote = remote_names_of(settings)
         self._filter = topic_filter_of(settings)
 
     async def run(self) -> None:
@@ -100,9 +101,7 @@ class AclSync:
 
     def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
         settings = self._settings
-
-        def name_remote(topic: str) -> str:
-            return self._policy.format_remote_topic(settings.flow.source, topic)
+        name_remote = self._name_remote
 
         def is_mirrored(topic: str) -> bool:
             return judge_topic(

@@ -199,6 +199,7 @@ class Verification:
             policy_of(settings),
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
             heartbeats_replication_enabled=settings.heartbeats_replication_enabled and not wanted,
+            transforms=transforms_of(settings),
         )
         if not selected.remote_of:
             raise NothingToVerifyError(str(settings.flow), "it mirrors none of the source's topics that are asked for")
