@@ -1,0 +1,460 @@
+"""Topics with a transform are mirrored record by record, beside others that travel unopened, with the same promises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+
+from mm2py.cli.exit_code import ExitCode
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
+from tests.support.checkpointing import checkpoints_in
+from tests.support.daemon import Daemon, daemon, shared_daemon, spark_workers
+from tests.support.eventually import eventually, scaled
+from tests.support.groups import commit_plainly
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import numbered_stream, produce, produce_numbers
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import MIDDLE_MS, NewRecord, Record
+from tests.support.topics import create_topic, end_offsets, list_topics
+
+
+_ROOT = Path(__file__).parents[2]
+_CONNECT = "org.apache.kafka.connect.transforms"
+_COUNT = 100_000
+_BAD = 50_000
+_FEW = 2_000
+#: Spark, several queries and their workers come up first, on a machine that other tests use too.
+_LONG_S = 200.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+async def _await_positions(running: Daemon, topic: str, flow: str, wanted: list[int]) -> None:
+    def there() -> bool:
+        found = [view["position"] for view in running.partition_views(topic, flow).values()]
+        assert found == wanted, f"positions are {found}"
+        return True
+
+    await eventually(there, within_s=_LONG_S, what=f"{topic} is read to {wanted}")
+
+
+def _stages(running: Daemon, topic: str, flow: str) -> set[str]:
+    return {view["stage"] for view in running.partition_views(topic, flow).values()}
+
+
+@attrs.frozen
+class _Mirror:
+    """
+    One daemon for the tests that only look at what it did.
+
+    TF has statements, a function and a router; TC Connect's chain; TD lets bad records pass.
+    """
+
+    running: Daemon
+    source: str
+    target: str
+    start: str
+    file: Path
+
+    def topic(self, name: str) -> str:
+        return f"{self.start}-{name}"
+
+    def remote(self, name: str, alias: str = "TF") -> str:
+        return f"{alias}.{self.start}-{name}"
+
+    async def ask(self, method: str, path: str) -> str:
+        """Send a request to REST and give what it answers."""
+        url = (await self.running.wait_for_event("rest_listening"))["url"].rstrip("/")
+        async with aiohttp.ClientSession() as session, session.request(method, url + path) as answer:
+            text = await answer.text()
+            assert answer.status < 300, text
+            return text
+
+    async def type(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``mm2py …`` on the daemon's file."""
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "mm2py", *words],
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=scaled(_LONG_S),
+        )
+
+
+def _strange() -> list[NewRecord]:
+    """Make records that a mask must leave alone but for digits: tombstones, headers, timestamps out of order."""
+    headers = ((), (("a", b"1"), ("a", None)), (("é", b""),))
+    return [
+        NewRecord(
+            None if number % 5 == 0 else b"key-%d" % number,
+            None if number % 7 == 0 else b"value %d" % number,
+            headers[number % 3],
+            MIDDLE_MS + (number * 37) % 1_000,
+        )
+        for number in range(_FEW)
+    ]
+
+
+def _accounts() -> Iterator[NewRecord]:
+    """Make JSON for Connect's chain; every fourth record says that it is for debugging."""
+    for number in range(_COUNT):
+        value = {"number": number, "iban": f"DE{number:020}", "country": "DE", "note": "ä"}
+        headers = (("debug", b"1"),) if number % 4 == 0 else (("kept", b"1"),)
+        yield NewRecord(None, json.dumps(value).encode(), headers, MIDDLE_MS + number)
+
+
+async def _prepare(source: str, start: str) -> None:
+    for name, partitions in (
+        ("filtered", 2),
+        ("plain", 2),
+        ("masked", 2),
+        ("mask-strange", 1),
+        ("broken", 1),
+        ("wrong", 1),
+        ("chain", 1),
+    ):
+        await create_topic(source, f"{start}-{name}", partitions=partitions)
+    for name, partitions in (("filtered", 2), ("plain", 2), ("masked", 2), ("broken", 1)):
+        await produce_numbers(source, f"{start}-{name}", count=_COUNT, partitions=partitions)
+    await produce_numbers(source, f"{start}-wrong", count=_FEW, partitions=1)
+    await produce(source, f"{start}-mask-strange", [_strange()])
+    await produce(source, f"{start}-chain", [_accounts()], batch_bytes=65_536)
+
+
+def _rules(start: str) -> dict[str, object]:
+    breaks = "IF(offset = 50000, CAST(raise_error('no good') AS BINARY), value) AS value"
+    return {
+        "TF->B.topics": f"{start}-(filtered|plain|mask.*|broken|wrong)",
+        f"TF->B.transform.{start}-filtered.sql": "SELECT * FROM records WHERE offset % 10 = 0",
+        f"TF->B.transform.{start}-mask.*.function": "tests.support.transforms:masked",
+        f"TF->B.transform.{start}-broken.sql": f"SELECT * EXCEPT (value), {breaks} FROM records",
+        f"TF->B.transform.{start}-wrong.sql": "SELECT * EXCEPT (value), amount AS value FROM records",
+        "TF->B.transforms": "route",
+        "TF->B.transforms.route.type": f"{_CONNECT}.RegexRouter",
+        "TF->B.transforms.route.regex": "(.*)-plain",
+        "TF->B.transforms.route.replacement": "$1-routed",
+        "TC->B.topics": f"{start}-chain",
+        "TC->B.transforms": "noDebug, mask, rename, route",
+        "TC->B.transforms.noDebug.type": f"{_CONNECT}.Filter",
+        "TC->B.transforms.noDebug.predicate": "isDebug",
+        "TC->B.transforms.mask.type": f"{_CONNECT}.MaskField$Value",
+        "TC->B.transforms.mask.fields": "iban",
+        "TC->B.transforms.rename.type": f"{_CONNECT}.ReplaceField$Value",
+        "TC->B.transforms.rename.exclude": "country",
+        "TC->B.transforms.rename.renames": "number:id",
+        "TC->B.transforms.route.type": f"{_CONNECT}.RegexRouter",
+        "TC->B.transforms.route.regex": "(.*)-chain",
+        "TC->B.transforms.route.replacement": "$1-accounts",
+        "TC->B.predicates": "isDebug",
+        "TC->B.predicates.isDebug.type": f"{_CONNECT}.predicates.HasHeaderKey",
+        "TC->B.predicates.isDebug.name": "debug",
+        "TD->B.topics": f"{start}-broken",
+        "TD->B.transform.sql": f"SELECT * EXCEPT (value), {breaks} FROM records",
+        "TD->B.errors.tolerance": "all",
+        "TD->B.errors.deadletterqueue.topic.name": f"{start}-dead",
+        "TD->B.errors.deadletterqueue.topic.replication.factor": "1",
+        "TD->B.errors.deadletterqueue.context.headers.enable": "true",
+    }
+
+
+@pytest.fixture(scope="module")
+def mirror(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Mirror]:
+    start = f"transforms-{secrets.token_hex(3)}"
+    asyncio.run(_prepare(primary.bootstrap_servers, start))
+    others = {f"{alias}.bootstrap.servers": primary.bootstrap_servers for alias in ("TC", "TD")}
+    keys = {
+        "clusters": "TF, TC, TD, B",
+        **others,
+        "TC->B.enabled": "true",
+        "TD->B.enabled": "true",
+        "groups": f"{start}-.*",
+        "emit.checkpoints.interval.seconds": 1,
+        "copy.epoch.ms": 1000,
+        "checkpoints.topic.replication.factor": 1,
+        **_rules(start),
+    }
+    properties = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=("TF", "B"), **keys)
+    folder = tmp_path_factory.mktemp("transforms")
+    with shared_daemon(folder, properties) as running:
+        yield _Mirror(running, primary.bootstrap_servers, backup.bootstrap_servers, start, folder / "mm2.properties")
+
+
+async def test_a_filter_drops_nine_of_ten(mirror: _Mirror) -> None:
+    """Of 100 000 records those that the statement keeps arrive, in order; what is left out counts as read."""
+    topic = mirror.topic("filtered")
+    await await_arrived(mirror.target, mirror.remote("filtered"), _COUNT // 10, within_s=_LONG_S)
+    await _await_positions(mirror.running, topic, "TF->B", [_COUNT // 2] * 2)
+
+    source = await read_numbers(mirror.source, topic)
+    found = await read_numbers(mirror.target, mirror.remote("filtered"))
+    assert found == {partition: numbers[::10] for partition, numbers in source.items()}
+    views = mirror.running.partition_views(topic, "TF->B").values()
+    assert [(view["records"], view["lag"]) for view in views] == [(_COUNT // 20, 0)] * 2
+
+
+async def test_topics_without_a_transform_stay_unopened_and_are_routed(mirror: _Mirror) -> None:
+    """A router names the remote topic, as the policy renames it; the batches are the source's."""
+    await assert_mirrored(mirror.source, mirror.topic("plain"), mirror.target, mirror.remote("routed"), _COUNT)
+
+    assert mirror.remote("plain") not in await list_topics(mirror.target)
+    metrics = await mirror.ask("GET", "/metrics")
+    (unopened,) = [
+        float(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("mm2py_flow_batches_total{") and '"unopened"' in line and '"TF"' in line
+    ]
+    assert unopened > 0
+
+
+async def test_a_function_masks_values_and_nothing_else(mirror: _Mirror) -> None:
+    """Keys, headers, timestamps and tombstones are the source's; digits in values are gone, of 100 000 others too."""
+    await await_arrived(mirror.target, mirror.remote("mask-strange"), _FEW, within_s=_LONG_S)
+    await await_arrived(mirror.target, mirror.remote("masked"), _COUNT, within_s=_LONG_S)
+
+    found = (await read_topic(mirror.target, mirror.remote("mask-strange")))[0]
+    wanted = [
+        (record.key, record.value and re.sub(rb"[0-9]", b"x", record.value), record.headers, record.timestamp_ms)
+        for record in _strange()
+    ]
+    assert [_plain(record) for record in found] == wanted
+    masked = await read_topic(mirror.target, mirror.remote("masked"))
+    assert {partition: len(records) for partition, records in masked.items()} == {0: _COUNT // 2, 1: _COUNT // 2}
+    assert {record.value[:12] for records in masked.values() for record in records if record.value} == {b"x" * 12}
+
+
+def _plain(record: Record) -> tuple[bytes | None, bytes | None, Any, int]:
+    return record.key, record.value, record.headers, record.timestamp_ms
+
+
+async def test_connects_chain_filters_masks_and_renames(mirror: _Mirror) -> None:
+    """Of 100 000 JSON records each goes through all steps of Java's names, to the topic that the router says."""
+    wanted = [
+        (None, {"id": number, "iban": "", "note": "ä"}, (("kept", b"1"),), MIDDLE_MS + number)
+        for number in range(_COUNT)
+        if number % 4
+    ]
+    remote = mirror.remote("accounts", "TC")
+    await await_arrived(mirror.target, remote, len(wanted), within_s=_LONG_S)
+
+    found = (await read_topic(mirror.target, remote))[0]
+    assert [(it.key, json.loads(it.value or b""), it.headers, it.timestamp_ms) for it in found] == wanted
+
+
+async def test_a_record_that_fails_stops_its_topic_at_it(mirror: _Mirror) -> None:
+    """All records before it are mirrored once; where, which and why is told, and other topics go on."""
+    topic = mirror.topic("broken")
+    stopped = await mirror.running.wait_for_event("partition_stopped", within_s=_LONG_S, flow="TF->B", topic=topic)
+    await await_arrived(mirror.target, mirror.remote("broken"), _BAD)
+
+    assert stopped["offset"] == _BAD
+    assert f"TF->B, {topic}-0, offset {_BAD}: transform.{topic}.sql fails" in stopped["message"]
+    assert "no good" in stopped["message"]
+    await eventually(lambda: _stages(mirror.running, topic, "TF->B") == {"stopped"}, within_s=10, what="it is stopped")
+    assert (await read_numbers(mirror.target, mirror.remote("broken")))[0] == list(range(_BAD))
+
+
+async def test_a_tolerated_record_goes_to_the_dead_letters(mirror: _Mirror) -> None:
+    """All others are mirrored; the one that fails lies in the dead letters as it was, with Connect's headers."""
+    topic = mirror.topic("broken")
+    left_out = await mirror.running.wait_for_event("record_left_out", within_s=_LONG_S, flow="TD->B", topic=topic)
+    await await_arrived(mirror.target, mirror.remote("broken", "TD"), _COUNT - 1, within_s=_LONG_S)
+
+    assert (left_out["offset"], left_out["dead_letters"]) == (_BAD, mirror.topic("dead"))
+    found = (await read_numbers(mirror.target, mirror.remote("broken", "TD")))[0]
+    assert found == [number for number in range(_COUNT) if number != _BAD]
+    (letter,) = (await read_topic(mirror.target, mirror.topic("dead")))[0]
+    assert int((letter.value or b"")[:12]) == _BAD
+    headers = dict(letter.headers)
+    assert headers["__connect.errors.topic"] == topic.encode()
+    assert headers["__connect.errors.offset"] == str(_BAD).encode()
+    assert headers["__connect.errors.exception.message"] == b"no good"
+
+
+async def test_a_wrong_statement_stops_its_topic_alone(mirror: _Mirror) -> None:
+    """What Spark cannot make sense of is told with the column's name; nothing of the topic is written."""
+    topic = mirror.topic("wrong")
+    stopped = await mirror.running.wait_for_event("partition_stopped", within_s=_LONG_S, topic=topic)
+
+    assert f"transform.{topic}.sql" in stopped["message"]
+    assert "`amount`" in stopped["message"]
+    assert await arrived(mirror.target, mirror.remote("wrong")) == 0
+
+
+async def test_a_wrong_statement_is_refused_before_anything_runs(mirror: _Mirror) -> None:
+    """``--validate`` names file, line, key and column of it, says nothing else, and ends with an error."""
+    line = next(at for at, text in enumerate(mirror.file.read_text().splitlines(), 1) if "amount" in text)
+
+    done = await mirror.type("mirror", str(mirror.file), "--validate")
+
+    assert done.returncode == ExitCode.FAILED
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"mm2.properties:{line}: TF->B.transform.{mirror.topic('wrong')}.sql: ")
+    assert "`amount`" in said
+
+
+async def test_a_groups_offset_becomes_that_of_the_next_record_that_was_kept(mirror: _Mirror) -> None:
+    """Offsets are translated through a filter, never to what the group has not read, and through a router."""
+    group, topic, plain = mirror.topic("group"), mirror.topic("filtered"), mirror.topic("plain")
+    await _await_positions(mirror.running, topic, "TF->B", [_COUNT // 2] * 2)
+    read = {TopicPartition(topic, 0): 25_000, TopicPartition(topic, 1): 24_991, TopicPartition(plain, 0): 10_000}
+    await commit_plainly(mirror.source, group, read)
+    wanted = {
+        TopicPartition(mirror.remote("filtered"), 0): 2_500,
+        TopicPartition(mirror.remote("filtered"), 1): 2_500,
+        TopicPartition(mirror.remote("routed"), 0): 10_000,
+    }
+
+    async def translated() -> bool:
+        checkpoints = await checkpoints_in(mirror.target, "TF.checkpoints.internal", group)
+        found = {it.remote: it.downstream for it in checkpoints}
+        assert found == wanted, f"{found}"
+        return True
+
+    await eventually(translated, within_s=60, what="checkpoints of the group")
+
+
+async def test_a_paused_topic_waits(mirror: _Mirror) -> None:
+    """An operator pauses a topic with a transform, and resumes it, as any other; metrics tell what is left."""
+    topic, remote = mirror.topic("mask-strange"), mirror.remote("mask-strange")
+    await await_arrived(mirror.target, remote, _FEW, within_s=_LONG_S)
+    await mirror.ask("PUT", f"/from:TF/to:B/topics/{topic}/pause")
+    await eventually(lambda: _stages(mirror.running, topic, "TF->B") == {"paused"}, within_s=30, what="it is paused")
+    await produce(mirror.source, topic, [[NewRecord(None, b"1", (), MIDDLE_MS)]])
+    await _a_moment_of_work(mirror)
+    held_back = await arrived(mirror.target, remote)
+    await mirror.ask("PUT", f"/from:TF/to:B/topics/{topic}/resume")
+    await await_arrived(mirror.target, remote, _FEW + 1)
+
+    assert held_back == _FEW
+    await _await_positions(mirror.running, topic, "TF->B", [_FEW + 1])
+
+
+async def _a_moment_of_work(mirror: _Mirror) -> None:
+    """Wait until another topic of the same transform was mirrored once more."""
+    remote = mirror.remote("masked")
+    before = await await_arrived(mirror.target, remote, _COUNT, within_s=_LONG_S)
+    await produce(mirror.source, mirror.topic("masked"), [[NewRecord(None, b"9" * 12, (), MIDDLE_MS)]])
+    await await_arrived(mirror.target, remote, before + 1)
+
+
+async def test_a_sample_shows_records_before_and_after(mirror: _Mirror) -> None:
+    """``mm2py transform`` prints what becomes of the newest records, and writes nothing."""
+    topic, remote = mirror.topic("filtered"), mirror.remote("filtered")
+    before = await end_offsets(mirror.target, remote)
+
+    done = await mirror.type("transform", str(mirror.file), "TF->B", topic, "--sample", "20")
+
+    assert done.returncode == 0, done.stderr
+    assert f"TF->B  {topic} -> {remote}" in done.stdout
+    assert f"{topic}-0 offset 49990\n  before" in done.stdout
+    assert "20 records: 0 changed, 18 dropped, 0 fail; nothing was written" in done.stdout
+    assert await end_offsets(mirror.target, remote) == before
+
+
+async def test_a_transformed_topic_is_not_called_different(mirror: _Mirror) -> None:
+    """``mm2py verify`` compares what travels unopened, and says of the rest why it cannot."""
+    await assert_mirrored(mirror.source, mirror.topic("plain"), mirror.target, mirror.remote("routed"), _COUNT)
+
+    topics = f"{mirror.topic('plain')},{mirror.topic('filtered')}"
+    done = await mirror.type("verify", str(mirror.file), "TF->B", "--topics", topics, "--json")
+
+    report = json.loads(done.stdout)
+    found = {row["source"]["topic"]: (row["verdict"], row["reasons"]) for row in report["partitions"]}
+    assert done.returncode == 2, done.stderr
+    assert found == {
+        mirror.topic("plain"): ("equal", []),
+        mirror.topic("filtered"): ("could not tell", ["a transform changes its records on their way"]),
+    }
+    assert report["batches_unopened"] > 0
+
+
+async def test_kills_and_a_reload_lose_nothing(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Python workers are killed in the middle of a stream, then the daemon, then the transform is changed by a reload.
+
+    Every record is at the target as its transform made it, in order but for stretches that are written again, of which
+    no more are there twice than was told; a bad record is in the dead letters.
+    """
+    dead, remote = f"{prefix}-dead", f"TK.{prefix}"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+
+    def properties(mark: str) -> str:
+        value = f"concat(substring(CAST(value AS STRING), 1, 12), '{mark}')"
+        bad = "partition = 1 AND offset = 30000"
+        sql = f"SELECT * EXCEPT (value), IF({bad}, CAST(raise_error('bad') AS STRING), {value}) AS value FROM records"
+        keys: dict[str, object] = {
+            "TK->B.topics": prefix,
+            "TK->B.transform.sql": sql,
+            "copy.epoch.ms": 1000,
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": dead,
+            "errors.deadletterqueue.topic.replication.factor": "1",
+        }
+        return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=("TK", "B"), **keys)
+
+    told: Counter[int] = Counter()
+    async with numbered_stream(
+        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=5_000, open_ended=True
+    ) as stream:
+        async with daemon(tmp_path, properties("one")) as running:
+            await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)
+            for worker in spark_workers(running.pid):
+                os.kill(worker, signal.SIGKILL)
+            seen = stream.sent
+            await await_arrived(backup.bootstrap_servers, remote, seen, within_s=_LONG_S)
+            await running.kill()
+            told += _repeats_told(running)
+        async with daemon(tmp_path, properties("one")) as running:
+            count = await stream.done()
+            await _await_positions(running, prefix, "TK->B", [count // 2] * 2)
+            await running.wait_for_event("record_left_out", offset=30_000, dead_letters=dead)
+            (tmp_path / "mm2.properties").write_text(properties("two"))
+            os.kill(running.pid, signal.SIGHUP)
+            await running.wait_for_event("settings_reloaded", within_s=_LONG_S)
+            await produce(primary.bootstrap_servers, prefix, [[NewRecord(None, b"%012d" % count, (), MIDDLE_MS)], []])
+            await _await_positions(running, prefix, "TK->B", [count // 2 + 1, count // 2])
+            assert await running.sigterm() == 0
+            told += _repeats_told(running)
+
+    source = await read_numbers(primary.bootstrap_servers, prefix)
+    found = await read_topic(backup.bootstrap_servers, remote)
+    lost = source[1].pop(30_000)
+    assert (found[0][-1].value or b"") == b"%012dtwo" % count
+    for partition, records in found.items():
+        numbers = [int((record.value or b"")[:12]) for record in records]
+        assert list(dict.fromkeys(numbers)) == source[partition]
+        assert len(numbers) - len(source[partition]) <= told[partition]
+        assert {(record.value or b"")[12:] for record in records if int((record.value or b"")[:12]) < count} == {b"one"}
+    letters = (await read_topic(backup.bootstrap_servers, dead))[0]
+    assert {int((letter.value or b"")[:12]) for letter in letters} == {lost}
+
+
+def _repeats_told(running: Daemon) -> Counter[int]:
+    """Say how many records of each partition may be there twice, as far as the daemon has said."""
+    told: Counter[int] = Counter()
+    for event in running.events("resume_unproven"):
+        number = re.search(r"up to (\d+) are written twice", event["message"])
+        assert number is not None, event
+        told[event["partition"]] += int(number[1])
+    return told
