@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
