@@ -12,8 +12,8 @@ from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
-from tests.support.producing import numbered_stream, produce
-from tests.support.reading import read_topic
+from tests.support.producing import numbered_stream, produce, produce_numbers
+from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_same_records, spread, strange_records
 from tests.support.spark import SparkCluster, can_import, python_without_mm2py, spark_cluster
 from tests.support.topics import create_topic
@@ -77,6 +77,30 @@ async def test_executors_copy_with_the_package_that_the_daemon_ships(
     assert_same_records(
         await read_topic(primary.bootstrap_servers, prefix), await read_topic(backup.bootstrap_servers, f"A.{prefix}")
     )
+
+
+async def test_executors_transform_with_the_package_that_the_daemon_ships(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Records go through a statement on both Spark workers, whose Python does not have mm2py."""
+    count = 40_000
+    python = python_without_mm2py(tmp_path)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=count, partitions=_PARTITIONS)
+    with spark_cluster(tmp_path) as spark:
+        statement = "A->B.transform.sql = SELECT * FROM records WHERE offset % 10 = 0\n"
+        settings = _settings(primary, backup, prefix, spark, python) + statement
+        async with daemon(tmp_path, settings) as mirror:
+            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", count // 10, within_s=200)
+            places = {spark.worker_of(pid) for pid in spark.python_workers()}
+            exit_code = await mirror.sigterm()
+
+    assert places == {0, 1}
+    assert exit_code == 0
+    assert not list(mirror.events("copy_task_lost"))
+    source = await read_numbers(primary.bootstrap_servers, prefix)
+    found = await read_numbers(backup.bootstrap_servers, f"A.{prefix}")
+    assert found == {partition: numbers[::10] for partition, numbers in source.items()}
 
 
 async def test_a_spark_worker_killed_in_a_stream(
