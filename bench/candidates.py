@@ -20,6 +20,7 @@ from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 
 
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
+_TEXT_HEADERS = "org.apache.kafka.connect.storage.StringConverter"
 
 #: What Kafka's connect-mirror-maker.sh sets when the environment does not.
 JAVA_DEFAULT = JvmOptions(2048, ("-Xms256m", *SERVER_FLAGS))
@@ -47,6 +48,8 @@ class FlowSettings:
     codec: Codec
     tasks_max: int
     goal: Goal
+    #: Keys of the flow beside those that all have.
+    transforms: tuple[tuple[str, str], ...] = ()
 
     @property
     def remote_topic(self) -> str:
@@ -65,6 +68,9 @@ class Candidate(enum.Enum):
         settings = _common(flow)
         if self is Candidate.JAVA_TUNED:
             settings |= _tuned(flow)
+        if self is not Candidate.MM2PY and flow.transforms:
+            # Connect's own for MirrorMaker takes bytes alone, and a header that is inserted is text.
+            settings[f"{flow.source_alias}->{flow.target_alias}.header.converter"] = _TEXT_HEADERS
         return settings
 
     def command(self, file: Path) -> list[str]:
@@ -103,6 +109,7 @@ def _common(flow: FlowSettings) -> dict[str, str]:
         "checkpoints.topic.replication.factor": "1",
         # Else Java runs a second worker, for the direction that is not enabled.
         "emit.heartbeats.enabled": "false",
+        **{f"{pair}.{key}": text for key, text in flow.transforms},
     }
 
 

@@ -37,11 +37,22 @@ class Shape:
     share: float
     codec: Codec = Codec.NONE
     batch_bytes: int = 64 * 1024
+    #: Connect's transforms that each record goes through: the flow's keys, in the way that both mirrors read them.
+    transforms: tuple[tuple[str, str], ...] = ()
 
     def records(self, of_first_shape: int) -> int:
         """How many records this shape gets when the first one gets so many."""
         return round(of_first_shape * self.share)
 
+
+#: The one of Connect's transforms that changes each record and that Java MirrorMaker can run: it hands records to
+#: them as bytes, which those that look into values refuse.
+_INSERT_HEADER = (
+    ("transforms", "mark"),
+    ("transforms.mark.type", "org.apache.kafka.connect.transforms.InsertHeader"),
+    ("transforms.mark.header", "mirrored-by"),
+    ("transforms.mark.value.literal", "mirror"),
+)
 
 SHAPES = (
     Shape("json", "200 B JSON, 64 KiB batches", 200, 8, 1.0),
@@ -50,5 +61,6 @@ SHAPES = (
     Shape("single", "200 B JSON, one-record batches", 200, 8, 0.3, batch_bytes=0),
     Shape("wide", "1 KiB JSON, 40 partitions", 1024, 40, 0.5),
     Shape("large", "100 KiB JSON", 100 * 1024, 8, 0.005),
+    Shape("header", "200 B JSON, InsertHeader", 200, 8, 0.5, transforms=_INSERT_HEADER),
 )
 SHAPES_BY_NAME = {shape.name: shape for shape in SHAPES}

@@ -78,7 +78,7 @@ class Turns:
 
     async def _copy_in_turn(self, loaded: LoadedTopic, target: Broker) -> None:
         for candidate in self._next_turn():
-            flow = self._flow(candidate, loaded.topic, loaded.shape.codec, Goal.THROUGHPUT)
+            flow = self._flow(candidate, loaded.topic, loaded.shape.codec, Goal.THROUGHPUT, loaded.shape.transforms)
             try:
                 run = await copy(candidate, flow, loaded, target, self._directory / flow.source_alias)
             except MirrorFailedError as error:
@@ -107,7 +107,14 @@ class Turns:
         self._turns += 1
         return self._order.turn(self._turns - 1)
 
-    def _flow(self, candidate: Candidate, topic: str, codec: Codec, goal: Goal) -> FlowSettings:
+    def _flow(
+        self,
+        candidate: Candidate,
+        topic: str,
+        codec: Codec,
+        goal: Goal,
+        transforms: tuple[tuple[str, str], ...] = (),
+    ) -> FlowSettings:
         """A flow whose aliases nobody had before: no position, no group and no remote topic to continue from."""
         self._flows += 1
         is_tuned = candidate is Candidate.JAVA_TUNED
@@ -120,6 +127,7 @@ class Turns:
             codec=codec,
             tasks_max=self._order.tuned_tasks_max if is_tuned else self._order.tasks_max,
             goal=goal,
+            transforms=transforms,
         )
 
     def _failed(self, candidate: Candidate, what: str, error: MirrorFailedError) -> None:
