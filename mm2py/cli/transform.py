@@ -7,8 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from mm2py.cli.asking import ArgumentsError, Mirror, run
 from mm2py.cli.mirror_maker import Parser
 from mm2py.clock import Clock, SystemClock
@@ -16,7 +14,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.flow.plugins import policy_of, transforms_of
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.columns import Row
+from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.records.sampling import Tried, newest, try_out
 from mm2py.pipeline.session import SparkHost
 from mm2py.telemetry.journal import EventLog
@@ -120,6 +118,6 @@ def _row(row: Row) -> dict[str, Any]:
     def text(content: bytes | None) -> str | None:
         return None if content is None else content.decode(errors="backslashreplace")
 
-    plain = attrs.asdict(row)
+    plain = row._asdict()
     headers = [[name, text(value)] for name, value in row.headers]
     return {**plain, "key": text(row.key), "value": text(row.value), "headers": headers}

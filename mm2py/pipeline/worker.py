@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import ClassVar
 
 import attrs
@@ -21,6 +22,11 @@ from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.pipeline.records.mailbox import Mailbox
+from mm2py.pipeline.records.outcome import StretchOutcome
+from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.row import Row
+from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
 from mm2py.pipeline.verify_slice import compare_slice
 
@@ -52,17 +58,62 @@ class _Worker:
 
 
 _workers: list[_Worker] = []
+_READ_WITHIN_S = 20.0
 
 
 def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
     """Run the sealed plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
     _exhaust(rows)
     plan: EpochPlan = unseal(payload)
-    spark_task = TaskContext.get()
-    if spark_task is not None and spark_task.attemptNumber() > 0:
-        raise EpochRepeatedError(plan.name)
+    refuse_repetition(plan, TaskContext.get())
     worker = _worker()
     return [worker.runner.run(copy_epoch(plan, SystemClock(), worker.state))]
+
+
+def transform_stretches(folder: str, number: int, payloads: Iterable[bytes]) -> list[StretchOutcome]:
+    """
+    Send the stretches of the sealed plans in *payloads* through their steps, to the target.
+
+    What becomes of each is noted in *folder* too, where this process can see that: it counts though the job may fail.
+    """
+    worker, spark_task = _worker(), TaskContext.get()
+    plans: list[EpochPlan] = [unseal(payload) for payload in payloads]
+    for plan in plans:
+        refuse_repetition(plan, spark_task)
+    return worker.runner.run(_transformed(plans, worker.state, Mailbox(folder), number))
+
+
+async def _transformed(
+    plans: Sequence[EpochPlan], state: WorkerState, mailbox: Mailbox, number: int
+) -> list[StretchOutcome]:
+    outcomes: list[StretchOutcome] = []
+    clock = SystemClock()
+    for plan in plans:
+        (one,) = plan.partitions
+        source, topic, partition = state.cluster(plan.source, clock), one.source.topic, one.source.partition
+        reader = StretchReader(source, plan.limits, clock, within_s=_READ_WITHIN_S)
+        rows: list[Row] = []
+        async for columns in reader.read(one):
+            rows += map(
+                Row,
+                repeat(topic),
+                repeat(partition),
+                columns.offsets,
+                columns.timestamps,
+                columns.keys,
+                columns.values,
+                columns.headers,
+            )
+        outcome = await StretchWriter(plan, one, state, clock).write(rows)
+        mailbox.note(number, one.source, outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def refuse_repetition(plan: EpochPlan, spark_task: TaskContext | None) -> None:
+    """Raise `EpochRepeatedError` where Spark runs a task of *plan* again by itself."""
+    if spark_task is not None and spark_task.attemptNumber() > 0:
+        raise EpochRepeatedError(plan.name)
 
 
 def compare_slices(payloads: Iterable[bytes]) -> list[SliceOutcome]:

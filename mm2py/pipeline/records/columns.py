@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import attrs
 import pyarrow as pa
 
+from mm2py.pipeline.records.row import Row
 from mm2py.wire.record_columns import Headers, RecordColumns
 
 
@@ -45,19 +45,6 @@ ARROW: Final = pa.schema(
     ]
 )
 _MICROS: Final = 1000
-
-
-@attrs.frozen
-class Row:
-    """A record that a transform gave back; a timestamp of -1 is none."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBatch:

@@ -18,20 +18,11 @@ from typing import Final
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.records.outcome import StretchOutcome
+from mm2py.pipeline.records.outcome import Answer, StretchOutcome
 
 
 _NUMBER: Final = struct.Struct(">q")
 _PLAN, _ANSWER, _FRESH = "plan", "answer", ".new"
-
-
-@attrs.frozen
-class Answer:
-    """What a micro-batch did; where it was given up, it is not whole: outcomes of some partitions are missing."""
-
-    number: int
-    outcomes: tuple[StretchOutcome, ...]
-    is_whole: bool
 
 
 @attrs.frozen

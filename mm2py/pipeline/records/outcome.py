@@ -42,3 +42,21 @@ class StretchOutcome:
     produces: int = 0
     retries: int = 0
     throttled_ms: int = 0
+
+
+@attrs.frozen
+class Answer:
+    """What a micro-batch did; where it was given up, it is not whole: outcomes of some partitions are missing."""
+
+    number: int
+    outcomes: tuple[StretchOutcome, ...]
+    is_whole: bool
+
+
+@attrs.frozen
+class Failed:
+    """A micro-batch ended by an error; *answer* tells of the partitions that were done before."""
+
+    words: str
+    number: int
+    answer: Answer | None

@@ -25,7 +25,8 @@ from mm2py.model.epoch import EpochPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.records import frames
-from mm2py.pipeline.records.mailbox import Answer, Mailbox
+from mm2py.pipeline.records.mailbox import Mailbox
+from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
 from mm2py.pipeline.records.spark_io import FOLDER, SINK, pack_payloads
 from mm2py.pipeline.sealing import seal
 from mm2py.pipeline.session import SparkSession
@@ -49,15 +50,6 @@ _LOOK_EVERY_S: Final = 0.25
 _STOP_WITHIN_S: Final = 10.0
 
 _sequence = itertools.count()
-
-
-@attrs.frozen
-class Failed:
-    """A query ended by an error; *answer* tells of the partitions that were done before."""
-
-    words: str
-    number: int
-    answer: Answer | None
 
 
 class Sql:
@@ -106,6 +98,15 @@ class Query:
         self._number = 0
         #: Which stretches may have left a note.
         self._noted: tuple[int, list[TopicPartition]] = (0, [])
+
+    @property
+    def session(self) -> SparkSession:
+        """The life of Spark that it belongs to."""
+        return self.sql.session
+
+    def noted(self, number: int, source: TopicPartition) -> StretchOutcome | None:
+        """Give what became of one stretch of a plan that failed as a whole."""
+        return self.mailbox.noted(number, source)
 
     def start(self, name: str) -> None:
         """Start it; blocks. Raise `TransformRefusedError`."""

@@ -23,10 +23,11 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.records import frames
-from mm2py.pipeline.records.columns import ARROW, Row, rows_of
+from mm2py.pipeline.records.columns import ARROW, rows_of
 from mm2py.pipeline.records.isolating import raised_in, table_of
 from mm2py.pipeline.records.query import Sql
 from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.session import SparkHost
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -113,7 +114,7 @@ def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Trie
             return Tried(before, None)
     except StepFailedError as failed:
         return Tried(before, None, f"{failed.stage}: {failed.error}: {failed}")
-    after = attrs.evolve(row, timestamp=record.timestamp, key=record.key, value=record.value, headers=record.headers)
+    after = row._replace(timestamp=record.timestamp, key=record.key, value=record.value, headers=record.headers)
     return Tried(before, after)
 
 

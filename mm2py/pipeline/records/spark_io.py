@@ -28,13 +28,15 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.pipeline.copier import WorkerState
-from mm2py.pipeline.records.columns import SCHEMA, Row, rows_of, to_arrow
+from mm2py.pipeline.records.columns import SCHEMA, rows_of, to_arrow
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
+from mm2py.pipeline.worker import refuse_repetition
 
 
 SOURCE: Final = "mm2py-records"
@@ -212,6 +214,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         place = context.partitionId() if context is not None else 0
         plan: EpochPlan = unseal(self._payloads[place])
+        refuse_repetition(plan, context)
         (one,) = plan.partitions
         here = _here()
         outcome = here.runner.run(_write(plan, one, iterator, here.state))

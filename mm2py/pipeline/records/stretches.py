@@ -33,6 +33,10 @@ class Pace:
             known = self._bytes.get(source, fresh)
             self._bytes[source] = fresh * _FRESH_SHARE + known * (1 - _FRESH_SHARE)
 
+    def bytes_of(self, source: TopicPartition) -> float:
+        """Say what an upstream offset of *source* weighs at the target; never nothing."""
+        return max(1.0, self._bytes.get(source, _FIRST_RECORD_BYTES))
+
     def cut(
         self, plans: Sequence[PartitionPlan], ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
     ) -> tuple[PartitionPlan, ...]:

@@ -32,14 +32,16 @@ from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.records.dead_letters import DeadLetters
 from mm2py.pipeline.records.frames import TransformRefusedError
 from mm2py.pipeline.records.isolating import Isolation, raised_in
-from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, StretchOutcome
-from mm2py.pipeline.records.query import Failed, Query, Sql
+from mm2py.pipeline.records.limits import Limits
+from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, Failed, StretchOutcome
+from mm2py.pipeline.records.query import Query, Sql
 from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.step_job import StepJob
 from mm2py.pipeline.records.stretches import Pace
 from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
 from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.sending import HINT_REWOUND
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.session import SparkHost, SparkSession
 from mm2py.telemetry.events import RecordLeftOut
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -62,7 +64,7 @@ class _Task:
     """What is kept of a record task between its epochs."""
 
     transform: Transform
-    query: Query | None = None
+    query: Query | StepJob | None = None
     pace: Pace = attrs.field(factory=Pace)
     #: Records that the transform fails on, which stretches end before.
     bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
@@ -136,18 +138,24 @@ class RecordTasks:
             self._clusters[endpoint] = Cluster(endpoint, self._clock)
         return self._clusters[endpoint]
 
-    async def query(self, task: _Task, plan: EpochPlan) -> Query:
+    async def query(self, task: _Task, plan: EpochPlan) -> Query | StepJob:
         """Give the task's query, started where there is none. Raise `TransformRefusedError`."""
         session = await self._host.session()
-        if self._sql is None or self._sql.session is not session:
-            self._sql = Sql(session)
-        if task.query is not None and task.query.sql is not self._sql:
+        if task.query is not None and task.query.session is not session:
             task.query = None  # it ended with Spark's last life
         if task.query is None:
-            query = Query(self._sql, task.transform, self._host.scratch, self._host.secrets_key_file)
+            query = self._made(task.transform, session)
             await asyncio.to_thread(query.start, f"{plan.flow} {task.transform.name}")
             task.query = query
         return task.query
+
+    def _made(self, transform: Transform, session: SparkSession) -> Query | StepJob:
+        host = self._host
+        if not transform.uses_spark:
+            return StepJob(session, transform, host.scratch, host.secrets_key_file)
+        if self._sql is None or self._sql.session is not session:
+            self._sql = Sql(session)
+        return Query(self._sql, transform, host.scratch, host.secrets_key_file)
 
     @property
     def clock(self) -> Clock:
@@ -169,6 +177,7 @@ class _Round:
         self._source = tasks.cluster(plan.source)
         self._target = tasks.cluster(plan.target)
         self._begun = self._clock.monotonic()
+        self._limits = Limits(plan.rates, self._begun)
         #: The plans as they are by what was found out about the target.
         self._now = {one.source: one for one in plan.partitions}
         self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
@@ -259,6 +268,7 @@ class _Round:
             self._ends = {source: end for source, end in found.items() if isinstance(end, int)}
             ready = [one for one in ready if self._is_readable(one, found)]
             stretches = self._task.pace.cut(ready, self._ends, bounds)
+            stretches = self._limits.within(stretches, self._task.pace, self._clock.monotonic())
             if stretches or self._is_over():
                 return stretches
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_MOST_S)
@@ -312,9 +322,12 @@ class _Round:
             if outcome.position > one.position:
                 moved = outcome.position - one.position
                 self._task.pace.learn(outcome.source, offsets=moved, size_bytes=outcome.bytes)
+                self._limits.charge(
+                    outcome.source, offsets=moved, size_bytes=outcome.bytes, now=self._clock.monotonic()
+                )
         self._stretches += taken
 
-    async def _explain(self, query: Query, left: Sequence[PartitionPlan], failed: Failed) -> None:
+    async def _explain(self, query: Query | StepJob, left: Sequence[PartitionPlan], failed: Failed) -> None:
         """Say why a query failed with the stretches *left*: of what their records are, or of something else."""
         words = failed.words
         trouble = trouble_in(words)
@@ -334,7 +347,7 @@ class _Round:
         if others:
             await self._clock.sleep(_QUIET_S)
             # Some were written to their end although the micro-batch as a whole was given up.
-            noted = [query.mailbox.noted(failed.number, one.source) for one in others]
+            noted = [query.noted(failed.number, one.source) for one in others]
             await self._account(others, [outcome for outcome in noted if outcome is not None])
             others = [one for one in others if one.source not in self._outcomes]
         kind, message = raised_in(words)
@@ -439,6 +452,7 @@ class _Round:
             retries=sum(stretch.retries for stretch in self._stretches),
             throttled_ms=sum(stretch.throttled_ms for stretch in self._stretches),
             worker="spark",
+            rates=self._limits.uses(self._clock.monotonic()),
         )
 
 

@@ -21,8 +21,8 @@ from mm2py.model.epoch import Ended, EpochPlan, PartitionFailure, PartitionPlan,
 from mm2py.model.transform import Errors
 from mm2py.pipeline.copier import WorkerState
 from mm2py.pipeline.partition import Parcel, PartitionCopy
-from mm2py.pipeline.records.columns import Row
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, StretchOutcome
+from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
