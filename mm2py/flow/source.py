@@ -219,10 +219,9 @@ class SourceTasks:
         return plans
 
     def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
-        first = len(self._transforms.tasks)  # what goes through a transform is not limited
         owners = self._assignment.task_of if self._assignment else {}
-        busy = {it: owner for it, owner in owners.items() if owner >= first and not self._orders.is_paused(it)}
-        return self._rates.plan(task, [plan.source for plan in partitions], busy) if task >= first else ()
+        busy = {it: owner for it, owner in owners.items() if not self._orders.is_paused(it)}
+        return self._rates.plan(task, [plan.source for plan in partitions], busy)
 
     def next_retry_at(self, task: int) -> float | None:
         return progress.next_retry_at(self._own(task))
