@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -367,18 +367,26 @@ def write(state: PartitionState, written: Position) -> PartitionState:
     return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
 
 
-def due_positions(states: Iterable[PartitionState], *, is_interval_over: bool) -> tuple[Position, ...]:
+def due_positions(
+    states: Iterable[PartitionState], *, is_interval_over: bool, is_transformed: Callable[[str], bool] = lambda _: False
+) -> tuple[Position, ...]:
     """
     Give the positions to be written now.
 
-    All that moved, or before the interval is over those that moved far or have a new producer.
+    All that moved, or before the interval is over those that moved far or have a new producer, and those of topics whose
+    records are transformed: what was written of these since would be written again after a crash.
     """
     return tuple(
         state.standing
         for state in states
         if state.repair is None
         and state.standing != state.written
-        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or state.is_newly_written)
+        and (
+            is_interval_over
+            or state.unwritten_bytes >= WRITE_AHEAD_BYTES
+            or state.is_newly_written
+            or is_transformed(state.source.topic)
+        )
     )
 
 

@@ -113,6 +113,10 @@ class TopicTransforms:
                 return number
         return len(self._rules) if self._needs_records else None
 
+    def has_task(self, topic: str) -> bool:
+        """Say whether the records of *topic* are transformed."""
+        return self.task_of(topic) is not None
+
     def routed(self, topic: str) -> str:
         """Give the name by which the replication policy knows *topic*."""
         return topic if self._is_exempt(topic) else routed(topic, self._settings.steps)

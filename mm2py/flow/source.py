@@ -107,10 +107,9 @@ class SourceTasks:
         self._orders = NO_ORDERS
         self._rates = RateShares(clock)
         self._transforms = transforms_of(settings)
-        of_task = [*self._transforms.tasks, *([None] * settings.tasks_max)]
         self._tasks = [
             CopyTask(settings, task, transform, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
-            for task, transform in enumerate(of_task)
+            for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.tasks_max)])
         ]
 
     # What there is to copy.
@@ -237,8 +236,7 @@ class SourceTasks:
     # What became of it.
 
     def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        # One chance for all: partitions that failed together come back together.
-        now, luck = self._clock.monotonic(), self._luck()
+        now, luck = self._clock.monotonic(), self._luck()  # one for all: what failed together comes back together
         self.measures.take(plan, outcome, took_s)
         self._rates.take(plan, outcome, took_s)
         told = {partition.source: partition for partition in outcome.partitions}
@@ -473,7 +471,9 @@ class SourceTasks:
 
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Give the positions to be written now."""
-        return progress.due_positions(self.states.values(), is_interval_over=is_interval_over)
+        return progress.due_positions(
+            self.states.values(), is_interval_over=is_interval_over, is_transformed=self._transforms.has_task
+        )
 
     def note_written(self, positions: Iterable[Position]) -> None:
         """Note that the positions topic holds *positions*."""

@@ -244,6 +244,16 @@ def test_positions_are_due_when_they_moved() -> None:
     assert (far.standing,) == due_positions([still, moved, far], is_interval_over=False)
 
 
+def test_positions_of_transformed_topics_do_not_wait() -> None:
+    """What was written since would be written again after a crash, because nobody can compare it with its source."""
+    moved = state(position=150, downstream=149)
+    other = state(source=TopicPartition("u", 1), position=150, downstream=149)
+
+    due = due_positions([moved, other], is_interval_over=False, is_transformed=lambda topic: topic == "u")
+
+    assert due == (other.standing,)
+
+
 def test_a_new_producer_is_written_at_once() -> None:
     """Whoever resumes after a crash must know by which producer and sequence, so the interval is not waited for."""
     moved, _ = after(state(), outcome(producer=ProducerMark(7, 0, 50)))
