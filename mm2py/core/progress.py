@@ -373,8 +373,8 @@ def due_positions(
     """
     Give the positions to be written now.
 
-    All that moved, or before the interval is over those that moved far or have a new producer, and those of topics whose
-    records are transformed: what was written of these since would be written again after a crash.
+    All that moved, or before the interval is over those that moved far or have a new producer, and those of topics that
+    are transformed: after a crash, records of these are written again from the written position on.
     """
     return tuple(
         state.standing
