@@ -36,7 +36,7 @@ from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
-from mm2py.pipeline.worker import refuse_repetition
+from mm2py.pipeline.worker import refuse_repetition, uncollected
 
 
 SOURCE: Final = "mm2py-records"
@@ -217,7 +217,8 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         refuse_repetition(plan, context)
         (one,) = plan.partitions
         here = _here()
-        outcome = here.runner.run(_write(plan, one, iterator, here.state))
+        with uncollected():
+            outcome = here.runner.run(_write(plan, one, iterator, here.state))
         Mailbox(self._folder).note(self._number, one.source, outcome)
         return _Message(outcome)
 
