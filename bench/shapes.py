@@ -39,6 +39,8 @@ class Shape:
     batch_bytes: int = 64 * 1024
     #: Connect's transforms that each record goes through: the flow's keys, in the way that both mirrors read them.
     transforms: tuple[tuple[str, str], ...] = ()
+    #: What mm2py is given in their stead, where it has another way to say the same.
+    statement: tuple[tuple[str, str], ...] = ()
 
     def records(self, of_first_shape: int) -> int:
         """How many records this shape gets when the first one gets so many."""
@@ -54,6 +56,9 @@ _INSERT_HEADER = (
     ("transforms.mark.value.literal", "mirror"),
 )
 
+_MARKED = "array_append(headers, named_struct('key', 'mirrored-by', 'value', CAST('mirror' AS BINARY)))"
+_HEADER_BY_SQL = (("transform.sql", f"SELECT * EXCEPT (headers), {_MARKED} AS headers FROM records"),)
+
 SHAPES = (
     Shape("json", "200 B JSON, 64 KiB batches", 200, 8, 1.0),
     Shape("json-lz4", "200 B JSON, 64 KiB batches, lz4", 200, 8, 1.0, Codec.LZ4),
@@ -62,5 +67,6 @@ SHAPES = (
     Shape("wide", "1 KiB JSON, 40 partitions", 1024, 40, 0.5),
     Shape("large", "100 KiB JSON", 100 * 1024, 8, 0.005),
     Shape("header", "200 B JSON, InsertHeader", 200, 8, 0.5, transforms=_INSERT_HEADER),
+    Shape("sql", "200 B JSON, that by SQL", 200, 8, 0.5, transforms=_INSERT_HEADER, statement=_HEADER_BY_SQL),
 )
 SHAPES_BY_NAME = {shape.name: shape for shape in SHAPES}
