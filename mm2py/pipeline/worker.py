@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 from pyspark import TaskContext
@@ -30,6 +30,9 @@ from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
 from mm2py.pipeline.verify_slice import compare_slice
+
+
+_T = TypeVar("_T")
 
 
 @attrs.define(eq=False)
@@ -57,6 +60,10 @@ class _Worker:
     runner: asyncio.Runner
     state: WorkerState
 
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run *work* to its end. `Runner.run` would also make a text of its result, records and all."""
+        return self.runner.get_loop().run_until_complete(work)
+
 
 _workers: list[_Worker] = []
 _READ_WITHIN_S = 20.0
@@ -67,8 +74,8 @@ def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
     _exhaust(rows)
     plan: EpochPlan = unseal(payload)
     refuse_repetition(plan, TaskContext.get())
-    worker = _worker()
-    return [worker.runner.run(copy_epoch(plan, SystemClock(), worker.state))]
+    worker = this_worker()
+    return [worker.run(copy_epoch(plan, SystemClock(), worker.state))]
 
 
 def transform_stretches(folder: str, number: int, payloads: Iterable[bytes]) -> list[StretchOutcome]:
@@ -77,12 +84,12 @@ def transform_stretches(folder: str, number: int, payloads: Iterable[bytes]) -> 
 
     What becomes of each is noted in *folder* too, where this process can see that: it counts though the job may fail.
     """
-    worker, spark_task = _worker(), TaskContext.get()
+    worker, spark_task = this_worker(), TaskContext.get()
     plans: list[EpochPlan] = [unseal(payload) for payload in payloads]
     for plan in plans:
         refuse_repetition(plan, spark_task)
     with uncollected():
-        return worker.runner.run(_transformed(plans, worker.state, Mailbox(folder), number))
+        return worker.run(_transformed(plans, worker.state, Mailbox(folder), number))
 
 
 async def _transformed(
@@ -130,19 +137,19 @@ def refuse_repetition(plan: EpochPlan, spark_task: TaskContext | None) -> None:
 
 def compare_slices(payloads: Iterable[bytes]) -> list[SliceOutcome]:
     """Compare the slices of the sealed plans in *payloads*; nothing is written, so Spark may do it again."""
-    worker, clock = _worker(), SystemClock()
+    worker, clock = this_worker(), SystemClock()
     outcomes: list[SliceOutcome] = []
     for payload in payloads:
         plan: VerifyPlan = unseal(payload)
         clusters = worker.state.cluster(plan.source, clock), worker.state.cluster(plan.target, clock)
-        outcomes += [worker.runner.run(compare_slice(plan, part, clusters, clock)) for part in plan.slices]
+        outcomes += [worker.run(compare_slice(plan, part, clusters, clock)) for part in plan.slices]
     return outcomes
 
 
 def warm_up(hold_s: float, rows: Iterable[object]) -> list[int]:
     """Get a worker ready and hold its slot for *hold_s*, so that as many workers start as there are slots."""
     _exhaust(rows)
-    _worker().runner.run(SystemClock().sleep(hold_s))
+    this_worker().run(SystemClock().sleep(hold_s))
     return [1]
 
 
@@ -151,7 +158,8 @@ def _exhaust(rows: Iterable[object]) -> None:
     deque(rows, maxlen=0)
 
 
-def _worker() -> _Worker:
+def this_worker() -> _Worker:
+    """Give what this process keeps between its tasks."""
     if not _workers:
         _workers.append(_Worker(asyncio.Runner(), WorkerState()))
         # Spark collects garbage after every task; what was imported to get here need not be looked at each time.

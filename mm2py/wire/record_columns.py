@@ -23,7 +23,7 @@ _BAD_CHECKSUM: Final = "its checksum does not match its content"
 _NO_TIMESTAMP: Final = -1
 
 
-@attrs.define
+@attrs.define(repr=False)
 class RecordColumns:
     """The records of a stretch of one partition, oldest first; `size_bytes` is what keys and values take."""
 

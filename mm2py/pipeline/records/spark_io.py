@@ -9,7 +9,6 @@ topic-partition of the plan is one Spark partition, from the source to the sink.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -36,7 +35,7 @@ from mm2py.pipeline.records.row import Row
 from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
-from mm2py.pipeline.worker import refuse_repetition, uncollected
+from mm2py.pipeline.worker import refuse_repetition, this_worker, uncollected
 
 
 SOURCE: Final = "mm2py-records"
@@ -45,26 +44,6 @@ FOLDER: Final = "folder"
 _EPOCH: Final = "epoch"
 _POLL_S: Final = 0.01
 _READ_WITHIN_S: Final = 20.0
-
-
-@attrs.define
-class _Process:
-    """What stays in a Python worker from one task to the next: its event loop, its connections."""
-
-    runner: asyncio.Runner
-    state: WorkerState
-
-
-_process: list[_Process] = []
-
-
-def _here() -> _Process:
-    if not _process:
-        _process.append(_Process(asyncio.Runner(), WorkerState()))
-        # Spark collects garbage after every task; what was imported to get here need not be looked at each time.
-        gc.collect()
-        gc.freeze()
-    return _process[0]
 
 
 @attrs.define(eq=False)
@@ -115,12 +94,12 @@ def unpack_payloads(packed: bytes) -> tuple[int, list[bytes]]:
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, _Stretch)  # noqa: S101 - we made it
     plan = unseal(partition.payload)
-    here, clock = _here(), SystemClock()
+    here, clock = this_worker(), SystemClock()
     (one,) = plan.partitions
     cluster = here.state.cluster(plan.source, clock)
     reader = StretchReader(cluster, plan.limits, clock, within_s=_READ_WITHIN_S)
     stretch = reader.read(one)
-    while (columns := here.runner.run(anext(stretch, None))) is not None:
+    while (columns := here.run(anext(stretch, None))) is not None:
         yield to_arrow(one.source.topic, one.source.partition, columns)
 
 
@@ -216,9 +195,9 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         plan: EpochPlan = unseal(self._payloads[place])
         refuse_repetition(plan, context)
         (one,) = plan.partitions
-        here = _here()
+        here = this_worker()
         with uncollected():
-            outcome = here.runner.run(_write(plan, one, iterator, here.state))
+            outcome = here.run(_write(plan, one, iterator, here.state))
         Mailbox(self._folder).note(self._number, one.source, outcome)
         return _Message(outcome)
 
