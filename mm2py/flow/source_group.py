@@ -290,6 +290,8 @@ class SourceGroup(FlowGroup):
                 last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
         records = sum(state.records for state in life.tasks.states.values())
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, bool(is_written)))
+        if not late:
+            await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
         return not late
 
     def _beside(
