@@ -9,6 +9,8 @@ topic-partition of the plan is one Spark partition, from the source to the sink.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -125,11 +127,13 @@ class _StreamReader(DataSourceStreamReader):
         return {_EPOCH: 0}
 
     def latestOffset(self) -> dict[str, int]:  # noqa: N802
-        """Wait for a plan; Spark ends this process where the query is stopped."""
-        mailbox, clock = Mailbox(self._folder), SystemClock()
+        """Wait for a plan; Spark ends this process where the query is stopped, unless Spark itself was killed."""
+        mailbox, clock, spark = Mailbox(self._folder), SystemClock(), os.getppid()
         seen = getattr(self, "_seen", 0)
         with asyncio.Runner() as runner:
             while (number := mailbox.number()) <= seen:
+                if os.getppid() != spark:
+                    sys.exit("Spark is gone")
                 runner.run(clock.sleep(_POLL_S))
         self._seen = number
         return {_EPOCH: number}
