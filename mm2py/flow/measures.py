@@ -35,6 +35,8 @@ from mm2py.model.state import (
 _WINDOW_S = 60.0
 #: Over how long the growth of a source's log is taken at least.
 _GROWTH_S = 30.0
+#: How old a view of a partition may be that has nothing left to copy.
+_PICTURE_S = 5.0
 #: So many epochs of each copy task are shown.
 _EPOCHS = 30
 
@@ -59,7 +61,7 @@ class _End:
 class PartitionMeasures:
     """One topic-partition since the daemon started."""
 
-    __slots__ = ("_ends", "bytes", "caught_up_at", "is_ours", "records", "window")
+    __slots__ = ("_ends", "bytes", "caught_up_at", "is_ours", "picture", "records", "window")
 
     def __init__(self) -> None:
         self.records = 0
@@ -70,10 +72,13 @@ class PartitionMeasures:
         self.is_ours = False
         #: When there was nothing left to copy, as far as that was seen; monotonic seconds.
         self.caught_up_at: float | None = None
+        #: The last view of the partition, while it may be shown again.
+        self.picture: _Picture | None = None
         self._ends: tuple[_End, ...] = ()
 
     def take(self, outcome: PartitionOutcome, now: float) -> int:
         """Take over what an epoch did; give how many records that makes."""
+        self.picture = None
         records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
         self.records += records
         self.bytes += outcome.bytes
@@ -84,6 +89,7 @@ class PartitionMeasures:
 
     def look(self, state: PartitionState, now: float) -> None:
         """Note how far behind the partition is after an epoch."""
+        self.picture = None
         if state.lag == 0:
             self.caught_up_at = now
         if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
@@ -112,6 +118,27 @@ class PartitionMeasures:
         if not self._ends or now - self._ends[0].at < _GROWTH_S:
             return None
         return max(0, end_offset - self._ends[0].offset) / (now - self._ends[0].at)
+
+
+@attrs.frozen(eq=False)
+class _Picture:
+    """
+    A view of a partition that has nothing left to copy, and what it was made of.
+
+    Until its next epoch only its rates change, and slowly, by the window they are of. To make thousands of views every
+    second would be most of what a daemon does for whoever watches.
+    """
+
+    view: PartitionView
+    state: PartitionState
+    task: int | None
+    retention: Retention | None
+    taken_at: float
+
+    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, now: float) -> bool:
+        """Say whether it may still be shown."""
+        is_same = self.state is state and self.task == task and self.retention is retention
+        return is_same and now - self.taken_at < _PICTURE_S
 
 
 @attrs.define
@@ -313,35 +340,54 @@ class FlowMeasures:
 
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
-        is_copying = state.stage is PartitionStage.COPYING
-        reading = measured.window.read(now)
-        end_offset, last_ms = state.high_watermark, state.last_timestamp_ms
-        waited_s, loss_s = measured.waiting(state, self.retention.get(state.source.topic), now, wall_ms)
-        return PartitionView(
-            source=state.source,
-            remote_topic=state.remote_topic,
-            task=task,
-            stage=state.stage,
-            position=state.position,
-            downstream=state.downstream,
-            lag=state.lag,
-            records=measured.records,
-            bytes=measured.bytes,
-            bytes_per_s=state.bytes_per_s or 0.0,
-            retry_in_s=None if is_copying else pause_left_s(state, now),
-            failure=None if is_copying else state.failure,
-            end_offset=end_offset if end_offset >= 0 else None,
-            log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
-            record_rate=reading.record_rate,
-            byte_rate=reading.byte_rate,
-            age=reading.age,
-            latency=reading.latency,
-            lag_s=waited_s,
-            seconds_until_loss=loss_s,
-            last_timestamp_ms=last_ms if last_ms >= 0 else None,
-        )
+        picture, retention = measured.picture, self.retention.get(state.source.topic)
+        if picture is not None and picture.is_of(state, task, retention, now):
+            return picture.view
+        waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
+        view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s)
+        # Of a partition that waits or lags, times go on every second.
+        is_still = state.stage is PartitionStage.COPYING and view.lag == 0
+        measured.picture = _Picture(view, state, task, retention, now) if is_still else None
+        return view
 
 
 def pause_left_s(state: PartitionState, now: float) -> float | None:
     """Say when a partition is tried again; None where that depends on something else than time."""
     return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
+
+
+def _view_of(
+    state: PartitionState,
+    measured: PartitionMeasures,
+    task: int | None,
+    now: float,
+    *,
+    waited_s: float | None,
+    loss_s: float | None,
+) -> PartitionView:
+    is_copying = state.stage is PartitionStage.COPYING
+    reading = measured.window.read(now)
+    end_offset, last_ms = state.high_watermark, state.last_timestamp_ms
+    return PartitionView(
+        source=state.source,
+        remote_topic=state.remote_topic,
+        task=task,
+        stage=state.stage,
+        position=state.position,
+        downstream=state.downstream,
+        lag=state.lag,
+        records=measured.records,
+        bytes=measured.bytes,
+        bytes_per_s=state.bytes_per_s or 0.0,
+        retry_in_s=None if is_copying else pause_left_s(state, now),
+        failure=None if is_copying else state.failure,
+        end_offset=end_offset if end_offset >= 0 else None,
+        log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
+        record_rate=reading.record_rate,
+        byte_rate=reading.byte_rate,
+        age=reading.age,
+        latency=reading.latency,
+        lag_s=waited_s,
+        seconds_until_loss=loss_s,
+        last_timestamp_ms=last_ms if last_ms >= 0 else None,
+    )

@@ -25,13 +25,13 @@ from mm2py.rest.errors import RestError, as_rest_error, error_body
 from mm2py.rest.gate import Gate
 from mm2py.rest.openapi import document
 from mm2py.rest.page import PAGE_NAME, Page
+from mm2py.rest.pictures import Pictures
 from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, Measured, Node, Route, Text, encode
 from mm2py.telemetry.events import RestFailed
 from mm2py.telemetry.journal import EventLog
 
 
 #: A picture is good for so long.
-_FRESH_S: Final = 1.0
 _MOST_BODY_BYTES: Final = 1024 * 1024
 #: What a request may take; an order waits for the target cluster.
 _ANSWER_WITHIN_S: Final = 60.0
@@ -61,13 +61,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @attrs.define(eq=False)
 class Rest:
-    """
-    What all listeners of a node share: pictures of it, the door, the page.
-
-    A picture is taken once for all who ask within a second.
-    """
+    """What all listeners of a node share: pictures of it, the door, the page."""
 
     node: Node
+    pictures: Pictures
     page: Page
     clock: Clock
     events: EventLog
@@ -75,8 +72,6 @@ class Rest:
     metrics: Measured
     worker_id: str = ""
     is_draining: bool = False
-    _view: MirrorView | None = None
-    _taken_s: float = 0.0
 
     @property
     def settings(self) -> RestSettings:
@@ -84,14 +79,11 @@ class Rest:
 
     def view(self) -> MirrorView:
         """Give a picture of all flows."""
-        now = self.clock.monotonic()
-        if self._view is None or now - self._taken_s >= _FRESH_S:
-            self._view, self._taken_s = self.node.view(), now
-        return self._view
+        return self.pictures.view()
 
     def forget(self) -> None:
         """Take a new picture for whoever asks next: something was changed."""
-        self._view = None
+        self.pictures.forget()
 
 
 def make_app(rest: Rest, listener: Listener) -> web.Application:

@@ -24,6 +24,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders
 from mm2py.model.state import MirrorView
 from mm2py.rest.history import SAMPLE_EVERY_S, History
+from mm2py.rest.pictures import Pictures
 from mm2py.rest.stream import LiveStream, Viewer
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.recent import RecentEvents
@@ -91,16 +92,22 @@ class Page:
     """
 
     def __init__(
-        self, node: Watched, clock: Clock, *, refuse: Callable[[int, str], web.Response] | None = None
+        self,
+        node: Watched,
+        pictures: Pictures,
+        clock: Clock,
+        *,
+        refuse: Callable[[int, str], web.Response] | None = None,
     ) -> None:
         """Make the page; *refuse* makes an error's answer of a status and a message, in the form of the interface."""
         self.recent = RecentEvents(node.events, clock)
         self.history = History()
         self._node = node
+        self._pictures = pictures
         self._clock = clock
         self._refuse = refuse or _refused
         self._files = dict(_read_files())
-        self.stream = LiveStream(node.view, self._orders, recent=self.recent, history=self.history, clock=clock)
+        self.stream = LiveStream(pictures.view, self._orders, recent=self.recent, history=self.history, clock=clock)
 
     def add_to(self, app: web.Application) -> None:
         """Add the page's routes, but for ``/``, which `index` answers where somebody asks for HTML."""
@@ -120,7 +127,7 @@ class Page:
 
     async def _remember_forever(self) -> None:
         while True:
-            self.history.note(self._node.view())
+            self.history.note(self._pictures.view())
             await self._clock.sleep(SAMPLE_EVERY_S)
 
     def _orders(self, flow: Flow) -> Orders | None:
@@ -201,7 +208,7 @@ def add_page(
     app: web.Application, node: Watched, clock: Clock, *, refuse: Callable[[int, str], web.Response] | None = None
 ) -> Page:
     """Add the status page of *node* to an application; its `Page.run` is to run beside it."""
-    page = Page(node, clock, refuse=refuse)
+    page = Page(node, Pictures(node.view, clock), clock, refuse=refuse)
     page.add_to(app)
     return page
 

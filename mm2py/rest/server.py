@@ -27,6 +27,7 @@ from mm2py.model.endpoint import Security
 from mm2py.rest.app import Rest, make_app
 from mm2py.rest.gate import Gate
 from mm2py.rest.page import Page
+from mm2py.rest.pictures import Pictures
 from mm2py.rest.route import Measured, Node
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
@@ -66,8 +67,9 @@ class RestServer:
         self._events = events
         self._luck = luck
         self._settings = node.settings.rest
-        page = Page(node, clock)
-        self.rest = Rest(node, page, clock, events, Gate(clock, events), metrics)
+        pictures = Pictures(node.view, clock)
+        page = Page(node, pictures, clock)
+        self.rest = Rest(node, pictures, page, clock, events, Gate(clock, events), metrics)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}
 

@@ -132,6 +132,25 @@ def test_lag_in_seconds_begins_when_something_is_left() -> None:
     assert rig.flow().lag_s == 7.0
 
 
+def test_a_still_partition_is_shown_again_until_something_happens() -> None:
+    """At its end a partition's view is made anew after an epoch, or after five seconds; one that lags, every time."""
+    rig = Rig(attrs.evolve(STATE, high_watermark=STATE.position))
+    rig.run(10)
+    first, again = rig.partition(), rig.partition()
+    rig.run(20)
+    after_an_epoch = rig.partition()
+    rig.clock.advance(5.0)
+    later = rig.partition()
+    rig.state = attrs.evolve(rig.state, high_watermark=rig.state.position + 1)
+    rig.run()
+    lagging = rig.partition()
+
+    assert again is first
+    assert after_an_epoch.records == first.records + 20
+    assert later is not after_an_epoch
+    assert rig.partition() is not lagging
+
+
 def test_time_until_loss_by_time_and_by_size() -> None:
     """Retention by time counts from what waits; retention by size from how fast the source's log fills."""
     rig = Rig()
