@@ -10,25 +10,27 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections import Counter
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import attrs
+import psutil
 import pytest
 
 from mm2py.cli.exit_code import ExitCode
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from tests.support.checkpointing import checkpoints_in
-from tests.support.daemon import Daemon, daemon, shared_daemon, spark_workers
+from tests.support.daemon import Daemon, shared_daemon
 from tests.support.eventually import eventually, scaled
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
-from tests.support.producing import numbered_stream, produce, produce_numbers
+from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import MIDDLE_MS, NewRecord, Record
 from tests.support.topics import create_topic, end_offsets, list_topics
@@ -43,15 +45,6 @@ _FEW = 2_000
 _LONG_S = 200.0
 
 pytestmark = pytest.mark.timeout(600)
-
-
-async def _await_positions(running: Daemon, topic: str, flow: str, wanted: list[int]) -> None:
-    def there() -> bool:
-        found = [view["position"] for view in running.partition_views(topic, flow).values()]
-        assert found == wanted, f"positions are {found}"
-        return True
-
-    await eventually(there, within_s=_LONG_S, what=f"{topic} is read to {wanted}")
 
 
 def _stages(running: Daemon, topic: str, flow: str) -> set[str]:
@@ -78,10 +71,10 @@ class _Mirror:
     def remote(self, name: str, alias: str = "TF") -> str:
         return f"{alias}.{self.start}-{name}"
 
-    async def ask(self, method: str, path: str) -> str:
+    async def ask(self, method: str, path: str, body: object = None) -> str:
         """Send a request to REST and give what it answers."""
         url = (await self.running.wait_for_event("rest_listening"))["url"].rstrip("/")
-        async with aiohttp.ClientSession() as session, session.request(method, url + path) as answer:
+        async with aiohttp.ClientSession() as session, session.request(method, url + path, json=body) as answer:
             text = await answer.text()
             assert answer.status < 300, text
             return text
@@ -202,7 +195,7 @@ async def test_a_filter_drops_nine_of_ten(mirror: _Mirror) -> None:
     """Of 100 000 records those that the statement keeps arrive, in order; what is left out counts as read."""
     topic = mirror.topic("filtered")
     await await_arrived(mirror.target, mirror.remote("filtered"), _COUNT // 10, within_s=_LONG_S)
-    await _await_positions(mirror.running, topic, "TF->B", [_COUNT // 2] * 2)
+    await mirror.running.wait_for_positions(topic, "TF->B", [_COUNT // 2] * 2, within_s=_LONG_S)
 
     source = await read_numbers(mirror.source, topic)
     found = await read_numbers(mirror.target, mirror.remote("filtered"))
@@ -314,7 +307,7 @@ async def test_a_wrong_statement_is_refused_before_anything_runs(mirror: _Mirror
 async def test_a_groups_offset_becomes_that_of_the_next_record_that_was_kept(mirror: _Mirror) -> None:
     """Offsets are translated through a filter, never to what the group has not read, and through a router."""
     group, topic, plain = mirror.topic("group"), mirror.topic("filtered"), mirror.topic("plain")
-    await _await_positions(mirror.running, topic, "TF->B", [_COUNT // 2] * 2)
+    await mirror.running.wait_for_positions(topic, "TF->B", [_COUNT // 2] * 2, within_s=_LONG_S)
     read = {TopicPartition(topic, 0): 25_000, TopicPartition(topic, 1): 24_991, TopicPartition(plain, 0): 10_000}
     await commit_plainly(mirror.source, group, read)
     wanted = {
@@ -345,7 +338,36 @@ async def test_a_paused_topic_waits(mirror: _Mirror) -> None:
     await await_arrived(mirror.target, remote, _FEW + 1)
 
     assert held_back == _FEW
-    await _await_positions(mirror.running, topic, "TF->B", [_FEW + 1])
+    await mirror.running.wait_for_positions(topic, "TF->B", [_FEW + 1], within_s=_LONG_S)
+
+
+@pytest.mark.parametrize(("name", "alias", "remote"), [("masked", "TF", "masked"), ("chain", "TC", "accounts")])
+async def test_a_limit_holds_for_a_transformed_topic(mirror: _Mirror, name: str, alias: str, remote: str) -> None:
+    """Whatever transforms it, no more records a second are read than an operator allows."""
+    count, per_s, target = 1_500, 500, mirror.remote(remote, alias)
+    topic, limit = mirror.topic(name), f"/from:{alias}/to:B/topics/{mirror.topic(name)}/limit"
+    before = await _settled(mirror, topic, f"{alias}->B", target)
+    await mirror.ask("PUT", limit, {"records_per_s": per_s})
+    begun = time.monotonic()
+    await produce(mirror.source, topic, [[NewRecord(None, b'{"iban": "1"}', (), MIDDLE_MS)] * count])
+    await await_arrived(mirror.target, target, before + count)
+    took_s = time.monotonic() - begun
+    await mirror.ask("DELETE", limit)
+
+    # A second's worth may go through at once, and half a second's is taken at a time.
+    assert took_s > (count - 1.5 * per_s) / per_s
+
+
+async def _settled(mirror: _Mirror, topic: str, flow: str, remote_topic: str) -> int:
+    """Wait until nothing of a topic is left to mirror; say how many records the remote topic holds."""
+
+    def is_done() -> bool:
+        lags = {view["lag"] for view in mirror.running.partition_views(topic, flow).values()}
+        assert lags == {0}, f"lags are {lags}"
+        return True
+
+    await eventually(is_done, within_s=_LONG_S, what=f"{topic} is mirrored")
+    return await arrived(mirror.target, remote_topic)
 
 
 async def _a_moment_of_work(mirror: _Mirror) -> None:
@@ -387,74 +409,27 @@ async def test_a_transformed_topic_is_not_called_different(mirror: _Mirror) -> N
     assert report["batches_unopened"] > 0
 
 
-async def test_kills_and_a_reload_lose_nothing(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    Python workers are killed in the middle of a stream, then the daemon, then the transform is changed by a reload.
+async def test_the_query_of_a_removed_flow_ends(mirror: _Mirror) -> None:
+    """A reload that takes a flow away takes its query's processes away too; those of other flows go on."""
+    await mirror.running.wait_for_event("record_left_out", within_s=_LONG_S, flow="TD->B")
+    await await_arrived(mirror.target, mirror.remote("broken", "TD"), _COUNT - 1, within_s=_LONG_S)
+    before = _queries(mirror.running)
+    text = mirror.file.read_text()
 
-    Every record is at the target as its transform made it, in order but for stretches that are written again, of which
-    no more are there twice than was told; a bad record is in the dead letters.
-    """
-    dead, remote = f"{prefix}-dead", f"TK.{prefix}"
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+    mirror.file.write_text(text.replace("TD->B.enabled = true", "TD->B.enabled = false"))
+    os.kill(mirror.running.pid, signal.SIGHUP)
+    await mirror.running.wait_for_event("settings_reloaded", removed=["TD->B"])
+    await eventually(lambda: len(_queries(mirror.running)) < len(before), within_s=30, what="a query less")
 
-    def properties(mark: str) -> str:
-        value = f"concat(substring(CAST(value AS STRING), 1, 12), '{mark}')"
-        bad = "partition = 1 AND offset = 30000"
-        sql = f"SELECT * EXCEPT (value), IF({bad}, CAST(raise_error('bad') AS STRING), {value}) AS value FROM records"
-        keys: dict[str, object] = {
-            "TK->B.topics": prefix,
-            "TK->B.transform.sql": sql,
-            "copy.epoch.ms": 1000,
-            "errors.tolerance": "all",
-            "errors.deadletterqueue.topic.name": dead,
-            "errors.deadletterqueue.topic.replication.factor": "1",
-        }
-        return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=("TK", "B"), **keys)
-
-    told: Counter[int] = Counter()
-    async with numbered_stream(
-        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=5_000, open_ended=True
-    ) as stream:
-        async with daemon(tmp_path, properties("one")) as running:
-            await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)
-            for worker in spark_workers(running.pid):
-                os.kill(worker, signal.SIGKILL)
-            seen = stream.sent
-            await await_arrived(backup.bootstrap_servers, remote, seen, within_s=_LONG_S)
-            await running.kill()
-            told += _repeats_told(running)
-        async with daemon(tmp_path, properties("one")) as running:
-            count = await stream.done()
-            await _await_positions(running, prefix, "TK->B", [count // 2] * 2)
-            await running.wait_for_event("record_left_out", offset=30_000, dead_letters=dead)
-            (tmp_path / "mm2.properties").write_text(properties("two"))
-            os.kill(running.pid, signal.SIGHUP)
-            await running.wait_for_event("settings_reloaded", within_s=_LONG_S)
-            await produce(primary.bootstrap_servers, prefix, [[NewRecord(None, b"%012d" % count, (), MIDDLE_MS)], []])
-            await _await_positions(running, prefix, "TK->B", [count // 2 + 1, count // 2])
-            assert await running.sigterm() == 0
-            told += _repeats_told(running)
-
-    source = await read_numbers(primary.bootstrap_servers, prefix)
-    found = await read_topic(backup.bootstrap_servers, remote)
-    lost = source[1].pop(30_000)
-    assert (found[0][-1].value or b"") == b"%012dtwo" % count
-    for partition, records in found.items():
-        numbers = [int((record.value or b"")[:12]) for record in records]
-        assert list(dict.fromkeys(numbers)) == source[partition]
-        assert len(numbers) - len(source[partition]) <= told[partition]
-        assert {(record.value or b"")[12:] for record in records if int((record.value or b"")[:12]) < count} == {b"one"}
-    letters = (await read_topic(backup.bootstrap_servers, dead))[0]
-    assert {int((letter.value or b"")[:12]) for letter in letters} == {lost}
+    assert _queries(mirror.running) < before
+    assert len(_queries(mirror.running)) == len(before) - 1
 
 
-def _repeats_told(running: Daemon) -> Counter[int]:
-    """Say how many records of each partition may be there twice, as far as the daemon has said."""
-    told: Counter[int] = Counter()
-    for event in running.events("resume_unproven"):
-        number = re.search(r"up to (\d+) are written twice", event["message"])
-        assert number is not None, event
-        told[event["partition"]] += int(number[1])
-    return told
+def _queries(running: Daemon) -> set[int]:
+    """Give the processes that plan the micro-batches of queries, one for each."""
+    found = set()
+    for process in running.tree():
+        with suppress(psutil.NoSuchProcess):
+            if any("python_streaming_source_runner" in word for word in process.cmdline()):
+                found.add(process.pid)
+    return found

@@ -111,6 +111,16 @@ class Daemon:
         views = self.flow_view(flow).get("partitions", ())
         return {view["source"]["partition"]: view for view in views if view["source"]["topic"] == topic}
 
+    async def wait_for_positions(self, topic: str, flow: str, wanted: Sequence[int], *, within_s: float = 60.0) -> None:
+        """Wait until a topic's partitions are mirrored up to these upstream offsets."""
+
+        def there() -> bool:
+            found = [view["position"] for view in self.partition_views(topic, flow).values()]
+            assert found == list(wanted), f"positions are {found}"
+            return True
+
+        await eventually(there, within_s=within_s, what=f"{topic} is read to {wanted}")
+
     async def wait(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
         """Wait for its end; give the exit code."""
         try:

@@ -1,0 +1,102 @@
+"""A topic with a transform whose workers and whose daemon are killed: at least once, and how often is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from tests.support.daemon import Daemon, daemon, spark_workers
+from tests.support.eventually import eventually
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import numbered_stream, produce
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.topics import create_topic
+
+
+_COUNT = 100_000
+#: Spark, a query and its workers come up first, each time.
+_LONG_S = 200.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+async def test_kills_and_a_reload_lose_nothing(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Python workers are killed in the middle of a stream, then the daemon, then the transform is changed by a reload.
+
+    Every record is at the target as its transform made it, in order but for stretches that are written again, of which
+    no more are there twice than was told; a bad record is in the dead letters.
+    """
+    dead, remote = f"{prefix}-dead", f"TK.{prefix}"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+
+    def properties(mark: str) -> str:
+        value = f"concat(substring(CAST(value AS STRING), 1, 12), '{mark}')"
+        bad = "partition = 1 AND offset = 30000"
+        sql = f"SELECT * EXCEPT (value), IF({bad}, CAST(raise_error('bad') AS STRING), {value}) AS value FROM records"
+        keys: dict[str, object] = {
+            "TK->B.topics": prefix,
+            "TK->B.transform.sql": sql,
+            "copy.epoch.ms": 1000,
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": dead,
+            "errors.deadletterqueue.topic.replication.factor": "1",
+        }
+        return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=("TK", "B"), **keys)
+
+    told: Counter[int] = Counter()
+    async with numbered_stream(
+        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=5_000, open_ended=True
+    ) as stream:
+        async with daemon(tmp_path, properties("one")) as running:
+            await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)
+            for worker in spark_workers(running.pid):
+                os.kill(worker, signal.SIGKILL)
+            seen = stream.sent
+            await await_arrived(backup.bootstrap_servers, remote, seen, within_s=_LONG_S)
+            await running.kill()
+            told += _repeats_told(running)
+            await eventually(lambda: not running.orphans(), within_s=60, what="all that it had started has ended")
+        async with daemon(tmp_path, properties("one")) as running:
+            count = await stream.done()
+            await running.wait_for_positions(prefix, "TK->B", [count // 2] * 2, within_s=_LONG_S)
+            await running.wait_for_event("record_left_out", offset=30_000, dead_letters=dead)
+            (tmp_path / "mm2.properties").write_text(properties("two"))
+            os.kill(running.pid, signal.SIGHUP)
+            await running.wait_for_event("settings_reloaded", within_s=_LONG_S)
+            await produce(primary.bootstrap_servers, prefix, [[NewRecord(None, b"%012d" % count, (), MIDDLE_MS)], []])
+            await running.wait_for_positions(prefix, "TK->B", [count // 2 + 1, count // 2], within_s=_LONG_S)
+            assert await running.sigterm() == 0
+            told += _repeats_told(running)
+
+    source = await read_numbers(primary.bootstrap_servers, prefix)
+    found = await read_topic(backup.bootstrap_servers, remote)
+    lost = source[1].pop(30_000)
+    assert (found[0][-1].value or b"") == b"%012dtwo" % count
+    for partition, records in found.items():
+        numbers = [int((record.value or b"")[:12]) for record in records]
+        assert list(dict.fromkeys(numbers)) == source[partition]
+        assert len(numbers) - len(source[partition]) <= told[partition]
+        assert {(record.value or b"")[12:] for record in records if int((record.value or b"")[:12]) < count} == {b"one"}
+    letters = (await read_topic(backup.bootstrap_servers, dead))[0]
+    assert {int((letter.value or b"")[:12]) for letter in letters} == {lost}
+
+
+def _repeats_told(running: Daemon) -> Counter[int]:
+    """Say how many records of each partition may be there twice, as far as the daemon has said."""
+    told: Counter[int] = Counter()
+    for event in running.events("resume_unproven"):
+        number = re.search(r"up to (\d+) are written twice", event["message"])
+        assert number is not None, event
+        told[event["partition"]] += int(number[1])
+    return told
