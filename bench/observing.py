@@ -280,6 +280,8 @@ class Report:
     scrape_p99_ms: float
     scrape_max_ms: float
     scrape_sent_bytes: int
+    #: Each of them, in the order of time.
+    scrapes_ms: tuple[float, ...]
     page_bytes_per_s: float
     strangers_cores: float
 
@@ -308,6 +310,7 @@ def report(order: Order, turns: Sequence[Turn], seen: Seen) -> Report:
         scrape_p99_ms=quantile(scrapes, 0.99),
         scrape_max_ms=scrapes[-1],
         scrape_sent_bytes=seen.sent_bytes,
+        scrapes_ms=tuple(seen.scrapes_ms),
         page_bytes_per_s=seen.page_bytes / watched_s / max(1, order.pages),
         strangers_cores=statistics.median(turn.strangers_cores for turn in turns),
     )

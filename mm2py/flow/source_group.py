@@ -335,7 +335,8 @@ class SourceGroup(FlowGroup):
 
     async def _write_forever(self, life: SourceLife) -> None:
         interval_s = self._settings.offset_flush_interval_ms / 1000
-        written_at = self._clock.monotonic()
+        # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
+        written_at = self._clock.monotonic() - interval_s * self._around.luck()
         while True:
             await self._clock.sleep(min(interval_s, _TICK_S))
             is_over = self._clock.monotonic() - written_at >= interval_s
