@@ -20,7 +20,10 @@ from bench.latency import measure
 from bench.load import LoadedTopic, load
 from bench.mirror import MirrorFailedError
 from bench.report import Failure, Machine, Results
-from bench.shapes import Codec, Shape
+from bench.shapes import SHAPES_BY_NAME, Codec, Shape
+
+
+_WARM_UP_RECORDS = 200_000
 
 
 @attrs.frozen
@@ -73,6 +76,8 @@ class Turns:
                     await self._copy_in_turn(loaded, target)
                 await source.delete_topics([loaded.topic])
             if self._order.latency_s:
+                if not self._order.shapes:
+                    await _warm_up(source, target)
                 for _ in range(self._order.runs):
                     await self._measure_in_turn(source, target)
 
@@ -138,6 +143,14 @@ class Turns:
 
     def _say(self, text: str) -> None:
         self._console.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False)
+
+
+async def _warm_up(*brokers: Broker) -> None:
+    """Have brokers compile what they need: where nothing was copied yet, the first to be measured would pay for it."""
+    shape = SHAPES_BY_NAME["single"]
+    for broker in brokers:
+        loaded = await load(broker, shape, _WARM_UP_RECORDS)
+        await broker.delete_topics([loaded.topic])
 
 
 async def _clean(target: Broker) -> None:
