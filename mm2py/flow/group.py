@@ -96,6 +96,7 @@ class FlowGroup(ABC):
         self._is_up = False
         self._life: asyncio.Task[None] | None = None
         self._restarts = 0
+        self._falls = 0
         self._last_error = ""
         self._hint = ""
         #: Is told when the group is down for good.
@@ -126,7 +127,9 @@ class FlowGroup(ABC):
 
     def view(self) -> GroupView:
         """Give a picture of the group as it is now."""
-        return GroupView(self.connector, self._state, self._last_error, self._hint, self._restarts, self._wanted)
+        return GroupView(
+            self.connector, self._state, self._last_error, self._hint, self._restarts, self._wanted, self._falls
+        )
 
     # What may be asked of it.
 
@@ -253,6 +256,7 @@ class FlowGroup(ABC):
     def _restarting(self, event: TaskRestarted) -> None:
         self._state, self._last_error, self._hint = FlowState.RESTARTING, "; ".join(event.causes), ""
         self._restarts += 1
+        self._falls += 1
         self._events.emit(event)
         if self._draining.is_set() and self._life is not None:
             self._life.cancel()  # a group that fell over in its drain has no further life

@@ -165,7 +165,10 @@ class ClusterView:
 
 @attrs.frozen
 class GroupView:
-    """One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started."""
+    """
+    One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started,
+    `falls` those of them that nobody asked for.
+    """
 
     connector: str
     state: FlowState
@@ -174,6 +177,7 @@ class GroupView:
     restarts: int = 0
     #: What an operator wants of it; `state` follows.
     wanted: Wanted = Wanted.RUNNING
+    falls: int = 0
 
 
 @attrs.frozen

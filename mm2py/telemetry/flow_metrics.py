@@ -151,7 +151,7 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         )
         states = task_states(flow, group)
         _put(book, "mm2py_connector_state", own, group.state.value)
-        _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.restarts)
+        _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
         # By the events: copy tasks that are not needed any more are in no view.
         lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE_CONNECTOR else 0
         _put(book, "mm2py_connector_task_failed_restart_attempts_total", own, lost)

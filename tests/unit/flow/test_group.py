@@ -284,10 +284,11 @@ async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> 
     async with running(events, fall, ToyGroup.work) as group:
         group.restart()
         await asyncio.sleep(0.01)
-        state = group.state
+        view = group.view()
         group.drain(within_s=1.0)
 
-    assert state is FlowState.RUNNING
+    assert view.state is FlowState.RUNNING
+    assert (view.restarts, view.falls) == (2, 1)
 
 
 async def test_a_failed_group_can_be_stopped(events: EventLog) -> None:
