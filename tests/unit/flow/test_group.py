@@ -142,8 +142,8 @@ async def test_a_fall_is_told_counted_and_forgotten_once_it_is_up(events: EventL
         up = group.view()
         group.drain(within_s=1.0)
 
-    assert fallen == GroupView("MirrorToyConnector", FlowState.RESTARTING, "ValueError: no", "", 1)
-    assert up == GroupView("MirrorToyConnector", FlowState.RUNNING, "", "", 2)
+    assert fallen == GroupView("MirrorToyConnector", FlowState.RESTARTING, "ValueError: no", "", 1, falls=1)
+    assert up == GroupView("MirrorToyConnector", FlowState.RUNNING, "", "", 2, falls=2)
     assert [event.task for event in events.of(TaskRestarted)] == ["A->B/toy", "A->B/toy"]
 
 
@@ -163,7 +163,7 @@ async def test_a_fall_in_the_drain_is_told_and_has_no_further_life(events: Event
     async with running(events, fall_in_drain, wait_for_ever) as group:
         group.drain(within_s=1.0)
 
-    assert group.view() == GroupView("MirrorToyConnector", FlowState.DRAINED, "ValueError: too late", "", 1)
+    assert group.view() == GroupView("MirrorToyConnector", FlowState.DRAINED, "ValueError: too late", "", 1, falls=1)
     assert len(events.of(TaskRestarted)) == 1
 
 
