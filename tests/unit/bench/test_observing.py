@@ -41,6 +41,7 @@ def test_both_goals_must_be_met(cost: float, slowest_ms: float, is_met: bool) ->
         scrape_p99_ms=slowest_ms,
         scrape_max_ms=slowest_ms,
         scrape_sent_bytes=1,
+        scrapes_ms=(),
         page_bytes_per_s=1.0,
         strangers_cores=0.0,
     )
