@@ -27,7 +27,7 @@ from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
 from mm2py.pipeline.records.tasks import RecordTasks
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import SparkHost, SparkSession
+from mm2py.pipeline.session import SparkHost, SparkSession, message_of
 from mm2py.telemetry.events import WaitingForSlot
 from mm2py.telemetry.journal import EventLog
 
@@ -198,18 +198,11 @@ def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOut
         session.context.setJobGroup(_group(plan), plan.name)
         outcome: EpochOutcome = session.one_row.mapPartitions(function).collect()[0]
     except Py4JJavaError as error:
-        cause, may_still_write = judge_failure(_message(error))
+        cause, may_still_write = judge_failure(message_of(error))
         raise EpochLostError(plan.name, cause, may_still_write) from error
     except (Py4JError, OSError, EOFError, IndexError) as error:
         raise EpochLostError(plan.name, f"Spark is gone ({type(error).__name__})") from error
     return outcome
-
-
-def _message(error: Py4JJavaError) -> str:
-    try:
-        return str(error.java_exception.getMessage())
-    except (Py4JError, OSError):
-        return "Spark is gone"
 
 
 def judge_failure(message: str) -> tuple[str, bool]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -261,6 +261,14 @@ def _warm_up(session: SparkSession, workers: int) -> None:
     rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
     session.context.setJobGroup("mm2py", "warm-up")
     rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)).collect()
+
+
+def message_of(error: Py4JJavaError) -> str:
+    """Give what Spark says about a job that failed; its JVM may be gone by now."""
+    try:
+        return str(error.java_exception.getMessage())
+    except (Py4JError, OSError):
+        return "Spark is gone"
 
 
 def _close(session: SparkSession) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.resources
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.resources.abc import Traversable
 from typing import Protocol
@@ -22,7 +22,6 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders
-from mm2py.model.state import MirrorView
 from mm2py.rest.history import SAMPLE_EVERY_S, History
 from mm2py.rest.pictures import Pictures
 from mm2py.rest.stream import LiveStream, Viewer
@@ -70,8 +69,6 @@ class Watched(Protocol):
 
     events: EventLog
 
-    def view(self) -> MirrorView: ...
-
     def orders(self, flow: Flow) -> Orders: ...
 
 
@@ -91,29 +88,14 @@ class Page:
     `run` is to run as long as the application; `close` ends all streams, before the application is cleaned up.
     """
 
-    def __init__(
-        self,
-        node: Watched,
-        pictures: Pictures,
-        clock: Clock,
-        *,
-        refuse: Callable[[int, str], web.Response] | None = None,
-    ) -> None:
-        """Make the page; *refuse* makes an error's answer of a status and a message, in the form of the interface."""
+    def __init__(self, node: Watched, pictures: Pictures, clock: Clock) -> None:
         self.recent = RecentEvents(node.events, clock)
         self.history = History()
         self._node = node
         self._pictures = pictures
         self._clock = clock
-        self._refuse = refuse or _refused
         self._files = dict(_read_files())
         self.stream = LiveStream(pictures.view, self._orders, recent=self.recent, history=self.history, clock=clock)
-
-    def add_to(self, app: web.Application) -> None:
-        """Add the page's routes, but for ``/``, which `index` answers where somebody asks for HTML."""
-        app.router.add_get(STATIC + "{name:.+}", self.get_static)
-        app.router.add_get("/stream", self.get_stream)
-        app.router.add_get("/events", self.get_events)
 
     async def run(self) -> None:
         """Feed viewers, and keep the last minutes' numbers, for ever."""
@@ -147,7 +129,7 @@ class Page:
     def _answer(self, request: web.Request, name: str) -> web.StreamResponse:
         file = self._files.get(name)
         if file is None:
-            return self._refuse(404, f"the page has no file {name}")
+            return _refused(404, f"the page has no file {name}")
         headers = {**_HEADERS, "ETag": f'"{file.etag}"'}
         known = request.if_none_match or ()
         if any(tag.value in {file.etag, "*"} for tag in known):
@@ -176,11 +158,11 @@ class Page:
         after = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         flow = _flow_of(request.query.get("flow", ""))
         if self.stream.is_full:
-            return self._refuse(503, f"{self.stream.viewers} pages are open already; close some")
+            return _refused(503, f"{self.stream.viewers} pages are open already; close some")
         try:
             viewer = self.stream.join(flow, only_events=request.query.get("only") == "events", after=after)
         except LookupError:
-            return self._refuse(404, f"this node runs no flow {flow}")
+            return _refused(404, f"this node runs no flow {flow}")
         try:
             return await _send(viewer, request)
         finally:
@@ -202,15 +184,6 @@ async def _send(viewer: Viewer, request: web.Request) -> web.StreamResponse:
     if request.transport is not None:
         request.transport.abort()
     return response
-
-
-def add_page(
-    app: web.Application, node: Watched, clock: Clock, *, refuse: Callable[[int, str], web.Response] | None = None
-) -> Page:
-    """Add the status page of *node* to an application; its `Page.run` is to run beside it."""
-    page = Page(node, Pictures(node.view, clock), clock, refuse=refuse)
-    page.add_to(app)
-    return page
 
 
 def wants_page(request: web.Request) -> bool:

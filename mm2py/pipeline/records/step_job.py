@@ -24,7 +24,7 @@ from mm2py.pipeline import worker
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import SparkSession
+from mm2py.pipeline.session import SparkSession, message_of
 
 
 #: As many Spark tasks as a record task has slots for.
@@ -70,7 +70,7 @@ class StepJob:
         try:
             outcomes = await asyncio.to_thread(self._collect, number, payloads)
         except Py4JJavaError as error:
-            return Failed(_words(error), number, None)
+            return Failed(message_of(error), number, None)
         except (Py4JError, OSError, EOFError) as error:
             return Failed(f"Spark is gone ({type(error).__name__})", number, None)
         return Answer(number, tuple(outcomes), is_whole=True)
@@ -95,10 +95,3 @@ class StepJob:
             self.session.context.cancelJobGroup(self._group)
         except (Py4JError, OSError):
             return
-
-
-def _words(error: Py4JJavaError) -> str:
-    try:
-        return str(error.java_exception.getMessage())
-    except (Py4JError, OSError):
-        return "Spark is gone"
