@@ -108,7 +108,7 @@ def _one_by_one(
 def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Tried:
     if row is None or not chain:
         return Tried(before, row, error)
-    record = StepRecord(row.topic, row.partition, row.offset, row.timestamp, row.key, row.value, row.headers)
+    record = StepRecord(*row)
     try:
         if chain.apply(record):
             return Tried(before, None)

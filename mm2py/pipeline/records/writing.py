@@ -119,7 +119,7 @@ class StretchWriter:
 
     def _stepped(self, row: Row) -> StepRecord | None:
         """Send a row through the steps; None where they drop it, or cannot take it."""
-        record = StepRecord(row.topic, row.partition, row.offset, row.timestamp, row.key, row.value, row.headers)
+        record = StepRecord(*row)
         try:
             return None if self._steps.apply(record) else record
         except StepFailedError as failed:
