@@ -98,10 +98,10 @@ async def test_topics_are_created_grown_and_listed(cluster: Cluster, prefix: str
     assert too_many not in view.topics
 
 
-async def test_configs_are_described(cluster: Cluster, prefix: str) -> None:
+async def test_configs_are_described(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
     """A topic's own configs and Kafka's defaults are told apart; a broker tells its own."""
     admin = Admin(cluster)
-    await admin.create_topics([NewTopic(prefix, 1, 1, {"retention.ms": "-1"})])
+    await create_topic(backup.bootstrap_servers, prefix, configs={"retention.ms": "-1"})
     described = await admin.topic_configs([prefix, "nowhere"])
     one = await admin.topic_configs([prefix], ["max.message.bytes"])
     broker = await admin.broker_configs(["message.max.bytes"])
