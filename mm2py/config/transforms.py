@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from mm2py.config.keys import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
-from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, short_name
+from mm2py.config.step_kinds import PREDICATES, REFUSED, STEPS, StepKind, short_name
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
@@ -138,9 +138,7 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         return
     kind = STEPS.get(short_name(line.text))
     if kind is None:
-        known = ", ".join(STEPS)
-        error = ValueError(f"{line.text.strip()} is not supported")
-        yield Problem(line.where, line.key, line.reason(error), f"supported are {known}")
+        yield _unsupported(line)
         return
     yield from _judge_settings(layers, prefix, kind, line, _OWN)
     named = layers.get(f"{prefix}predicate")
@@ -149,6 +147,15 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         yield from _judge_predicate(layers, flow, named)
         predicate = _predicate(layers, flow, named.text)
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
+
+
+def _unsupported(line: Value) -> Problem:
+    """Say that there is no such transform; where one is refused on purpose, why and what there is instead."""
+    refused = REFUSED.get(short_name(line.text))
+    if refused is not None:
+        return Problem(line.where, line.key, f"{short_name(line.text)} is refused: {refused.why}", refused.instead)
+    error = ValueError(f"{line.text.strip()} is not supported")
+    return Problem(line.where, line.key, line.reason(error), f"supported are {', '.join(STEPS)}")
 
 
 def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:

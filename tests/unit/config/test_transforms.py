@@ -105,6 +105,18 @@ def test_what_is_wrong_is_named_at_its_line(tmp_path: Path, lines: str, problem:
     assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
 
 
+@pytest.mark.parametrize("package", ["", f"{_KIND}."])
+def test_a_timestamp_router_is_refused_with_the_reason(tmp_path: Path, package: str) -> None:
+    """It says that a source topic has one remote topic, and where to route by time instead."""
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, f"{_ONE}type = {package}TimestampRouter\nA->B.transforms.x.topic.format = a")
+
+    (problem,) = caught.value.problems
+    assert "6: A->B.transforms.x.type: TimestampRouter is refused: a source topic has exactly one" in str(problem)
+    assert "sink connector" in str(problem)
+    assert "supported are" not in str(problem)
+
+
 def test_a_changed_transform_is_a_changed_flow(tmp_path: Path) -> None:
     """A reload that changes a statement, a step's setting or a predicate's touches the flow."""
     step = "A->B.transforms = x\nA->B.transforms.x.type = DropHeaders\nA->B.transforms.x.headers = {}\n"
