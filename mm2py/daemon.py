@@ -102,6 +102,7 @@ class MirrorMaker:
         self._desk = OrderDesk(settings, self._act, clock=clock, events=events)
         self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
         self._fleet.add(settings.flows)
+        self._fleet.know(settings.elsewhere)
         #: Flows whose settings operators changed, to be started anew with them.
         self._changed: set[Flow] = set()
         self._has_changed = asyncio.Event()
@@ -388,6 +389,7 @@ class MirrorMaker:
         self._tell_restart_needed(left)
         begun, known = self._clock.monotonic(), {str(note) for note in self.settings.notes}
         self.settings = settings
+        self._fleet.know(settings.elsewhere)
         self._tell_notes(settings, known)
         self._start_spark(settings, tasks)
         is_drained = await self._fleet.change(changes, tasks)

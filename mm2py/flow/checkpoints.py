@@ -263,19 +263,26 @@ class Checkpoints:
         policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
         if policy.is_internal_topic(topic):
             return None
-        back = self._topic_at_target(topic)
-        if not (takes(topic) or (back is not None and takes(back))):
+        back = self._at_target(source)
+        if not (takes(topic) or (back is not None and takes(back.topic))):
             return None
         if back is not None:
-            remote = TopicPartition(back, source.partition)
-            translation = self._back(source, committed.offset)
+            remote, translation = back, self._back(source, committed.offset)
         else:
             remote = TopicPartition(self._name_remote(topic), source.partition)
             translation = self._forward(source, committed.offset)
         return _Place(group, source, remote, committed, translation, back is not None)
 
+    def _at_target(self, source: TopicPartition) -> TopicPartition | None:
+        """Give what a topic-partition that came from the target is called there, None for any other."""
+        topic = self._topic_at_target(source.topic)
+        if topic is None:
+            return None
+        # What brought it here knows better than its name: routers rename topics before the policy does.
+        return self._back.source_of(source) or TopicPartition(topic, source.partition)
+
     def _topic_at_target(self, topic: str) -> str | None:
-        """Give the name at the target of a topic that came from there, None for any other."""
+        """Give the name at the target of a topic that came from there, by its name; None for any other."""
         flow, policy = self._settings.flow, self._policy
         if keeps_names(policy, flow.source) or policy.topic_source(topic) != flow.target:
             return None

@@ -42,6 +42,7 @@ class Fleet:
         self._drain_s = drain_s
         self._slack_s = slack_s
         self._runners: dict[Flow, FlowRunner] = {}
+        self._elsewhere: dict[Flow, FlowSettings] = {}
         self._running: dict[Flow, asyncio.Task[None]] = {}
         self._is_changing = False
         self._news = asyncio.Event()
@@ -65,11 +66,18 @@ class Fleet:
             self._runners[settings.flow] = self._make(settings)
         self._introduce()
 
+    def know(self, elsewhere: Iterable[FlowSettings]) -> None:
+        """Take note of the flows that other nodes run, as this node's file has them."""
+        self._elsewhere = {settings.flow: settings for settings in elsewhere}
+        self._introduce()
+
     def _introduce(self) -> None:
         """Tell each flow of the one in the other direction, which knows the way back."""
         for flow, runner in self._runners.items():
-            back = self._runners.get(Flow(flow.target, flow.source))
+            other = Flow(flow.target, flow.source)
+            back = self._runners.get(other)
             runner.reverse = back.translations if back is not None and back.settings.is_enabled else None
+            runner.reverse_settings = self._elsewhere.get(other) if back is None else back.settings
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Run what does not run yet."""

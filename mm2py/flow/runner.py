@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -23,6 +24,7 @@ from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offset_syncs import OffsetSyncs
 from mm2py.flow.order_news import news_of
+from mm2py.flow.plugins import remote_names_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.source_truth import SourceTruth
@@ -34,6 +36,7 @@ from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
 from mm2py.model.flow import Flow
 from mm2py.model.orders import NO_ORDERS, Orders, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
+from mm2py.policy.plugins import PluginError
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -86,6 +89,8 @@ class FlowRunner:
         )
         #: Those of the flow in the other direction, where this node runs it.
         self.reverse: Translations | None = None
+        #: How this node's file has that flow, whoever runs it; None where the file does not say.
+        self.reverse_settings: FlowSettings | None = None
         #: They outlive this runner, where the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
@@ -113,16 +118,24 @@ class FlowRunner:
     def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> WayBack:
         """Give what the flow in the other direction knows: lent in this node, or as another node keeps it."""
         if self.reverse is not None:
-            return LentTranslations(self.reverse)
+            return LentTranslations(lambda: self.reverse)
         sizes = self.settings.offset_syncs
         return KeptTranslations(
             Flow(self.flow.target, self.flow.source),
             source,
-            policy,
+            partial(self._names_at_source, policy),
             flow_runs=sizes.flow_runs_max,
             partition_runs=sizes.partition_runs_max,
             clock=self._clock,
         )
+
+    def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
+        """Give what names at our source what the flow in the other direction brings there."""
+        if self.reverse_settings is not None:
+            # Where classes of its own are at another node only, ours name its topics.
+            with suppress(PluginError):
+                return remote_names_of(self.reverse_settings)
+        return partial(policy.format_remote_topic, self.flow.target)
 
     @property
     def flow(self) -> Flow:

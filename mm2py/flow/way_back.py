@@ -7,6 +7,7 @@ node does, what that keeps beside its positions, on our source cluster, is read 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Protocol
 
@@ -17,7 +18,6 @@ from mm2py.flow.translation import Translations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, decode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
-from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -33,43 +33,57 @@ class WayBack(Protocol):
         """Bring it up to date before a round; raises what a cluster says against it."""
         ...
 
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        """
+        Say what the *remote* partition came from; None for one of which nothing is known yet.
+
+        A router of that flow may have renamed the topic, so that the remote one's name does not tell.
+        """
+        ...
+
     def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
         """Translate an offset of the *remote* partition, or say why not."""
         ...
 
 
 class LentTranslations:
-    """Those of a flow that this node runs: always up to date."""
+    """Those of a flow that this node runs: always up to date. A reload may give that flow others."""
 
-    def __init__(self, translations: Translations) -> None:
-        self._translations = translations
+    def __init__(self, lent: Callable[[], Translations | None]) -> None:
+        self._lent = lent
 
     async def refresh(self) -> None:
         return
 
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        lent = self._lent()
+        return None if lent is None else lent.source_of(remote)
+
     def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
-        return self._translations.upstream(remote, offset)
+        lent = self._lent()
+        return Untranslated.NOT_MIRRORED if lent is None else lent.upstream(remote, offset)
 
 
 class KeptTranslations:
     """
     Those that another node keeps for *flow* on *cluster*, which is that flow's target.
 
-    They are as old as its last flush of positions; what was copied since counts as not copied yet.
+    They are as old as its last flush of positions; what was copied since counts as not copied yet. *names* gives what
+    names that flow's remote topics, and is asked anew when there is news: settings are reloaded while it runs.
     """
 
     def __init__(
         self,
         flow: Flow,
         cluster: Cluster,
-        policy: ReplicationPolicy,
+        names: Callable[[], Callable[[str], str]],
         *,
         flow_runs: int,
         partition_runs: int,
         clock: Clock,
     ) -> None:
         self._flow = flow
-        self._policy = policy
+        self._names = names
         self._sizes = (flow_runs, partition_runs)
         self._clock = clock
         self._log = TopicLog(cluster, f"mm2-offsets.{flow.source}.internal")
@@ -93,6 +107,9 @@ class KeptTranslations:
             raise
         if has_news:
             self._translations = self._made()
+
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        return None if self._translations is None else self._translations.source_of(remote)
 
     def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
         if self._translations is None:
@@ -120,7 +137,7 @@ class KeptTranslations:
         flow_runs, partition_runs = self._sizes
         translations = Translations(flow_runs=flow_runs, partition_runs=partition_runs)
         translations.load(self._chunks.values())
-        alias = self._flow.source
-        remote_of = {source: self._policy.format_remote_topic(alias, source.topic) for source in self._positions}
+        name_remote = self._names()
+        remote_of = {source: name_remote(source.topic) for source in self._positions}
         translations.adopt(self._positions, remote_of)
         return translations

@@ -148,7 +148,8 @@ async def test_failover_and_failback_miss_nothing_and_repeat_nothing(
     """
     A group reads on A, goes on at B by synced offsets, and comes back to A by the reverse translation.
 
-    Flows run in both directions. The topic has transactions, so offsets differ; records keep coming while it is on B.
+    Flows run in both directions. The topic has transactions, so offsets differ; records keep coming while it is on B. A
+    router gives it another name there.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=2)
@@ -164,12 +165,16 @@ async def test_failover_and_failback_miss_nothing_and_repeat_nothing(
     keys = {
         **SYNC,
         "B->A.enabled": "true",
+        "A->B.transforms": "route",
+        "A->B.transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "A->B.transforms.route.regex": ".*",
+        "A->B.transforms.route.replacement": "$0-routed",
         "topics": f"{prefix}",
         "groups": f"{prefix}.*",
         "A.consumer.isolation.level": "read_committed",
         "B.consumer.isolation.level": "read_committed",
     }
-    group, remote = f"{prefix}-group", f"A.{prefix}"
+    group, remote = f"{prefix}-group", f"A.{prefix}-routed"
     async with daemon(tmp_path, mm2_properties(source, target, **keys)) as running:
         at_home = await read_some(source, group, prefix, 500)
         await await_arrived(target, remote, 1_500)

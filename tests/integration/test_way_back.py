@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
@@ -20,8 +22,8 @@ from tests.support.records import plain_records
 from tests.support.topics import create_topic
 
 
-def both_ways(source: str, target: str, prefix: str, folder: Path) -> dict[Flow, FlowSettings]:
-    """Read the settings of both flows as two nodes would from one file."""
+def both_ways(source: str, target: str, prefix: str, folder: Path, replacement: str = "$0") -> dict[Flow, FlowSettings]:
+    """Read the settings of both flows as two nodes would from one file; a router of A->B renames topics."""
     file = folder / "mm2.properties"
     keys = {
         "B->A.enabled": "true",
@@ -35,6 +37,10 @@ def both_ways(source: str, target: str, prefix: str, folder: Path) -> dict[Flow,
         "emit.checkpoints.interval.seconds": 0,
         "sync.group.offsets.enabled": "true",
         "sync.group.offsets.interval.seconds": 1,
+        "A->B.transforms": "route",
+        "A->B.transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "A->B.transforms.route.regex": ".*",
+        "A->B.transforms.route.replacement": replacement,
         "A.offset.flush.interval.ms": 500,
         "B.offset.flush.interval.ms": 500,
     }
@@ -48,11 +54,12 @@ def offset_of(running: RunningFlow, group: str, topic: str) -> GroupOffsetView |
     return next((offset for view in views for offset in view.offsets if offset.source.topic == topic), None)
 
 
+@pytest.mark.parametrize("routed", ["{}", "{}-routed"], ids=["plain", "routed"])
 async def test_a_group_comes_back_by_what_another_node_keeps(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, routed: str
 ) -> None:
     """
-    Two nodes, one for each direction, that know nothing of each other but the clusters.
+    Two nodes, one for each direction, that know nothing of each other but the clusters and one file.
 
     A transactional topic of A is mirrored to B, where offsets are smaller; a group reads on at B, and its offset comes
     back to A as that of the very record that it would read next.
@@ -61,12 +68,12 @@ async def test_a_group_comes_back_by_what_another_node_keeps(
     await create_topic(source, prefix)
     rounds = [(number % 2 == 0, [list(plain_records(10, start=number * 10))]) for number in range(10)]
     await produce_transactions(source, prefix, rounds, transactional_id=prefix)
-    settings = both_ways(source, target, prefix, tmp_path)
-    group, remote = f"{prefix}-group", TopicPartition(f"A.{prefix}", 0)
+    settings = both_ways(source, target, prefix, tmp_path, routed.format("$0"))
+    group, remote = f"{prefix}-group", TopicPartition(f"A.{routed.format(prefix)}", 0)
     await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(0)})
     async with (
         running_flow(settings[Flow("A", "B")], tmp_path) as there,
-        running_flow(settings[Flow("B", "A")], tmp_path) as back,
+        running_flow(settings[Flow("B", "A")], tmp_path, other_way=settings[Flow("A", "B")]) as back,
     ):
         await await_arrived(target, remote.topic, 50)
         await eventually(lambda: back.events.of(FlowStarted), within_s=60, what="the flow home runs")

@@ -32,9 +32,14 @@ class Shift:
     by_topic: Mapping[str, int]
     precision: Precision = Precision.EXACT
     why_not: Untranslated | None = None
+    #: What came from a topic of another name than the policy tells.
+    came_from: Mapping[TopicPartition, TopicPartition] = attrs.field(factory=dict)
 
     async def refresh(self) -> None:
         """Know all that there is to know."""
+
+    def source_of(self, place: TopicPartition) -> TopicPartition | None:
+        return self.came_from.get(place)
 
     def __call__(self, place: TopicPartition, offset: int) -> Translation:
         if self.why_not is not None:

@@ -98,13 +98,18 @@ def flow_settings(source: str, target: str, *, alias: str = "A", **keys: object)
 
 @asynccontextmanager
 async def running_flow(
-    settings: FlowSettings, work_dir: Path, *, orders: Orders = NO_ORDERS
+    settings: FlowSettings, work_dir: Path, *, orders: Orders = NO_ORDERS, other_way: FlowSettings | None = None
 ) -> AsyncIterator[RunningFlow]:
-    """Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before."""
+    """
+    Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before.
+
+    Another node runs the flow of *other_way*, in the other direction.
+    """
     clock = SystemClock()
     events, epochs = EventLog(clock), InProcessEpochs(work_dir)
     runner = FlowRunner(settings, epochs, clock=clock, events=events, luck=lambda: 0.5)
     runner.obey(orders)
+    runner.reverse_settings = other_way
     try:
         async with asyncio.TaskGroup() as group:
             running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))

@@ -189,6 +189,23 @@ async def test_what_a_group_reads_abroad_is_carried_home_once(rig: Rig) -> None:
     assert await rig.offsets() == [("g", 20, 23), ("g", 30, 33)]
 
 
+async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(rig: Rig) -> None:
+    """
+    The flow home knows better than the name: a router of it made `B.bar` out of `born`.
+
+    So it is `born` on B that gets the group's offset, and that the topic filter is asked about.
+    """
+    born = TopicPartition("born", 0)
+    rig.target.topics[born.topic] = rig.target.topics.pop(HOME.topic)
+    rig.back.came_from = {ABROAD: born}
+    await rig.made.read()
+    rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    found = await rig.made.emit_once(["g"])
+
+    assert found.wanted == {"g": {born: CommittedOffset(23, "m")}}
+    assert await rig.offsets() == [("g", 20, 23)]
+
+
 async def test_what_is_not_all_known_yet_is_carried_home_again(rig: Rig) -> None:
     """An offset past what is known to be copied is settled only once it is translated in full."""
     await rig.made.read()

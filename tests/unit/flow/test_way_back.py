@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import attrs
 import pytest
 
 from mm2py.core.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.way_back import KeptTranslations
+from mm2py.flow.translation import Translations
+from mm2py.flow.way_back import KeptTranslations, LentTranslations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
-from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
@@ -34,6 +35,8 @@ class Rig:
     cluster: Cluster
     clock: LoopClock
     kept: KeptTranslations
+    #: What the other node's routers put before a topic's name.
+    prefix: str = ""
 
     async def keep(self, *, upstream: int, downstream: int, length: int) -> None:
         """Have the other node copy a run and write down what it knows."""
@@ -62,10 +65,14 @@ class Rig:
 async def rig() -> AsyncIterator[Rig]:
     brokers, clock = FakeBrokers(), LoopClock()
     brokers.topics = topics_with(TOPIC, [0, 1, 2])
-    policy = DefaultReplicationPolicy()
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-        kept = KeptTranslations(BACK, cluster, policy, flow_runs=1000, partition_runs=1000, clock=clock)
-        yield Rig(brokers, cluster, clock, kept)
+
+        def names() -> Callable[[str], str]:
+            return partial(f"B.{made.prefix}{{}}".format)
+
+        kept = KeptTranslations(BACK, cluster, names, flow_runs=1000, partition_runs=1000, clock=clock)
+        made = Rig(brokers, cluster, clock, kept)
+        yield made
 
 
 async def test_what_another_node_keeps_is_read_on(rig: Rig) -> None:
@@ -96,3 +103,35 @@ async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Rig
 
     assert not_asked == 0
     assert rig.kept(REMOTE, 15) == Translated(105)
+
+
+async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: Rig) -> None:
+    """Routers name remote topics before the policy does; a reload may change them while the way back is read on."""
+    routed = TopicPartition("B.new-orders", 0)
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.kept.refresh()
+    before = [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)]
+    rig.prefix = "new-"
+    await rig.keep(upstream=100, downstream=10, length=50)
+    await rig.kept.refresh()
+
+    assert before == [ORDERS, None]
+    assert [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)] == [None, ORDERS]
+    assert rig.kept(routed, 15) == Translated(105)
+
+
+def test_what_is_lent_is_that_of_the_flow_as_it_is_now() -> None:
+    """A reload gives the flow in the other direction another life, or takes it away."""
+    lives = [Translations(flow_runs=10, partition_runs=10) for _ in range(2)]
+    for downstream, life in zip((9, 19), lives, strict=True):
+        life.adopt({ORDERS: Position(ORDERS, 100, downstream)}, {ORDERS: REMOTE.topic})
+    now: Translations | None = None
+    lent = LentTranslations(lambda: now)
+    found = []
+    for life in (*lives, None):
+        now = life
+        found.append((lent(REMOTE, 10), lent.source_of(REMOTE)))
+
+    assert [source for _, source in found] == [ORDERS, ORDERS, None]
+    assert found[0][0] != found[1][0]
+    assert found[2][0] is Untranslated.NOT_MIRRORED

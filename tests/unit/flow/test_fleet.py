@@ -1,0 +1,51 @@
+"""A node's flows, and what they know of each other."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import attrs
+
+from mm2py.config.settings import FlowSettings
+from mm2py.flow.copy_task import Epochs
+from mm2py.flow.fleet import Fleet
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.unit.flow.test_source import SETTINGS
+
+
+BACK = Flow("B", "A")
+
+
+def _fleet() -> Fleet:
+    clock = LoopClock()
+    epochs = cast("Epochs", None)
+
+    def make(settings: FlowSettings) -> FlowRunner:
+        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), luck=lambda: 0.5)
+
+    async def prepare(runner: FlowRunner) -> FlowSettings:
+        return runner.settings
+
+    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare)
+
+
+async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -> None:
+    """What this node runs it knows best; of another node's flow it knows what the file, as read last, says."""
+    fleet = _fleet()
+    back, changed = (attrs.evolve(SETTINGS, flow=BACK, tasks_max=number) for number in (3, 4))
+    fleet.add([SETTINGS])
+    runner = fleet.runner(SETTINGS.flow)
+    assert runner is not None
+    found = [(runner.reverse, runner.reverse_settings)]
+    for elsewhere in ([back], [changed], []):
+        fleet.know(elsewhere)
+        found.append((runner.reverse, runner.reverse_settings))
+    fleet.add([back])
+    here = fleet.runner(BACK)
+
+    assert found == [(None, None), (None, back), (None, changed), (None, None)]
+    assert here is not None
+    assert (runner.reverse, runner.reverse_settings) == (here.translations, back)
