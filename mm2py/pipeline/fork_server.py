@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import gc
 import importlib
+import socket
 import sys
+from collections.abc import Callable
 
-from pyspark.daemon import manager
+from pyspark import daemon
 
 
 def serve() -> None:
@@ -22,7 +24,19 @@ def serve() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    manager()
+    daemon.worker = work_quietly
+    daemon.manager()
+
+
+_Work = Callable[[socket.socket, bool], int]
+
+
+def work_quietly(sock: socket.socket, authenticated: bool, work: _Work = daemon.worker) -> int:  # noqa: FBT001 - Spark's form
+    """Do what pyspark's worker does, but say nothing where Spark hung up: it does so when a task has failed."""
+    try:
+        return work(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return 1
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.pipeline import worker
+from mm2py.pipeline.said import Sayings
 from mm2py.pipeline.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
@@ -44,6 +45,9 @@ _IDLE_TALK = (
     "WARNING: Using incubator modules",
     "WARNING: package sun.security.action",
     "WARN SparkConf: Note that spark.local.dir",
+    "Picked up JAVA_TOOL_OPTIONS",
+    "Picked up _JAVA_OPTIONS",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
 )
 _LAST_WORDS = 20
 _WARM_UP_HOLD_S = 0.3
@@ -231,13 +235,17 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
 
 
 def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
+    sayings = Sayings()
     with open(read_end, encoding="utf-8", errors="replace") as lines:
         for raw in lines:
             line = raw.rstrip()
             if line and not line.startswith(_IDLE_TALK):
                 last_words.append(line)
+                told = sayings.take(line)
+                if told is None:
+                    continue
                 try:
-                    tell(line)
+                    tell(told)
                 except RuntimeError:  # the event loop is closed: nobody listens any more
                     continue
 

@@ -9,7 +9,6 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,8 +24,9 @@ from mm2py.cli.exit_code import ExitCode
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from tests.support.checkpointing import checkpoints_in
+from tests.support.commands import run_mm2py
 from tests.support.daemon import Daemon, shared_daemon
-from tests.support.eventually import eventually, scaled
+from tests.support.eventually import eventually
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -36,7 +36,6 @@ from tests.support.records import MIDDLE_MS, NewRecord, Record
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
-_ROOT = Path(__file__).parents[2]
 _CONNECT = "org.apache.kafka.connect.transforms"
 _COUNT = 100_000
 _BAD = 50_000
@@ -81,16 +80,7 @@ class _Mirror:
 
     async def type(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run ``mm2py …`` on the daemon's file."""
-        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "mm2py", *words],
-            env={**os.environ, "PYTHONPATH": path},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=scaled(_LONG_S),
-        )
+        return await run_mm2py(*words)
 
 
 def _strange() -> list[NewRecord]:
@@ -263,6 +253,16 @@ async def test_a_record_that_fails_stops_its_topic_at_it(mirror: _Mirror) -> Non
     assert "no good" in stopped["message"]
     await eventually(lambda: _stages(mirror.running, topic, "TF->B") == {"stopped"}, within_s=10, what="it is stopped")
     assert (await read_numbers(mirror.target, mirror.remote("broken")))[0] == list(range(_BAD))
+
+
+async def test_a_failure_is_told_once(mirror: _Mirror) -> None:
+    """An event of ours says what a transform fails of; Spark's own words about it, and its workers' stacks, do not."""
+    for flow, name in (("TF->B", "partition_stopped"), ("TD->B", "record_left_out")):
+        await mirror.running.wait_for_event(name, within_s=_LONG_S, flow=flow, topic=mirror.topic("broken"))
+
+    said = [event["line"] for event in mirror.running.events("spark_said")]
+    about_it = re.compile(r"no good|[Aa]bort|terminated|Traceback|BrokenPipe|^\s")
+    assert [line for line in said if about_it.search(line)] == []
 
 
 async def test_a_tolerated_record_goes_to_the_dead_letters(mirror: _Mirror) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from mm2py.telemetry.events import SparkEnded, SparkStarted, WaitingForSlot
+from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted, WaitingForSlot
 from tests.support.epochs import FLOW, idle_plan, lose, run_both, spark_of
+from tests.support.eventually import eventually
 
 
 async def test_without_a_slot_it_says_so() -> None:
@@ -39,3 +41,38 @@ async def test_a_dead_jvm_is_started_again() -> None:
     assert not session.is_alive
     assert not second.is_alive
     assert not scratch.exists()
+
+
+async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell() -> None:
+    """A cause of several lines stays with its message; that a micro-batch goes to pieces is not said by Spark too."""
+    failed_batch = (
+        "Aborting task",
+        "Aborting commit for partition 0 (task 36, attempt 0, stage 32.0)",
+        "Aborted commit for partition 0 (task 36, attempt 0, stage 32.0)",
+        "Data source write support MicroBatchWrite[epoch: 1, writer: x.y.Z@1b84694c] is aborting.",
+        "Data source write support MicroBatchWrite[epoch: 1, writer: x.y.Z@1b84694c] aborted.",
+        "Query A->B transform.sql [id = 2e01, runId = 243f] terminated with error",
+        "Failed to cancel job group 57d0. Cannot find active jobs for it.",
+    )
+    async with spark_of() as spark:
+        jvm: Any = (await spark.host.session()).context._jvm
+
+        def log() -> None:
+            toy = jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.Toy")
+            for message in failed_batch:
+                toy.error(message, jvm.java.lang.RuntimeException("[NO_GOOD] no good\n\tat a line"))
+            toy.error("Aborting stage\nof a toy", jvm.java.lang.RuntimeException("first\n\n\tsecond"))
+            toy.warn("nothing more")
+
+        await asyncio.to_thread(log)
+        said = await eventually(
+            lambda: lines if (lines := spark.events.of(SparkSaid))[-1:] and "more" in lines[-1].line else None,
+            within_s=10,
+            what="Spark has said it",
+        )
+
+    assert [event.line for event in said][-2:] == [
+        "ERROR Toy: Aborting stage | of a toy first | second",
+        "WARN Toy: nothing more",
+    ]
+    assert not [event for event in said if "NO_GOOD" in event.line]

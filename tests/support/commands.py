@@ -1,0 +1,31 @@
+"""Commands of ``mm2py`` as a user types them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.eventually import scaled
+
+
+_ROOT = Path(__file__).parents[2]
+#: Spark may have to come up first, on a machine that other tests use too.
+_WITHIN_S = 200.0
+
+
+async def run_mm2py(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``mm2py …`` to its end; *env* is added to our own environment."""
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "mm2py", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": path, **(env or {})},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=scaled(_WITHIN_S),
+    )
