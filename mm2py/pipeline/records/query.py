@@ -14,21 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession as SqlSession
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
-from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.records import frames
-from mm2py.pipeline.records.mailbox import Mailbox
-from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
+from mm2py.pipeline.records.outcome import Answer, Failed
+from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.records.spark_io import FOLDER, SINK, pack_payloads
-from mm2py.pipeline.sealing import seal
 from mm2py.pipeline.session import SparkSession
 
 
@@ -47,7 +44,6 @@ _CONF: Final = {
 _RAW_FILES: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
 _POLL_S: Final = 0.005
 _LOOK_EVERY_S: Final = 0.25
-_STOP_WITHIN_S: Final = 10.0
 
 _sequence = itertools.count()
 
@@ -85,31 +81,15 @@ def _make_current(session: SqlSession) -> None:
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
-class Query:
+class Query(RoundRunner):
     """A query of one transform in one life of Spark."""
 
     def __init__(self, sql: Sql, transform: Transform, scratch: Path, key_file: str | None) -> None:
+        super().__init__(sql.session, transform, scratch / f"records-{next(_sequence)}", key_file)
         self.sql = sql
-        self.transform = transform
-        self.folder = scratch / f"records-{next(_sequence)}"
-        self._key_file = key_file
-        self.mailbox = Mailbox(str(self.folder))
         self._streaming: Any = None
-        self._number = 0
-        #: Which stretches may have left a note.
-        self._noted: tuple[int, list[TopicPartition]] = (0, [])
-
-    @property
-    def session(self) -> SparkSession:
-        """The life of Spark that it belongs to."""
-        return self.sql.session
-
-    def noted(self, number: int, source: TopicPartition) -> StretchOutcome | None:
-        """Give what became of one stretch of a plan that failed as a whole."""
-        return self.mailbox.noted(number, source)
 
     def start(self, name: str) -> None:
-        """Start it; blocks. Raise `TransformRefusedError`."""
         self.folder.mkdir()
         with self.sql.use() as sql:
             frames.check(sql, self.transform)
@@ -127,19 +107,14 @@ class Query:
             raise frames.TransformRefusedError(self.transform.name, frames.words_of(error)) from error
 
     def dry_run(self, records: pa.Table) -> None:
-        """Transform *records* and write them nowhere; blocks. Raise what Spark raises."""
         with self.sql.use() as sql:
             made = frames.transformed(sql, self.transform, frames.held(sql, records))
         made.write.format("noop").mode("overwrite").save()
 
     async def run(self, plan: EpochPlan, clock: Clock) -> Answer | Failed:
         """Have *plan* done by a micro-batch."""
-        self.mailbox.forget(*self._noted)
-        self._number += 1
-        number = self._number
-        payloads = [seal(attrs.evolve(plan, partitions=(one,)), self._key_file) for one in plan.partitions]
+        number, payloads = self._next_round(plan)
         self.mailbox.post(number, pack_payloads(payloads))
-        self._noted = (number, [one.source for one in plan.partitions])
         looked_at = clock.monotonic()
         while True:
             await clock.sleep(_POLL_S)
@@ -148,12 +123,12 @@ class Query:
                 return answer
             if clock.monotonic() - looked_at > _LOOK_EVERY_S:
                 looked_at = clock.monotonic()
-                words = await asyncio.to_thread(self._end)
+                words = await asyncio.to_thread(self._why_over)
                 if words is not None:
                     answer = self.mailbox.take_answer(number)
                     return answer if answer is not None and answer.is_whole else Failed(words, number, answer)
 
-    def _end(self) -> str | None:
+    def _why_over(self) -> str | None:
         """Say why the query has ended; None while it runs."""
         try:
             if self._streaming.isActive:
@@ -163,17 +138,6 @@ class Query:
             return f"Spark is gone ({type(gone).__name__})"
         return str(error) if error is not None else "the query was stopped"
 
-    async def stop(self) -> None:
-        """Stop it, whatever it is doing."""
-        try:
-            async with asyncio.timeout(_STOP_WITHIN_S):
-                await asyncio.to_thread(self._stop)
-        except TimeoutError:
-            return
-
-    def _stop(self) -> None:
-        try:
-            if self._streaming is not None:
-                self._streaming.stop()
-        except (Py4JError, OSError, PySparkException):
-            return
+    def _end(self) -> None:
+        if self._streaming is not None:
+            self._streaming.stop()

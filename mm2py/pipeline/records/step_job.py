@@ -13,60 +13,41 @@ import itertools
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
-from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline import worker
-from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
-from mm2py.pipeline.sealing import seal
+from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.session import SparkSession, message_of
 
 
 #: As many Spark tasks as a record task has slots for.
 _TASKS: Final = 2
-_STOP_WITHIN_S: Final = 10.0
 
 _sequence = itertools.count()
 
 
-class StepJob:
+class StepJob(RoundRunner):
     """Runs a record task's rounds in one life of Spark; stands where a `Query` stands for transforms of Spark SQL."""
 
     def __init__(self, session: SparkSession, transform: Transform, scratch: Path, key_file: str | None) -> None:
-        self.session = session
-        self.transform = transform
-        self._key_file = key_file
-        self._folder = scratch / f"steps-{next(_sequence)}"
-        self._mailbox = Mailbox(str(self._folder))
-        self._group = self._folder.name
+        super().__init__(session, transform, scratch / f"steps-{next(_sequence)}", key_file)
+        self._group = self.folder.name
         self._name = ""
-        self._number = 0
-        self._noted: tuple[int, list[TopicPartition]] = (0, [])
 
     def start(self, name: str) -> None:
-        """Get ready; blocks."""
-        self._folder.mkdir()
+        self.folder.mkdir()
         self._name = name
 
     def dry_run(self, _records: Any) -> None:
         """Do nothing: a step tells by itself which record it cannot take."""
 
-    def noted(self, number: int, source: TopicPartition) -> StretchOutcome | None:
-        """Give what became of one stretch of a plan that failed as a whole."""
-        return self._mailbox.noted(number, source)
-
     async def run(self, plan: EpochPlan, _clock: Clock) -> Answer | Failed:
         """Have *plan* done by a job."""
-        self._mailbox.forget(*self._noted)
-        self._number += 1
-        number = self._number
-        payloads = [seal(attrs.evolve(plan, partitions=(one,)), self._key_file) for one in plan.partitions]
-        self._noted = (number, [one.source for one in plan.partitions])
+        number, payloads = self._next_round(plan)
         try:
             outcomes = await asyncio.to_thread(self._collect, number, payloads)
         except Py4JJavaError as error:
@@ -79,19 +60,8 @@ class StepJob:
         context = self.session.context
         context.setJobGroup(self._group, f"{self._name}, round {number}", interruptOnCancel=False)
         stretches = context.parallelize(payloads, min(_TASKS, len(payloads)))
-        function = functools.partial(worker.transform_stretches, str(self._folder), number)
+        function = functools.partial(worker.transform_stretches, str(self.folder), number)
         return list(stretches.mapPartitions(function).collect())
 
-    async def stop(self) -> None:
-        """Stop it, whatever it is doing."""
-        try:
-            async with asyncio.timeout(_STOP_WITHIN_S):
-                await asyncio.to_thread(self._cancel)
-        except TimeoutError:
-            return
-
-    def _cancel(self) -> None:
-        try:
-            self.session.context.cancelJobGroup(self._group)
-        except (Py4JError, OSError):
-            return
+    def _end(self) -> None:
+        self.session.context.cancelJobGroup(self._group)
