@@ -89,25 +89,50 @@ class _Semantics:
 
     @property
     def wants(self) -> Value | None:
-        """The line that asks for exactly once."""
-        if self.worker is not None and self.worker.text.strip().lower() in {"enabled", "preparing"}:
-            return self.worker
-        return self.support if self.support is not None and self.support.text.strip().lower() == "required" else None
+        """The line that asks for exactly once, if that can be had."""
+        return self.worker if _says(self.worker, "enabled", "preparing") else None
+
+    @property
+    def insists(self) -> Value | None:
+        """The line that will have exactly once or nothing."""
+        return self.support if _says(self.support, "required") else None
+
+    @property
+    def is_enabled(self) -> bool:
+        return _says(self.worker, "enabled")
 
     @property
     def reads_committed(self) -> bool:
         return self.isolation is not None and self.isolation.text.strip() == "read_committed"
 
 
+def _says(line: Value | None, *words: str) -> bool:
+    return line is not None and line.text.strip().lower() in words
+
+
+def _semantics(layers: Layers, flow: Flow) -> _Semantics:
+    names = ("exactly.once.source.support", "exactly.once.support", "consumer.isolation.level")
+    return _Semantics(*(layers.first(spellings(key_named(name), flow)) for name in names))
+
+
+def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Refuse a flow that is required to mirror records exactly once, as Java does, where it would not."""
+    found = _semantics(layers, flow)
+    line = found.insists
+    if line is None:
+        return
+    if not found.reads_committed:
+        message = f"{flow} would mirror records of aborted transactions, too"
+        yield Problem(line.where, line.key, message, f"add {flow.source}.consumer.isolation.level = read_committed")
+    elif not found.is_enabled:
+        message = f"{flow} writes without transactions"
+        yield Problem(line.where, line.key, message, f"add {flow.target}.exactly.once.source.support = enabled")
+
+
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
     """Say where exactly-once is asked for, but records of aborted transactions would be read."""
     for flow in flows:
-        found = _Semantics(
-            *(
-                layers.first(spellings(key_named(name), flow))
-                for name in ("exactly.once.source.support", "exactly.once.support", "consumer.isolation.level")
-            )
-        )
+        found = _semantics(layers, flow)
         if (line := found.wants) is not None and not found.reads_committed:
             message = f"{flow} reads records of aborted transactions, too, which then are mirrored"
             hint = f"add {flow.source}.consumer.isolation.level = read_committed"

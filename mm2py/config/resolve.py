@@ -134,6 +134,9 @@ class FlowSettings:
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
+    #: Are the records of transforms written in transactions?
+    is_exactly_once: bool = False
+    transaction_timeout_ms: int = 60_000
     #: Where what operators order is kept; empty for `mm2-configs.<source>.internal`.
     config_storage_topic: str = ""
     config_storage_replication_factor: int = 3
@@ -256,6 +259,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         offset_syncs=_offset_syncs(of),
         start_group=of.text("copy.start.group").strip(),
         transforms=read_transforms(layers, flow),
+        is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
+        transaction_timeout_ms=of.number("producer.transaction.timeout.ms"),
         config_storage_topic=of.text("config.storage.topic").strip(),
         config_storage_replication_factor=of.number("config.storage.replication.factor"),
         limits=_limits(of),

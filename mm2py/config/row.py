@@ -194,6 +194,11 @@ def one_of(*choices: str) -> Check:
     return check
 
 
+def one_of_in_any_case(*choices: str) -> Check:
+    """Refuse all but *choices*, spelt in whatever case."""
+    return lambda value: one_of(*choices)(str(value).strip().lower())
+
+
 def not_empty(value: object) -> str | None:
     """Refuse nothing at all."""
     return None if value else "must not be empty"

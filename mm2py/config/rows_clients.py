@@ -109,7 +109,6 @@ PRODUCER_KEYS = (
     _key(_PRODUCER, "partitioner.ignore.keys", Kind.BOOLEAN, "false", "Same.", _THEIR_PARTITION),
     _key(_PRODUCER, "partitioner.adaptive.partitioning.enable", Kind.BOOLEAN, "true", "Same.", _THEIR_PARTITION),
     _key(_PRODUCER, "partitioner.availability.timeout.ms", Kind.LONG, "0", "Same.", _THEIR_PARTITION),
-    _key(_PRODUCER, "transaction.timeout.ms", Kind.INT, "60000", "Transactions."),
     _key(_PRODUCER, "transaction.two.phase.commit.enable", Kind.BOOLEAN, "false", "Transactions."),
     _key(_PRODUCER, "transactional.id", Kind.STRING, None, "Transactions.", "it is MirrorMaker's own"),
     *_of_every_client(_PRODUCER, idle_ms="540000", pushes_metrics="true"),

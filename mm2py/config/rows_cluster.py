@@ -117,6 +117,9 @@ _PRODUCER = Section(
             "How long connecting to a broker may take.", check=at_least(1)),
         Key("client.id", Kind.STRING, None, Place.PRODUCER,
             "Name shown to target brokers, for quotas and logs; the flow's name if unset."),
+        Key("transaction.timeout.ms", Kind.INT, "60000", Place.PRODUCER,
+            "When brokers abort a transaction that is still open, with `exactly.once.source.support`.",
+            check=at_least(1)),
         Key("batch.size", Kind.INT, None, Place.PRODUCER,
             "How large batches may grow that are put together, where `copy.coalesce.batch.bytes` does not say so. All "
             "others stay as the source's producers made them.", check=at_least(1)),

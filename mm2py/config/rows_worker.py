@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.row import Key, Kind, Place, Section, at_least, one_of, replication_factor, topic_text
+from mm2py.config.row import Key, Kind, Place, Section, at_least, one_of_in_any_case, replication_factor, topic_text
 
 
 _NOT_YET = False
@@ -36,7 +36,10 @@ WORKER = Section(
         Key("worker.unsync.backoff.ms", Kind.INT, "300000", Place.WORKER_TOP, "Connect group.", _NOT_YET),
         Key("connect.protocol", Kind.STRING, "sessioned", Place.WORKER, "Connect group.", _NOT_YET),
         Key("exactly.once.source.support", Kind.STRING, "disabled", Place.WORKER,
-            "Java's exactly-once mode.", _NOT_YET, one_of("disabled", "preparing", "enabled")),
+            "`enabled` writes records of topics with a transform in transactions, together with positions and dead "
+            "letters, so that each is there once for consumers with `isolation.level=read_committed`. Topics that are "
+            "copied unopened need none: a restart finds out what has arrived. `preparing` is as `disabled`.",
+            check=one_of_in_any_case("disabled", "preparing", "enabled")),
         Key("topic.tracking.enable", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
         Key("topic.tracking.allow.reset", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
         Key("internal.topics.automatic.creation.enable", Kind.BOOLEAN, "true", Place.WORKER,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import note_exactly_once, note_unread
+from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.imported import Imported
 from mm2py.config.keys import first_words, nearest
@@ -219,7 +219,7 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
     ends = (end for end in (source, target) if isinstance(end, Problem))
-    problems = (*_judge_alias(flow, layers), *ends, *judge_transforms(layers, flow))
+    problems = (*_judge_alias(flow, layers), *ends, *judge_transforms(layers, flow), *judge_exactly_once(layers, flow))
     if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
     return flow_settings(layers, flow, source, target)

@@ -367,19 +367,42 @@ def write(state: PartitionState, written: Position) -> PartitionState:
     return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
 
 
+def begin(
+    position: Position, *, remote_topic: str, topic_id: str | None, remote_topic_id: str | None
+) -> PartitionState:
+    """Go on from a *position* that was read; ids that it does not know are those of the topics that are there."""
+    return PartitionState(
+        source=position.source,
+        remote_topic=remote_topic,
+        position=position.next_upstream,
+        downstream=position.downstream,
+        written=position,
+        topic_id=position.topic_id or topic_id,
+        remote_topic_id=position.remote_topic_id or remote_topic_id,
+        producer=position.producer,
+        leader=position.leader,
+    )
+
+
 def due_positions(
-    states: Iterable[PartitionState], *, is_interval_over: bool, is_transformed: Callable[[str], bool] = lambda _: False
+    states: Iterable[PartitionState],
+    *,
+    is_interval_over: bool,
+    is_transformed: Callable[[str], bool] = lambda _: False,
+    is_exactly_once: bool = False,
 ) -> tuple[Position, ...]:
     """
     Give the positions to be written now.
 
     All that moved, or before the interval is over those that moved far or have a new producer, and those of topics that
-    are transformed: after a crash, records of these are written again from the written position on.
+    are transformed: after a crash, records of these are written again from the written position on. Where it
+    *is_exactly_once*, theirs belong to transactions, which write them: one written here could come behind a later one.
     """
     return tuple(
         state.standing
         for state in states
         if state.repair is None
+        and not (is_exactly_once and is_transformed(state.source.topic))
         and state.standing != state.written
         and (
             is_interval_over

@@ -18,6 +18,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error, Verdict
+from mm2py.flow.transactions import transactions_of
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow
 from mm2py.model.rates import RateShare
@@ -206,6 +207,7 @@ class CopyTask:
             drain_ms=settings.drain_ms,
             rates=self._planner.rates(self.task, partitions),
             transform=self._transform,
+            transactions=transactions_of(settings, self._transform),
         )
         self._epoch += 1
         return plan

@@ -391,3 +391,9 @@ def _view_of(
         seconds_until_loss=loss_s,
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
+
+
+def paused(view: PartitionView, *, is_held: bool) -> PartitionView:
+    """Show a partition as paused; while a copy task holds it, its epoch has not ended yet."""
+    stage = view.stage if is_held else PartitionStage.PAUSED
+    return attrs.evolve(view, stage=stage, is_paused=True, bytes_per_s=0.0, retry_in_s=None)

@@ -46,6 +46,8 @@ class Positions:
             settings.offset_storage_replication_factor,
             setting="offset.storage.replication.factor",
         )
+        # Behind a transaction of a killed daemon, be it Java's, more may have been written.
+        await self._log.await_stable()
         known: dict[TopicPartition, Position] = {}
         removed: set[TopicPartition] = set()
         runs: dict[tuple[TopicPartition, int], KeptChunk] = {}

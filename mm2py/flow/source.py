@@ -9,7 +9,7 @@ holds it puts it back first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -19,7 +19,7 @@ from mm2py.core import progress
 from mm2py.core.assignment import Assignment, assign_beside
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
-from mm2py.flow.measures import FlowMeasures, pause_left_s
+from mm2py.flow.measures import FlowMeasures, pause_left_s, paused
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.rates import RateShares
 from mm2py.flow.topics import Mirrored, Place
@@ -104,6 +104,7 @@ class SourceTasks:
         self._assignment: Assignment | None = None
         self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
+        self._committed: set[TopicPartition] = set()
         self._orders = NO_ORDERS
         self._rates = RateShares(clock)
         self._transforms = transforms_of(settings)
@@ -136,23 +137,15 @@ class SourceTasks:
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
-                state = self._begun(positions[partition], place)
+                state = progress.begin(
+                    positions[partition],
+                    remote_topic=place.remote_topic,
+                    topic_id=place.topic_id,
+                    remote_topic_id=place.remote_topic_id,
+                )
             if state is not None:
                 self.states[partition] = self._at_place(state, place)
         self._assign()
-
-    def _begun(self, position: Position, place: Place) -> PartitionState:
-        return PartitionState(
-            source=position.source,
-            remote_topic=place.remote_topic,
-            position=position.next_upstream,
-            downstream=position.downstream,
-            written=position,
-            topic_id=position.topic_id or place.topic_id,
-            remote_topic_id=position.remote_topic_id or place.remote_topic_id,
-            producer=position.producer,
-            leader=position.leader,
-        )
 
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
         state = attrs.evolve(state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes)
@@ -253,6 +246,9 @@ class SourceTasks:
                 pauses=self._pauses,
             )
             self.states[planned.source] = accounted.state
+            if plan.transactions is not None and accounted.state.position > before.position:
+                self.note_written([accounted.state.standing])  # it was committed with the records
+                self._committed.add(planned.source)
             self.measures.look(accounted.state)
             if accounted.state.retry_at > now:
                 self._pausing.add(planned.source)
@@ -472,8 +468,16 @@ class SourceTasks:
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Give the positions to be written now."""
         return progress.due_positions(
-            self.states.values(), is_interval_over=is_interval_over, is_transformed=self._transforms.has_task
+            self.states.values(),
+            is_interval_over=is_interval_over,
+            is_transformed=self._transforms.has_task,
+            is_exactly_once=self._settings.is_exactly_once,
         )
+
+    def take_committed(self) -> set[TopicPartition]:
+        """Give those partitions whose position was committed in a transaction since this was last asked."""
+        committed, self._committed = self._committed, set()
+        return committed
 
     def note_written(self, positions: Iterable[Position]) -> None:
         """Note that the positions topic holds *positions*."""
@@ -491,9 +495,5 @@ class SourceTasks:
     def partition_views(self) -> tuple[PartitionView, ...]:
         states = (self.states[partition] for partition in self._in_order if partition in self.states)
         views = self.measures.partitions(states, self._assignment.task_of if self._assignment else {})
-        return tuple(_paused(view, self._holder) if self._orders.is_paused(view.source) else view for view in views)
-
-
-def _paused(view: PartitionView, held: Container[TopicPartition]) -> PartitionView:
-    stage = view.stage if view.source in held else PartitionStage.PAUSED  # its epoch has not ended yet
-    return attrs.evolve(view, stage=stage, is_paused=True, bytes_per_s=0.0, retry_in_s=None)
+        is_paused, held = self._orders.is_paused, self._holder
+        return tuple(paused(it, is_held=it.source in held) if is_paused(it.source) else it for it in views)

@@ -25,6 +25,7 @@ from mm2py.flow.source import SourceTasks
 from mm2py.flow.supervise import supervise
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topics import Mirrored, Topics
+from mm2py.flow.transactions import end_open_transactions
 from mm2py.flow.translation import Translations
 from mm2py.flow.translation_keeper import TranslationKeeper
 from mm2py.model.orders import NO_ORDERS, Orders
@@ -177,6 +178,9 @@ class SourceGroup(FlowGroup):
                 reach=self._reach,
                 clock=self._clock,
                 events=self._events,
+            )
+            await self._reach.insist(
+                "end open transactions", [self.flow.target], lambda: end_open_transactions(settings, target)
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
@@ -347,7 +351,8 @@ class SourceGroup(FlowGroup):
         """Write the positions that are due; say whether all of them are safe now."""
         due = life.tasks.due_positions(is_interval_over=is_interval_over)
         # What is known of where records went is never older than the position: behind it, a resume finds out.
-        changes = self._translations.take_changes(None if is_interval_over else [position.source for position in due])
+        moved = {*(position.source for position in due), *life.tasks.take_committed()}
+        changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
         if not due and not changes:
             self._reach.succeeded("write positions")
             return True

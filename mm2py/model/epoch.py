@@ -106,6 +106,20 @@ class PartitionPlan:
 
 
 @attrs.frozen
+class Transactions:
+    """
+    How records and the positions behind them become visible at the target, all at once or never (KIP-98).
+
+    `transactional_id` is the same wherever and whenever the same topics are transformed. Brokers abort a transaction
+    that is open for `timeout_ms`.
+    """
+
+    transactional_id: str
+    positions_topic: str
+    timeout_ms: int = 60_000
+
+
+@attrs.frozen
 class EpochPlan:
     """
     All that a copy task needs to know for one epoch.
@@ -129,6 +143,8 @@ class EpochPlan:
     rates: tuple[RateShare, ...] = ()
     #: What happens to the records; None where batches are copied unopened.
     transform: Transform | None = None
+    #: None where records become visible as they are written.
+    transactions: Transactions | None = None
 
     @property
     def name(self) -> str:

@@ -40,7 +40,13 @@ _CONTESTED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode
 
 #: The broker has no use for our producer id any more.
 _FORGOTTEN: Final = frozenset(
-    {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+    }
 )
 
 #: What an operator may do about a target that is shorter than it was.
@@ -83,8 +89,10 @@ class Dispatch:
     `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
     """
 
-    def __init__(self, target: Cluster, limits: CopyLimits, clock: Clock) -> None:
+    def __init__(self, target: Cluster, limits: CopyLimits, clock: Clock, transactional_id: str = "") -> None:
         self.target = target
+        #: Empty where batches belong to no transaction.
+        self.transactional_id = transactional_id.encode()
         self.limits = limits
         self.clock = clock
         self.latency = Tally()
@@ -371,7 +379,8 @@ class Courier:
             if parcel.sequence < 0:
                 parcel.sequence = copy.next_sequence
                 copy.next_sequence = next_sequence(parcel.sequence, parcel.record_count)
-                sign(parcel.batch, copy.producer_id, copy.producer_epoch, parcel.sequence)
+                is_ours = bool(self._dispatch.transactional_id)
+                sign(parcel.batch, copy.producer_id, copy.producer_epoch, parcel.sequence, is_transactional=is_ours)
             request.carried[copy.remote_topic, copy.remote.partition] = (copy, parcel)
             room -= parcel.size_bytes
             if copy.queue:
@@ -395,7 +404,7 @@ class Courier:
         for (topic, number), (_, parcel) in request.carried.items():
             by_topic.setdefault(topic, []).append((number, parcel.batch))
         timeout_ms = self._dispatch.target.endpoint.request_timeout_ms
-        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms)
+        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._dispatch.transactional_id)
         self._in_flight += 1
         self._dispatch.requests += 1
         try:

@@ -3,8 +3,8 @@ Record batches by their header alone.
 
 A record batch (magic 2, KIP-98) can travel from one cluster to another without anybody opening it. This module reads
 its 61-byte header, checks its CRC32C, and signs it anew for the target: base offset 0, our own producer id, epoch and
-sequence, no transactional bit. From byte 61 on, the records, nothing changes. What cannot travel unopened goes to
-`mm2py.wire.rebuild`.
+sequence, no transactional bit but our own. From byte 61 on, the records, nothing changes. What cannot travel unopened
+goes to `mm2py.wire.rebuild`.
 """
 
 from __future__ import annotations
@@ -152,17 +152,20 @@ def batches(record_set: memoryview) -> Iterator[RecordBatchView]:
         at = after
 
 
-def sign(batch: memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+def sign(
+    batch: memoryview, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool = False
+) -> None:
     """
     Make *batch* ours, in place: what a broker insists on from a client, and nothing else.
 
     The base offset must be 0, or the broker rebuilds a compressed batch and refuses any other; it lies outside the
-    CRC, as does the leader epoch. The transactional bit goes, because our producer has no transaction.
+    CRC, as does the leader epoch. The source's transactional bit goes; ours is set where we have a transaction.
     """
     batch[:8] = _ZERO_OFFSET
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, -1)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, _SIGNED_FROM)
-    _ATTRIBUTES.pack_into(batch, _SIGNED_FROM, attributes & ~TRANSACTIONAL)
+    ours = TRANSACTIONAL if is_transactional else 0
+    _ATTRIBUTES.pack_into(batch, _SIGNED_FROM, attributes & ~TRANSACTIONAL | ours)
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_SIGNED_FROM:]))
 

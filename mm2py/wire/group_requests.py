@@ -39,7 +39,9 @@ from aiokafka.protocol.types import (
 from mm2py.wire.requests import Uuid
 
 
-_GROUP_KEY: Final = 0
+#: What a coordinator is looked up for.
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
 
 
 class FindCoordinatorResponse_v4(Response):  # noqa: N801
@@ -74,18 +76,19 @@ class FindCoordinatorRequest_v4(RequestStruct):  # noqa: N801
 
 
 class FindCoordinatorsRequest(Request[FindCoordinatorRequest_v1 | FindCoordinatorRequest_v4]):
-    """The brokers that coordinate *groups*; an old broker (before 3.0) takes one group only."""
+    """The brokers that coordinate *keys*, which are groups; an old broker (before 3.0) takes one key only."""
 
     API_KEY = 10
 
-    def __init__(self, groups: Sequence[str]) -> None:
-        self._groups = groups
+    def __init__(self, keys: Sequence[str], key_type: int = GROUP_KEY) -> None:
+        self._keys = keys
+        self._key_type = key_type
 
     def build(self, request_struct_class: Any) -> Any:
         if request_struct_class.FLEXIBLE_VERSION:
-            return request_struct_class(_GROUP_KEY, list(self._groups), {})
-        (group,) = _only_one(self._groups, "FindCoordinator v4, which came with Kafka 3.0")
-        return request_struct_class(group, _GROUP_KEY)
+            return request_struct_class(self._key_type, list(self._keys), {})
+        (key,) = _only_one(self._keys, "FindCoordinator v4, which came with Kafka 3.0")
+        return request_struct_class(key, self._key_type)
 
 
 class ListGroupsResponse_v4(Response):  # noqa: N801

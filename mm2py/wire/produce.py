@@ -29,8 +29,9 @@ ACKS_ALL: Final = -1
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: transactional id (null), acks, timeout, number of topics
-_REQUEST: Final = struct.Struct(">hhii")
+#: acks, timeout, number of topics; the transactional id stands before them
+_REQUEST: Final = struct.Struct(">hii")
+_NO_TRANSACTION: Final = _INT16.pack(-1)
 #: partition, size of the batch
 _PARTITION: Final = struct.Struct(">ii")
 #: partition, error, base offset, log append time, log start offset, record errors
@@ -48,9 +49,12 @@ class PartitionAck:
     message: str
 
 
-def request_pieces(batches: Sequence[tuple[bytes, Sequence[tuple[int, memoryview]]]], timeout_ms: int) -> list[Buffer]:
+def request_pieces(
+    batches: Sequence[tuple[bytes, Sequence[tuple[int, memoryview]]]], timeout_ms: int, transactional_id: bytes = b""
+) -> list[Buffer]:
     """Give the body of a produce request for *batches*: per topic its (partition, signed batch) pairs."""
-    pieces: list[Buffer] = [_REQUEST.pack(-1, ACKS_ALL, timeout_ms, len(batches))]
+    name = _INT16.pack(len(transactional_id)) + transactional_id if transactional_id else _NO_TRANSACTION
+    pieces: list[Buffer] = [name + _REQUEST.pack(ACKS_ALL, timeout_ms, len(batches))]
     for topic, partitions in batches:
         pieces.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(partitions)))
         for number, batch in partitions:

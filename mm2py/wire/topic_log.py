@@ -4,7 +4,7 @@ A compacted topic as a log: made when it is missing, read to its end, appended t
 MM2 keeps positions, offset syncs, checkpoints and heartbeats in such topics. Reading and appending go through the
 `Cluster` and its connections, and follow leaders that move until the request timeout has passed without progress.
 An append whose answer was lost is sent again: a record may then stand in the log twice, which a log of latest values
-does not mind.
+does not mind. What belongs to a transaction has a sequence, and stands there once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
 from mm2py.wire.patience import Patience
 from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.transactions import TransactionalProducer
 
 
 _PURPOSE = "log"
@@ -149,6 +150,24 @@ class TopicLog:
                 records += chunk
         return sorted(records, key=lambda record: (record.partition or 0, record.offset or 0))
 
+    async def await_stable(self) -> None:
+        """
+        Wait until every transaction that is open now has ended: reading stops in front of one, whoever's it is.
+
+        Raise CONCURRENT_TRANSACTIONS where one stays open for longer than a request may take.
+        """
+        await self._cluster.refresh_metadata({self.topic})
+        partitions = await self._leaders()
+        ends = await self._offsets(partitions, LATEST, reads_committed=False)
+        patience = self._patience()
+        while True:
+            stable = await self._offsets(partitions, LATEST)
+            held = [tp for tp, end in ends.items() if stable[tp] < end]
+            if not held:
+                return
+            detail = f"a transaction that is still open keeps {held[0]} from being read past offset {stable[held[0]]}"
+            await self._retry_after(self._error(ErrorCode.CONCURRENT_TRANSACTIONS, "ListOffsets", detail), patience)
+
     async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
         """
         Read on, from *positions* up to the ends that the partitions have now, and give what each fetch brings.
@@ -174,9 +193,12 @@ class TopicLog:
             if error is not None:
                 await self._retry_after(error, patience)
 
-    async def _offsets(self, partitions: Sequence[TopicPartition], when: int) -> dict[TopicPartition, int]:
+    async def _offsets(
+        self, partitions: Sequence[TopicPartition], when: int, *, reads_committed: bool = True
+    ) -> dict[TopicPartition, int]:
         offsets = {}
-        for tp, answer in (await self._cluster.list_offsets(partitions, when, reads_committed=True)).items():
+        answers = await self._cluster.list_offsets(partitions, when, reads_committed=reads_committed)
+        for tp, answer in answers.items():
             if isinstance(answer, BrokerAnsweredError):
                 raise answer
             offsets[tp] = answer
@@ -215,20 +237,23 @@ class TopicLog:
 
     # Appending.
 
-    async def append(self, records: Sequence[LogRecord]) -> None:
+    async def append(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
         """
         Append *records* and wait until all in-sync replicas have them; what goes to one partition stays in order.
 
-        When this raises, some of them may have been written.
+        When this raises, some of them may have been written. With a *producer* they become part of its transaction, to
+        which the partitions that they go to belong already (`places`), and stand in the log once.
         """
         if not records:
             return
         await self._cluster.ensure_metadata({self.topic})
         waiting = self._batches(records, await self._leaders())
+        if producer is not None:
+            waiting = {tp: [producer.signed(tp, batch) for batch in batches] for tp, batches in waiting.items()}
         patience = self._patience()
         while waiting:
             sent = {tp: batches[0] for tp, batches in waiting.items()}
-            errors = await self._produce_once(sent)
+            errors = await self._produce_once(sent, producer.transactional_id if producer is not None else None)
             for tp in sent.keys() - errors.keys():
                 waiting[tp].pop(0)
                 patience.renew()
@@ -236,26 +261,38 @@ class TopicLog:
             if errors:
                 await self._retry_after(max(errors.values(), key=lambda error: not is_retriable(error.code)), patience)
 
+    async def places(self, records: Sequence[LogRecord]) -> set[TopicPartition]:
+        """Say which partitions *records* go to."""
+        await self._cluster.ensure_metadata({self.topic})
+        return set(self._chosen(records, await self._leaders()))
+
     def _batches(
         self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[bytes]]:
+        now_ms = self._cluster.clock.wall_ms()
+        return {tp: list(_built(some, now_ms)) for tp, some in self._chosen(records, partitions).items()}
+
+    def _chosen(
+        self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[LogRecord]]:
         choose = DefaultPartitioner()
         numbers = [tp.partition for tp in partitions]
         chosen: dict[TopicPartition, list[LogRecord]] = {}
         for record in records:
             number = choose(record.key, numbers, numbers) if record.partition is None else record.partition
             chosen.setdefault(TopicPartition(self.topic, number), []).append(record)
-        now_ms = self._cluster.clock.wall_ms()
-        return {tp: list(_built(some, now_ms)) for tp, some in chosen.items()}
+        return chosen
 
-    async def _produce_once(self, batches: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, BrokerAnsweredError]:
+    async def _produce_once(
+        self, batches: Mapping[TopicPartition, bytes], transactional_id: str | None
+    ) -> dict[TopicPartition, BrokerAnsweredError]:
         """Send one batch per partition; give the errors of those that were not written."""
         errors = {tp: self._error(ErrorCode.LEADER_NOT_AVAILABLE, "Produce", str(tp)) for tp in batches}
         timeout_ms = self._cluster.endpoint.request_timeout_ms * 3 // 4
 
         async def produce(node_id: int, numbers: list[int]) -> None:
             rows = [(number, batches[TopicPartition(self.topic, number)]) for number in numbers]
-            request = ProduceRequest(None, _ACKS_ALL, timeout_ms, [(self.topic, rows)])
+            request = ProduceRequest(transactional_id, _ACKS_ALL, timeout_ms, [(self.topic, rows)])
             try:
                 response = await self._cluster.send_to(node_id, request, _PURPOSE)
             except BrokerConnectionError as error:

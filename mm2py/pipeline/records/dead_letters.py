@@ -30,20 +30,23 @@ class DeadLetters:
 
     def __init__(self, source: Cluster, target: Cluster, errors: Errors, clock: Clock) -> None:
         self._source = source
-        self._log = TopicLog(target, errors.dead_letters)
+        self.log = TopicLog(target, errors.dead_letters)
         self._errors = errors
         self._clock = clock
 
     async def write(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         """Write *bad_records* of a partition, at least once, and wait until they are safe."""
-        await self._log.ensure(
+        await self.log.append(await self.collect(plan, one, bad_records))
+
+    async def collect(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> list[LogRecord]:
+        """Give what is to be written of *bad_records* to the topic, which is there then."""
+        await self.log.ensure(
             1,
             self._errors.dead_letters_factor,
             setting="errors.deadletterqueue.topic.replication.factor",
             configs={"cleanup.policy": "delete"},
         )
-        letters = [letter for bad in bad_records for letter in await self._letters(plan, one, bad)]
-        await self._log.append(letters)
+        return [letter for bad in bad_records for letter in await self._letters(plan, one, bad)]
 
     async def _letters(self, plan: EpochPlan, one: PartitionPlan, bad: BadRecord) -> list[LogRecord]:
         reader = StretchReader(self._source, plan.limits, self._clock, within_s=_READ_WITHIN_S)

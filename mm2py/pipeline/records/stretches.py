@@ -18,6 +18,7 @@ ROUND_BYTES: Final = 64 * 1024 * 1024
 _FIRST_RECORD_BYTES: Final = 512.0
 _OVERHEAD_BYTES: Final = 128.0
 _FRESH_SHARE: Final = 0.5
+_LEAST_PART: Final = 1 / 65_536
 
 
 @attrs.define
@@ -25,6 +26,8 @@ class Pace:
     """What the records of each topic-partition weigh, as far as they were seen."""
 
     _bytes: dict[TopicPartition, float] = attrs.field(factory=dict)
+    #: Which part of what it may be a stretch is.
+    _part: float = 1.0
 
     def learn(self, source: TopicPartition, *, offsets: int, size_bytes: int) -> None:
         """Note that *offsets* upstream offsets held *size_bytes*."""
@@ -32,6 +35,14 @@ class Pace:
             fresh = size_bytes / offsets
             known = self._bytes.get(source, fresh)
             self._bytes[source] = fresh * _FRESH_SHARE + known * (1 - _FRESH_SHARE)
+
+    def ease(self) -> None:
+        """Take less at once from now on: it took too long."""
+        self._part = max(_LEAST_PART, self._part / 4)
+
+    def press_on(self) -> None:
+        """Take more at once again: it did not take too long."""
+        self._part = min(1.0, self._part * 1.5)
 
     def bytes_of(self, source: TopicPartition) -> float:
         """Say what an upstream offset of *source* weighs at the target; never nothing."""
@@ -50,7 +61,7 @@ class Pace:
         cut = []
         for plan in waiting:
             weight = self._bytes.get(plan.source, _FIRST_RECORD_BYTES) + _OVERHEAD_BYTES
-            most = max(1, int(share / weight))
+            most = max(1, int(share * self._part / weight))
             cut.append(attrs.evolve(plan, until=min(plan.position + most, self._limit(plan, ends, bounds))))
         return tuple(cut)
 

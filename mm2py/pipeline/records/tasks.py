@@ -1,79 +1,26 @@
 """
-Record tasks: what an epoch is for topics with a transform.
+Record tasks: who runs the epochs of topics with a transform, and what is kept between them.
 
-The plan of an epoch names where its topic-partitions stand, as for a copy task. Here the stretches of records that are
-there are cut out of it, a micro-batch of the task's streaming query transforms and writes them, and what it says
-becomes the epoch's outcome. A record that the transform fails on is found, and stops its topic or is left out.
+The plan of an epoch names where its topic-partitions stand, as for a copy task. What becomes of it is a `Round`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-
-import attrs
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import (
-    Ended,
-    EpochOutcome,
-    EpochPlan,
-    Histogram,
-    PartitionFailure,
-    PartitionOutcome,
-    PartitionPlan,
-)
-from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.transform import Errors, Transform
-from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
-from mm2py.pipeline.records.dead_letters import DeadLetters
-from mm2py.pipeline.records.frames import TransformRefusedError
-from mm2py.pipeline.records.isolating import Isolation, raised_in
-from mm2py.pipeline.records.limits import Limits
-from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, Failed, StretchOutcome
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.flow import Flow
+from mm2py.model.transform import Transform
+from mm2py.pipeline.records.committing import Committer
+from mm2py.pipeline.records.exact_round import ExactRound
 from mm2py.pipeline.records.query import Query, Sql
-from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.round import QUIET_S, RecordTask, Round
 from mm2py.pipeline.records.step_job import StepJob
-from mm2py.pipeline.records.stretches import Pace
-from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
-from mm2py.pipeline.refusals import failure_of
-from mm2py.pipeline.sending import HINT_REWOUND
 from mm2py.pipeline.session import SparkHost, SparkSession
-from mm2py.telemetry.events import RecordLeftOut
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.requests import LATEST
-
-
-_LOOK_EVERY_S: Final = 0.05
-_LOOK_EVERY_MOST_S: Final = 0.5
-_SETTLE_S: Final = 0.2
-_READ_WITHIN_S: Final = 20.0
-#: Python workers of a query that failed may write so long: Spark kills them after three seconds.
-_QUIET_S: Final = 4.0
-_AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
-_NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
-Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
-
-
-@attrs.define(eq=False)
-class _Task:
-    """What is kept of a record task between its epochs."""
-
-    transform: Transform
-    query: Query | StepJob | None = None
-    pace: Pace = attrs.field(factory=Pace)
-    #: Records that the transform fails on, which stretches end before.
-    bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
-    #: Those of them that have stopped their topics.
-    stopped: set[TopicPartition] = attrs.field(factory=set)
-    nudged: asyncio.Event = attrs.field(factory=asyncio.Event)
-    is_running: bool = False
-    #: Was an epoch begun whose end nobody saw? Its query may still write.
-    is_unsettled: bool = False
 
 
 class RecordTasks:
@@ -83,7 +30,7 @@ class RecordTasks:
         self._host = host
         self._clock = clock
         self._events = events
-        self._tasks: dict[tuple[Flow, int], _Task] = {}
+        self._tasks: dict[tuple[Flow, int], RecordTask] = {}
         self._clusters: dict[ClusterEndpoint, Cluster] = {}
         self._sql: Sql | None = None
 
@@ -92,14 +39,15 @@ class RecordTasks:
         assert plan.transform is not None  # noqa: S101 - whoever calls has looked
         key = (plan.flow, plan.task)
         task = self._tasks.get(key)
-        if task is None or task.transform != plan.transform:
+        terms = task.committer.terms if task is not None and task.committer is not None else None
+        if task is None or task.transform != plan.transform or terms != plan.transactions:
             if task is not None:
                 await self._stop(task)
-            task = self._tasks[key] = _Task(plan.transform)
+            task = self._tasks[key] = RecordTask(plan.transform, committer=self._committer(plan))
         task.nudged.clear()
         task.is_running = task.is_unsettled = True
         try:
-            outcome = await _Round(self, task, plan).run()
+            outcome = await (Round if task.committer is None else ExactRound)(self, task, plan).run()
         finally:
             task.is_running = False
         task.is_unsettled = False
@@ -120,7 +68,7 @@ class RecordTasks:
         for key in keys:
             await self._stop(self._tasks.pop(key))
         if may_write:
-            await self._clock.sleep(_QUIET_S)
+            await self._clock.sleep(QUIET_S)
 
     async def close(self) -> None:
         """Close the connections; queries end with Spark."""
@@ -128,7 +76,11 @@ class RecordTasks:
             await cluster.close()
         self._clusters.clear()
 
-    async def _stop(self, task: _Task) -> None:
+    def _committer(self, plan: EpochPlan) -> Committer | None:
+        terms = plan.transactions
+        return None if terms is None else Committer(self.cluster(plan.target), plan.flow.source, terms, self._clock)
+
+    async def _stop(self, task: RecordTask) -> None:
         query, task.query = task.query, None
         if query is not None:
             await query.stop()
@@ -138,7 +90,7 @@ class RecordTasks:
             self._clusters[endpoint] = Cluster(endpoint, self._clock)
         return self._clusters[endpoint]
 
-    async def query(self, task: _Task, plan: EpochPlan) -> Query | StepJob:
+    async def query(self, task: RecordTask, plan: EpochPlan) -> Query | StepJob:
         """Give the task's query, started where there is none. Raise `TransformRefusedError`."""
         session = await self._host.session()
         if task.query is not None and task.query.session is not session:
@@ -164,305 +116,3 @@ class RecordTasks:
     @property
     def events(self) -> EventLog:
         return self._events
-
-
-class _Round:
-    """One epoch of a record task."""
-
-    def __init__(self, tasks: RecordTasks, task: _Task, plan: EpochPlan) -> None:
-        self._tasks = tasks
-        self._task = task
-        self._plan = plan
-        self._clock = tasks.clock
-        self._source = tasks.cluster(plan.source)
-        self._target = tasks.cluster(plan.target)
-        self._begun = self._clock.monotonic()
-        self._limits = Limits(plan.rates, self._begun)
-        #: The plans as they are by what was found out about the target.
-        self._now = {one.source: one for one in plan.partitions}
-        self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
-        self._ends: dict[TopicPartition, int] = {}
-        self._stretches: tuple[StretchOutcome, ...] = ()
-
-    async def run(self) -> EpochOutcome:
-        try:
-            await self._source.ensure_metadata({one.source.topic for one in self._plan.partitions})
-            await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions})
-            ready = await self._resolved()
-            ready = await self._past_bad_records(ready)
-            stretches = await self._wait_for_records(ready)
-            if stretches:
-                await self._transform(stretches)
-        except _AWAY as error:
-            self._fail_all(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
-        except RecordsTroubleError as error:
-            trouble = trouble_in(str(error))
-            if trouble is not None:
-                self._fail_all(Ended.INTERRUPTED, trouble.failure)
-        except TransformRefusedError as error:
-            where = PartitionFailure(f"{self._plan.flow}, {error}", error.hint, type(error).__name__)
-            self._fail_all(Ended.FAILED, where)
-        return self._outcome()
-
-    # What nobody knows of the target.
-
-    async def _resolved(self) -> list[PartitionPlan]:
-        """Give the partitions that can be written to; of those that are unsure, find out where the target ends."""
-        plan = self._plan
-        unsure = [one for one in plan.partitions if one.is_unsure or one.downstream is None]
-        ready = [one for one in plan.partitions if one not in unsure]
-        if not unsure:
-            return ready
-        remotes = {one.source: TopicPartition(one.remote_topic, one.source.partition) for one in unsure}
-        ends = await self._settled_ends(list(remotes.values()))
-        for one in unsure:
-            end = ends[remotes[one.source]]
-            if isinstance(end, BrokerAnsweredError):
-                self._tell(one, Ended.INTERRUPTED, failure_of(end, (plan.target,)), is_unsure=True)
-            elif one.downstream is not None and end <= one.downstream:
-                message = (
-                    f"{one.remote_topic} ends at {end} at the target, but offset {one.downstream} was written to it"
-                )
-                self._tell(one, Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
-            elif one.downstream is None or end == one.downstream + 1:
-                keeps_producer = one.downstream is not None
-                producer = one.producer if keeps_producer else None
-                known = attrs.evolve(one, downstream=end - 1, is_unsure=False, producer=producer)
-                self._now[one.source] = known
-                ready.append(known)
-            else:
-                self._go_on_at_least_once(one, end)
-        return ready
-
-    def _go_on_at_least_once(self, one: PartitionPlan, end: int) -> None:
-        more = end - 1 - (one.downstream or 0)
-        message = (
-            f"{one.remote_topic} holds {more} records that nobody accounted for; those that a transform made are not "
-            f"compared with their source, so up to {more} are written twice"
-        )
-        failure = PartitionFailure(message, "records after a crash are written at least once", "ResumeUnproven")
-        self._outcomes[one.source] = PartitionOutcome(
-            one.source, one.position, end - 1, is_unsure=False, ended=Ended.UNPROVEN, failure=failure
-        )
-
-    async def _settled_ends(self, remotes: Sequence[TopicPartition]) -> Ends:
-        """Give where the target ends once it stands still."""
-        ends = await self._target.list_offsets(remotes, LATEST)
-        while True:
-            await self._clock.sleep(_SETTLE_S)
-            before, ends = ends, await self._target.list_offsets(remotes, LATEST)
-            still = all(ends[it] == end for it, end in before.items() if isinstance(end, int))
-            if still or self._is_over():
-                return ends
-
-    # What there is to read.
-
-    async def _wait_for_records(self, ready: list[PartitionPlan]) -> tuple[PartitionPlan, ...]:
-        """Wait until one of the partitions has records, within the epoch's time."""
-        pause_s = _LOOK_EVERY_S
-        bounds = {source: bad.offset for source, bad in self._task.bad.items()}
-        while ready:
-            found = await self._source.list_offsets(
-                [one.source for one in ready], LATEST, reads_committed=self._plan.limits.reads_committed
-            )
-            self._ends = {source: end for source, end in found.items() if isinstance(end, int)}
-            ready = [one for one in ready if self._is_readable(one, found)]
-            stretches = self._task.pace.cut(ready, self._ends, bounds)
-            stretches = self._limits.within(stretches, self._task.pace, self._clock.monotonic())
-            if stretches or self._is_over():
-                return stretches
-            pause_s = min(pause_s * 1.5, _LOOK_EVERY_MOST_S)
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._task.nudged.wait()
-            except TimeoutError:
-                continue
-        return ()
-
-    def _is_readable(self, one: PartitionPlan, found: Ends) -> bool:
-        end = found[one.source]
-        if isinstance(end, BrokerAnsweredError):
-            self._tell(one, Ended.INTERRUPTED, failure_of(end, (self._plan.source,)))
-            return False
-        if end < one.position:
-            message = f"{one.source} ends at {end} at the source, and was read up to {one.position}"
-            self._tell(
-                one, Ended.OUT_OF_RANGE, PartitionFailure(message, HINT_OUT_OF_RANGE, "OutOfRange", one.position)
-            )
-            return False
-        return True
-
-    def _is_over(self) -> bool:
-        return self._task.nudged.is_set() or self._clock.monotonic() - self._begun >= self._plan.epoch_ms / 1000
-
-    # Transforming them.
-
-    async def _transform(self, stretches: tuple[PartitionPlan, ...]) -> None:
-        query = await self._tasks.query(self._task, self._plan)
-        done = await query.run(attrs.evolve(self._plan, partitions=stretches), self._clock)
-        if not isinstance(done, Failed):
-            await self._account(stretches, done.outcomes)
-            return
-        self._task.query = None
-        await query.stop()
-        finished = done.answer.outcomes if done.answer is not None else ()
-        await self._account(stretches, finished)
-        left = [one for one in stretches if one.source not in self._outcomes]
-        await self._explain(query, left, done)
-
-    async def _account(self, stretches: Iterable[PartitionPlan], outcomes: Iterable[StretchOutcome]) -> None:
-        planned = {one.source: one for one in stretches}
-        taken = tuple(outcomes)
-        for stretch in taken:
-            outcome = stretch.partition
-            one = planned[outcome.source]
-            if stretch.left_out:
-                await self._leave_out(one, stretch.left_out)
-            self._outcomes[outcome.source] = outcome
-            if outcome.position > one.position:
-                moved = outcome.position - one.position
-                self._task.pace.learn(outcome.source, offsets=moved, size_bytes=outcome.bytes)
-                self._limits.charge(
-                    outcome.source, offsets=moved, size_bytes=outcome.bytes, now=self._clock.monotonic()
-                )
-        self._stretches += taken
-
-    async def _explain(self, query: Query | StepJob, left: Sequence[PartitionPlan], failed: Failed) -> None:
-        """Say why a query failed with the stretches *left*: of what their records are, or of something else."""
-        words = failed.words
-        trouble = trouble_in(words)
-        if trouble is not None:
-            one = next((it for it in left if it.source == trouble.source), None)
-            if one is not None:
-                # A stretch is written only once it is read, so nothing of it was.
-                self._tell(one, trouble.ended, trouble.failure)
-        elif not any(sign in words for sign in _NO_FAULT):
-            isolation = Isolation(query, self._reader())
-            for one in left:
-                bad = await isolation.first_bad(one)
-                if bad is not None:
-                    self._task.bad[one.source] = bad
-                    self._outcomes[one.source] = _unmoved(one)
-        others = [one for one in left if one.source not in self._outcomes]
-        if others:
-            await self._clock.sleep(_QUIET_S)
-            # Some were written to their end although the micro-batch as a whole was given up.
-            noted = [query.noted(failed.number, one.source) for one in others]
-            await self._account(others, [outcome for outcome in noted if outcome is not None])
-            others = [one for one in others if one.source not in self._outcomes]
-        kind, message = raised_in(words)
-        for one in others:
-            failure = PartitionFailure(f"{self._task.transform.name}: {kind}: {message}", "it is tried again by itself")
-            self._tell(one, Ended.INTERRUPTED, failure, is_unsure=True)
-
-    # Records that the transform fails on.
-
-    async def _past_bad_records(self, ready: list[PartitionPlan]) -> list[PartitionPlan]:
-        """Deal with bad records that a partition has come to: leave them out, or stop their topics."""
-        errors = self._task.transform.errors
-        waiting = {
-            one.source: bad
-            for one in ready
-            if (bad := self._task.bad.get(one.source)) is not None and bad.offset <= one.position
-        }
-        if not waiting:
-            return ready
-        stopped: dict[str, PartitionFailure] = {}
-        for one in [one for one in ready if one.source in waiting]:
-            bad = self._task.bad.pop(one.source)
-            if bad.offset < one.position:
-                continue
-            if errors.are_tolerated:
-                await self._leave_out(one, (bad,))
-                self._outcomes[one.source] = attrs.evolve(_unmoved(one), position=bad.offset + 1)
-            elif not await self._is_mended(one, bad):
-                self._task.bad[one.source] = bad
-                stopped[one.source.topic] = self._failure(one, bad)
-        for one in ready:
-            failure = stopped.get(one.source.topic)
-            if failure is not None:
-                self._tell(one, Ended.FAILED, failure)
-        return [one for one in ready if one.source not in self._outcomes]
-
-    async def _is_mended(self, one: PartitionPlan, bad: BadRecord) -> bool:
-        """Try a record that stopped its topic once more: what the transform rests on may have changed."""
-        if one.source not in self._task.stopped:
-            self._task.stopped.add(one.source)
-            return False
-        query = await self._tasks.query(self._task, self._plan)
-        if not await Isolation(query, self._reader()).takes(one, bad.offset):
-            return False
-        self._task.stopped.discard(one.source)
-        return True
-
-    def _reader(self) -> StretchReader:
-        return StretchReader(self._source, self._plan.limits, self._clock, within_s=_READ_WITHIN_S)
-
-    def _failure(self, one: PartitionPlan, bad: BadRecord) -> PartitionFailure:
-        where = f"{self._plan.flow}, {one.source}, offset {bad.offset}: {bad.stage} fails: {bad.error}: {bad.message}"
-        return PartitionFailure(where, HINT_FAILED, "TransformFailed", bad.offset)
-
-    async def _leave_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
-        """Note records that are not mirrored, and write them to the dead letters where there are some."""
-        errors: Errors = self._task.transform.errors
-        if errors.dead_letters:
-            letters = DeadLetters(self._source, self._target, errors, self._clock)
-            await letters.write(self._plan, one, bad_records)
-        for bad in bad_records:
-            self._tasks.events.emit(
-                RecordLeftOut(
-                    self._plan.flow,
-                    one.source,
-                    bad.offset,
-                    bad.stage,
-                    f"{bad.error}: {bad.message}",
-                    errors.dead_letters,
-                )
-            )
-
-    # The outcome.
-
-    def _tell(
-        self, one: PartitionPlan, ended: Ended, failure: PartitionFailure, *, is_unsure: bool | None = None
-    ) -> None:
-        unsure = one.is_unsure if is_unsure is None else is_unsure
-        self._outcomes[one.source] = attrs.evolve(_unmoved(one), ended=ended, failure=failure, is_unsure=unsure)
-
-    def _fail_all(self, ended: Ended, failure: PartitionFailure) -> None:
-        for source, one in self._now.items():
-            if source not in self._outcomes:
-                self._tell(one, ended, failure)
-
-    def _outcome(self) -> EpochOutcome:
-        latency = Histogram()
-        for stretch in self._stretches:
-            latency = latency.plus(stretch.latency)
-        for source, one in self._now.items():
-            told, end = self._outcomes.get(source, _unmoved(one)), self._ends.get(source, -1)
-            self._outcomes[source] = attrs.evolve(told, high_watermark=end)
-        return EpochOutcome(
-            flow=self._plan.flow,
-            task=self._plan.task,
-            epoch=self._plan.epoch,
-            partitions=tuple(self._outcomes.values()),
-            latency=latency,
-            elapsed_s=self._clock.monotonic() - self._begun,
-            cpu_s=sum(stretch.cpu_s for stretch in self._stretches),
-            produces=sum(stretch.produces for stretch in self._stretches),
-            retries=sum(stretch.retries for stretch in self._stretches),
-            throttled_ms=sum(stretch.throttled_ms for stretch in self._stretches),
-            worker="spark",
-            rates=self._limits.uses(self._clock.monotonic()),
-        )
-
-
-def _unmoved(one: PartitionPlan) -> PartitionOutcome:
-    """Say that nothing became of a partition."""
-    return PartitionOutcome(
-        one.source,
-        one.position,
-        one.downstream,
-        is_unsure=one.is_unsure,
-        producer=one.producer,
-        leader=one.leader,
-    )

@@ -51,7 +51,8 @@ class StretchWriter:
         self._hosted = hosted
         self._clock = clock
         self._target: Cluster = hosted.cluster(plan.target, clock)
-        self._dispatch = Dispatch(self._target, plan.limits, clock)
+        transactional_id = plan.transactions.transactional_id if plan.transactions is not None else ""
+        self._dispatch = Dispatch(self._target, plan.limits, clock, transactional_id)
         self._end = partition.until if partition.until is not None else partition.position
         self._last_offset = partition.position - 1
         transform = plan.transform

@@ -74,7 +74,7 @@ from mm2py.telemetry.events.partitions import (
     ResumedExactly,
     ResumeUnproven,
 )
-from mm2py.telemetry.events.records import RecordLeftOut
+from mm2py.telemetry.events.records import RecordLeftOut, TransactionFenced
 from mm2py.telemetry.events.rest import (
     RestFailed,
     RestListening,
@@ -197,6 +197,7 @@ __all__ = [
     "TopicSyncFailed",
     "TopicSyncRecovered",
     "TopicsRefreshed",
+    "TransactionFenced",
     "TranslationsWritten",
     "WaitingForSlot",
 ]

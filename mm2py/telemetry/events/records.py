@@ -9,6 +9,21 @@ from mm2py.telemetry.events.base import Event, Level
 
 
 @attrs.frozen
+class TransactionFenced(Event):
+    """Another producer has opened the transactional id of a record task: two daemons run the same flow."""
+
+    level = Level.ERROR
+
+    flow: Flow
+    task: int
+    transactional_id: str
+    error: str
+    hint: str
+    #: How long this daemon leaves its topics to the other one before it takes over again.
+    pause_s: float
+
+
+@attrs.frozen
 class RecordLeftOut(Event):
     """A transform could not take a record, which `errors.tolerance` lets pass: it is not mirrored."""
 

@@ -196,13 +196,6 @@ def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: s
                 "mirrored (add A.consumer.isolation.level = read_committed)"
             ),
         ),
-        (
-            "A->B.exactly.once.support = required",
-            (
-                "A->B.exactly.once.support: A->B reads records of aborted transactions, too, which then are mirrored "
-                "(add A.consumer.isolation.level = read_committed)"
-            ),
-        ),
     ],
 )
 def test_what_goes_wrong_in_practice_is_named(notes: Notes, line: str, expected: str) -> None:

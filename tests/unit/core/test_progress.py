@@ -254,6 +254,18 @@ def test_positions_of_transformed_topics_do_not_wait() -> None:
     assert due == (other.standing,)
 
 
+def test_positions_of_transactions_are_not_written_beside_them() -> None:
+    """One that was written late would take back what a later transaction committed."""
+    moved = state(position=150, downstream=149)
+    other = state(source=TopicPartition("u", 1), position=150, downstream=149, unwritten_bytes=WRITE_AHEAD_BYTES)
+
+    for is_over in (False, True):
+        due = due_positions(
+            [moved, other], is_interval_over=is_over, is_transformed=lambda topic: topic == "u", is_exactly_once=True
+        )
+        assert due == ((moved.standing,) if is_over else ())
+
+
 def test_a_new_producer_is_written_at_once() -> None:
     """Whoever resumes after a crash must know by which producer and sequence, so the interval is not waited for."""
     moved, _ = after(state(), outcome(producer=ProducerMark(7, 0, 50)))

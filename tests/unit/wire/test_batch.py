@@ -176,6 +176,17 @@ def test_signing_changes_the_header_alone() -> None:
     assert signed[8:12] + signed[23:43] + signed[57:] == raw[8:12] + raw[23:43] + raw[57:]
 
 
+def test_our_own_transaction_shows_in_the_batch() -> None:
+    """A batch of a transaction of ours has the transactional bit, whether the source's had it or not."""
+    plain, foreign = (bytearray(build_batch(5, attributes=bit)) for bit in (0, TRANSACTIONAL))
+    for batch in (plain, foreign):
+        sign(memoryview(batch), 7, 1, 20, is_transactional=True)
+
+    assert plain == foreign
+    assert only(bytes(plain)).is_transactional
+    assert only(bytes(plain)).matches_crc()
+
+
 def test_signed_batch_is_what_the_builder_would_have_written() -> None:
     """A foreign batch signed as ours is, to the byte, the batch that we would have produced ourselves."""
     signed = bytearray(build_batch(20, base_offset=77, producer=(99, 3, 17), attributes=TRANSACTIONAL))

@@ -42,6 +42,14 @@ def test_request_is_what_aiokafka_reads() -> None:
     assert request.topics == [("orders", [(0, batches[0]), (7, batches[1])]), ("größen", [(1, batches[2])])]
 
 
+def test_a_request_names_its_transaction() -> None:
+    """The transactional id stands in front, where there is one."""
+    pieces = request_pieces([(b"orders", [(0, memoryview(build_batch(1)))])], 1234, b"mm2py-A->B-x")
+    request = ProduceRequest_v8.decode(b"".join(pieces))
+
+    assert (request.transactional_id, request.required_acks, request.timeout) == ("mm2py-A->B-x", -1, 1234)
+
+
 def test_batches_are_not_copied() -> None:
     """The pieces of a request hold the batches themselves."""
     batch = memoryview(bytearray(build_batch(3)))

@@ -41,3 +41,24 @@ def test_many_partitions_share_what_a_round_may_hold() -> None:
     cut = pace.cut([_plan(number) for number in range(64)], dict.fromkeys(sources, 10**6), {})
 
     assert sum((one.until or 0) * 1_000 for one in cut) <= ROUND_BYTES
+
+
+def test_what_took_too_long_is_cut_smaller_and_grows_again() -> None:
+    """A stretch is a quarter as long after each transaction that lasted too long, and never empty."""
+    pace, source = Pace(), TopicPartition("t", 0)
+
+    def length() -> int:
+        return pace.cut([_plan(0)], {source: 10**9}, {})[0].until or 0
+
+    whole = length()
+    pace.ease()
+    eased = length()
+    for _ in range(20):
+        pace.ease()
+    least = length()
+    for _ in range(50):
+        pace.press_on()
+
+    assert eased == whole // 4
+    assert least >= 1
+    assert length() == whole

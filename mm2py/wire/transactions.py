@@ -1,0 +1,188 @@
+"""
+Transactions by a producer of our own (KIP-98): what it writes becomes visible at once, or never.
+
+One producer may write from several processes: whoever has its id, epoch and a sequence for each partition. Which
+producer that is, and which transaction is open, is kept by a coordinator among the brokers, under a *transactional id*.
+Opening the id again ends what was left open under it and fences all who wrote with it, wherever they are and whatever
+of theirs is still on its way: the coordinator writes a marker with a higher epoch into every partition concerned.
+
+The versions spoken are the first ones, which every broker takes. With them an epoch lasts until the id is opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Final
+
+import attrs
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.model.epoch import ProducerMark
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.batch import batches, next_sequence, sign
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
+from mm2py.wire.group_requests import TRANSACTION_KEY, FindCoordinatorsRequest
+from mm2py.wire.patience import Patience
+
+
+_PURPOSE: Final = "transactions"
+#: The coordinator is writing the last transaction's markers, which takes milliseconds.
+_MARKERS_PAUSE_S: Final = 0.01
+#: Error code, and the partition that it is about.
+_Answer = tuple[int, TopicPartition | None]
+#: Somebody else has opened the transactional id, or the coordinator has given the transaction up.
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+@attrs.define(eq=False)
+class ProducerFencedError(Mm2Error):
+    """A producer may not write any more: its transactional id was opened anew, or its transaction lasted too long."""
+
+    hint: ClassVar[str] = "two daemons run the same flow: stop one of them"
+
+    cluster: str
+    transactional_id: str
+
+    def __str__(self) -> str:
+        return f"another producer has taken over transactional id {self.transactional_id} at cluster {self.cluster}"
+
+
+class TransactionalProducer:
+    """
+    The producer of one transactional id.
+
+    a. Nothing of it may be written before `open`, nor after an error until it is opened again.
+    b. A partition is added to the transaction before anything is written to it, so that its end reaches it.
+    c. Sequences count on from one transaction to the next, and begin at 0 where it is opened.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        """Make one whose transactions the brokers abort after *timeout_ms*."""
+        self.transactional_id = transactional_id
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+        self._coordinator: int | None = None
+        self._producer_id = self._epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+
+    # Its transactions.
+
+    async def open(self) -> None:
+        """
+        Become the only producer of this id, once what was open under it has ended.
+
+        A transaction that was not committed is aborted by that; one whose commit was under way is committed.
+        """
+        request = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
+        answer = await self._ask(request, "InitTransactions", _code)
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        self._added.clear()
+
+    async def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Make *partitions* part of the transaction, which the first one begins."""
+        fresh = sorted(set(partitions) - self._added)
+        if not fresh:
+            return
+        by_topic: dict[str, list[int]] = {}
+        for tp in fresh:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        request = AddPartitionsToTxnRequest(
+            self.transactional_id, self._producer_id, self._epoch, list(by_topic.items())
+        )
+        await self._ask(request, "AddPartitionsToTxn", _code_of_partitions)
+        self._added.update(fresh)
+
+    async def commit(self) -> None:
+        """Make what was written visible. When this raises, nobody knows whether it was."""
+        request = EndTxnRequest(self.transactional_id, self._producer_id, self._epoch, True)  # noqa: FBT003 - Kafka's
+        await self._ask(request, "EndTxn", _code)
+        self._added.clear()
+
+    # What is written in them.
+
+    def mark(self, tp: TopicPartition) -> ProducerMark:
+        """Give what the next batch of *tp* must carry."""
+        return ProducerMark(self._producer_id, self._epoch, self._sequences.get(tp, 0))
+
+    def wrote(self, tp: TopicPartition, sequence: int) -> None:
+        """Note that the batch after what was written to *tp* carries *sequence*."""
+        self._sequences[tp] = sequence
+
+    def signed(self, tp: TopicPartition, batch: bytes) -> bytes:
+        """Make *batch* the next one of *tp*."""
+        mark, copied = self.mark(tp), memoryview(bytearray(batch))
+        (view,) = batches(copied)
+        sign(copied, mark.producer_id, mark.producer_epoch, mark.sequence, is_transactional=True)
+        self._sequences[tp] = next_sequence(mark.sequence, view.record_count)
+        return bytes(copied)
+
+    # Its coordinator.
+
+    async def _ask(self, request: Any, name: str, judge: Callable[[Any], _Answer]) -> Any:
+        """Ask the coordinator until it knows; all these requests may be repeated where an answer was lost."""
+        patience = Patience(self._cluster.clock, self._cluster.endpoint.request_timeout_ms / 1000)
+        while True:
+            answer = await self._ask_once(request, name, judge)
+            if not isinstance(answer, BrokerAnsweredError):
+                return answer
+            if answer.code in FENCED:
+                raise ProducerFencedError(self._cluster.alias, self.transactional_id)
+            if patience.is_over_for(answer.code):
+                raise answer
+            if answer.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                await self._cluster.clock.sleep(_MARKERS_PAUSE_S)
+            else:
+                await patience.pause()
+
+    async def _ask_once(self, request: Any, name: str, judge: Callable[[Any], _Answer]) -> Any:
+        try:
+            if self._coordinator is None:
+                self._coordinator = await self._found()
+            response = await self._cluster.send_to(self._coordinator, request, _PURPOSE)
+        except BrokerAnsweredError as error:
+            return error
+        except (BrokerConnectionError, ClusterUnreachableError) as error:
+            self._coordinator = None
+            await self._cluster.refresh_metadata(())  # raises where nobody is there at all
+            return self._error(ErrorCode.NETWORK_EXCEPTION, name, str(error))
+        code, about = judge(response)
+        if not code:
+            return response
+        if needs_lookup(code):
+            self._coordinator = None
+        if about is not None and code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return error_of(code, self._cluster.alias, "Produce", str(about))
+        return self._error(code, name, str(about or ""))
+
+    async def _found(self) -> int:
+        """Look the coordinator up. Raise why there is none now."""
+        request = FindCoordinatorsRequest([self.transactional_id], TRANSACTION_KEY)
+        response = await self._cluster.send_to_any(request, _PURPOSE)
+        if hasattr(response, "coordinators"):
+            ((_, node, _, _, code, message, *_),) = response.coordinators
+        else:
+            node, code, message = response.coordinator_id, response.error_code, response.error_message
+        if code:
+            raise self._error(code, "FindTransactionCoordinator", message or "")
+        if node not in self._cluster.brokers:
+            await self._cluster.refresh_metadata(())
+        return int(node)
+
+    def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
+        named = f"{self.transactional_id}: {detail}" if detail else self.transactional_id
+        return error_of(code, self._cluster.alias, request, named)
+
+
+def _code(response: Any) -> _Answer:
+    return response.error_code, None
+
+
+def _code_of_partitions(response: Any) -> _Answer:
+    """Give one partition's error, if it can be one that says more than that another partition has one."""
+    errors = [(code, TopicPartition(topic, number)) for topic, rows in response.errors for number, code in rows if code]
+    errors.sort(key=lambda error: error[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return errors[0] if errors else (0, None)

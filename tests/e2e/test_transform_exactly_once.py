@@ -1,0 +1,256 @@
+"""Topics with a transform in exactly-once mode: whatever is killed, a consumer of committed records sees each once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import LATEST
+from tests.support.checkpointing import checkpoints_in
+from tests.support.daemon import Daemon, daemon, spark_workers
+from tests.support.eventually import eventually, scaled
+from tests.support.groups import commit_plainly
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import numbered_stream, produce
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.topics import create_topic
+
+
+_CONNECT = "org.apache.kafka.connect.transforms"
+_COUNT = 40_000
+_FEW = 2_000
+_BAD = 1_000
+#: Spark, a query and its workers come up first, each time.
+_LONG_S = 200.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def _exactly_once(source: KafkaCluster, target: KafkaCluster, alias: str, **keys: object) -> str:
+    return mm2_properties(
+        source.bootstrap_servers,
+        target.bootstrap_servers,
+        aliases=(alias, "B"),
+        **{
+            "B.exactly.once.source.support": "enabled",
+            f"{alias}->B.exactly.once.support": "required",
+            f"{alias}.consumer.isolation.level": "read_committed",
+            "copy.epoch.ms": 1000,
+            "emit.checkpoints.interval.seconds": 1,
+            **keys,
+        },
+    )
+
+
+def _inserting(alias: str) -> dict[str, object]:
+    """Give a chain of Connect's that changes every record."""
+    return {
+        f"{alias}->B.transforms": "mark",
+        f"{alias}->B.transforms.mark.type": f"{_CONNECT}.InsertHeader",
+        f"{alias}->B.transforms.mark.header": "seen",
+        f"{alias}->B.transforms.mark.value.literal": "yes",
+    }
+
+
+async def _open_records(target: Cluster, remote: str) -> int:
+    """Say how many offsets of a remote topic belong to a transaction that is open."""
+    places = [TopicPartition(remote, number) for number in (0, 1)]
+    stable = await target.list_offsets(places, LATEST, reads_committed=True)
+    ends = await target.list_offsets(places, LATEST)
+    return sum(max(0, int(str(ends[it])) - int(str(stable[it]))) for it in places)
+
+
+async def _kill_inside_a_transaction(running: Daemon, target: Cluster, remote: str) -> bool:
+    """Kill the daemon while records are written and not committed; say whether they have stayed so."""
+
+    async def is_open() -> bool:
+        return await _open_records(target, remote) > 0
+
+    async with asyncio.timeout(scaled(_LONG_S)):
+        while not await is_open():
+            continue
+    await running.kill()
+    await eventually(lambda: not running.orphans(), within_s=60, what="all that it had started has ended")
+    return await is_open()
+
+
+async def test_kills_neither_lose_nor_repeat_a_record(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    The daemon is killed twice in the middle of a stream, once or more inside an open transaction, its workers once.
+
+    A statement works on one topic, a chain of Connect's on another. Each record is there once, in order; groups are
+    never translated to what they have not read.
+    """
+    by_sql, by_steps = f"{prefix}-sql", f"{prefix}-steps"
+    # Partition 1 takes longer than partition 0, whose records wait in an open transaction meanwhile.
+    slow = "IF(partition = 1 AND offset % 100 = 0, IF(reflect('java.lang.Thread', 'sleep', 10L) = 'null', '', 'x'), '')"
+    value = f"concat(substring(CAST(value AS STRING), 1, 12), {slow}) AS value"
+    properties = _exactly_once(
+        primary,
+        backup,
+        "TX",
+        **{
+            "clusters": "TX, TY, B",
+            "TY.bootstrap.servers": primary.bootstrap_servers,
+            "TY.consumer.isolation.level": "read_committed",
+            "TX->B.topics": by_sql,
+            "TX->B.transform.sql": f"SELECT * EXCEPT (value), {value} FROM records WHERE offset % 10 != 3",
+            "TY->B.enabled": "true",
+            "TY->B.topics": by_steps,
+            **_inserting("TY"),
+        },
+    )
+    kinds = {f"TX.{by_sql}": by_sql, f"TY.{by_steps}": by_steps}
+    for topic in kinds.values():
+        await create_topic(primary.bootstrap_servers, topic, partitions=2)
+    told: list[object] = []
+    were_open: list[bool] = []
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    async with (
+        Cluster(ClusterEndpoint("B", (target,)), SystemClock()) as looking,
+        numbered_stream(source, by_sql, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as one,
+        numbered_stream(source, by_steps, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as other,
+    ):
+        for life in range(2):
+            async with daemon(tmp_path, properties) as running:
+                for remote in kinds:
+                    await await_arrived(target, remote, one.sent * 8 // 10, within_s=_LONG_S)
+                if not life:
+                    for worker in spark_workers(running.pid):
+                        os.kill(worker, signal.SIGKILL)
+                    await await_arrived(target, f"TX.{by_sql}", one.sent, within_s=_LONG_S)
+                    await commit_plainly(source, f"{prefix}-early", {TopicPartition(by_sql, 0): one.sent // 4 + 3})
+                were_open.append(await _kill_inside_a_transaction(running, looking, f"TX.{by_sql}"))
+                told += running.events("resume_unproven")
+        async with daemon(tmp_path, properties) as running:
+            counts = {by_sql: await one.done(), by_steps: await other.done()}
+            await commit_plainly(source, f"{prefix}-late", {TopicPartition(by_sql, 0): counts[by_sql] // 2 - 100})
+            for topic, count in counts.items():
+                flow = "TX->B" if topic == by_sql else "TY->B"
+                await running.wait_for_positions(topic, flow, [(count + 1) // 2, count // 2], within_s=_LONG_S)
+            for group in ("early", "late"):
+                await _assert_never_ahead(primary, backup, f"{prefix}-{group}", by_sql, f"TX.{by_sql}")
+            assert await running.sigterm() == 0
+            told += running.events("resume_unproven")
+
+    assert any(were_open)
+    assert told == []
+    sent = await read_numbers(source, by_sql)
+    kept = {partition: [n for at, n in enumerate(numbers) if at % 10 != 3] for partition, numbers in sent.items()}
+    assert await read_numbers(target, f"TX.{by_sql}", reads_committed=True) == kept
+    assert await read_numbers(target, f"TY.{by_steps}", reads_committed=True) == await read_numbers(source, by_steps)
+
+
+async def _assert_never_ahead(primary: KafkaCluster, backup: KafkaCluster, group: str, topic: str, remote: str) -> None:
+    """Wait for the group's checkpoint of partition 0, and compare what lies before it at both sides."""
+    found: Mapping[TopicPartition, int] = {}
+
+    async def is_there() -> bool:
+        nonlocal found
+        checkpoints = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
+        found = {it.remote: it.downstream for it in checkpoints}
+        upstream = {it.upstream for it in checkpoints}
+        return bool(upstream)
+
+    await eventually(is_there, within_s=60, what=f"checkpoints of {group}")
+    checkpoints = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
+    numbers = (await read_numbers(primary.bootstrap_servers, topic))[0]
+    records = (await read_topic(backup.bootstrap_servers, remote, reads_committed=True))[0]
+    for checkpoint in checkpoints:
+        passed = [int((it.value or b"")[:12]) for it in records if it.offset < checkpoint.downstream]
+        assert passed, found
+        assert passed[-1] < numbers[checkpoint.upstream]
+
+
+async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """One flow stops in front of it; another leaves it out, and has it in its dead letters once."""
+    dead = f"{prefix}-dead"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+    records = [
+        NewRecord(None, b"no json" if at == _BAD else json.dumps({"n": at}).encode(), (), MIDDLE_MS + at)
+        for at in range(_FEW)
+    ]
+    await produce(primary.bootstrap_servers, prefix, [records])
+    fails = f"IF(offset = {_BAD}, CAST(raise_error('no good') AS BINARY), value) AS value"
+    properties = _exactly_once(
+        primary,
+        backup,
+        "TN",
+        **{
+            "clusters": "TN, TA, B",
+            "TA.bootstrap.servers": primary.bootstrap_servers,
+            "TA.consumer.isolation.level": "read_committed",
+            "TN->B.topics": prefix,
+            "TN->B.transforms": "mask",
+            "TN->B.transforms.mask.type": f"{_CONNECT}.MaskField$Value",
+            "TN->B.transforms.mask.fields": "x",
+            "TA->B.enabled": "true",
+            "TA->B.topics": prefix,
+            "TA->B.transform.sql": f"SELECT * EXCEPT (value), {fails} FROM records",
+            "TA->B.errors.tolerance": "all",
+            "TA->B.errors.deadletterqueue.topic.name": dead,
+            "TA->B.errors.deadletterqueue.topic.replication.factor": "1",
+        },
+    )
+    async with daemon(tmp_path, properties) as running:
+        stopped = await running.wait_for_event("partition_stopped", within_s=_LONG_S, flow="TN->B", topic=prefix)
+        await running.wait_for_event("record_left_out", within_s=_LONG_S, flow="TA->B", offset=_BAD)
+        await running.wait_for_positions(prefix, "TA->B", [_FEW], within_s=_LONG_S)
+        await running.wait_for_positions(prefix, "TN->B", [_BAD], within_s=_LONG_S)
+        assert await running.sigterm() == 0
+        left_out = [event["offset"] for event in running.events("record_left_out")]
+
+    target = backup.bootstrap_servers
+    stops = (await read_topic(target, f"TN.{prefix}", reads_committed=True))[0]
+    passes = (await read_topic(target, f"TA.{prefix}", reads_committed=True))[0]
+    letters = (await read_topic(target, dead, reads_committed=True))[0]
+    assert stopped["offset"] == _BAD
+    assert left_out == [_BAD]
+    assert [json.loads(it.value or b"")["n"] for it in stops] == list(range(_BAD))
+    assert [json.loads(it.value or b"")["n"] for it in passes] == [at for at in range(_FEW) if at != _BAD]
+    assert [it.value for it in letters] == [b"no json"]
+
+
+async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The one that came first says that it was taken over, and waits; each record is there once all the same."""
+    remote = f"TZ.{prefix}"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
+    properties = _exactly_once(primary, backup, "TZ", **{"TZ->B.topics": prefix, **_inserting("TZ")})
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    async with (
+        numbered_stream(source, prefix, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as stream,
+        daemon(tmp_path, properties, name="first") as first,
+    ):
+        await await_arrived(target, remote, stream.sent, within_s=_LONG_S)
+        async with daemon(tmp_path, properties, name="second") as second:
+            fenced = await first.wait_for_event("transaction_fenced", within_s=_LONG_S)
+            await await_arrived(target, remote, stream.sent, within_s=_LONG_S)
+            assert await second.sigterm() == 0
+            fences = [*first.events("transaction_fenced"), *second.events("transaction_fenced")]
+        count = await stream.done()
+        await first.wait_for_positions(prefix, "TZ->B", [(count + 1) // 2, count // 2], within_s=_LONG_S)
+        assert await first.sigterm() == 0
+
+    assert fenced["transactional_id"] == "mm2py-TZ->B-transforms"
+    assert fenced["pause_s"] >= 10
+    assert len(fences) < 10
+    assert await read_numbers(target, remote, reads_committed=True) == await read_numbers(source, prefix)

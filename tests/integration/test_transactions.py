@@ -1,0 +1,191 @@
+"""Transactions with real brokers: what is committed shows, what is not never does, and who comes later fences."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import Transactions
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.pipeline.records.behind import records_behind
+from mm2py.pipeline.records.committing import Committer
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
+from tests.support.brokers import MakeCluster
+from tests.support.producing import producer
+from tests.support.reading import read_topic
+from tests.support.topics import create_topic, end_offsets, move_leaders
+
+
+_TIMEOUT_MS = 60_000
+
+
+def connect(kafka: KafkaCluster, *, request_timeout_ms: int = 20_000) -> Cluster:
+    endpoint = ClusterEndpoint("B", tuple(kafka.bootstrap_servers.split(",")), request_timeout_ms=request_timeout_ms)
+    return Cluster(endpoint, SystemClock())
+
+
+@pytest.fixture
+async def cluster(backup: KafkaCluster) -> AsyncIterator[Cluster]:
+    async with connect(backup) as cluster:
+        yield cluster
+
+
+def numbered(*numbers: int) -> list[LogRecord]:
+    return [LogRecord(b"k", b"%d" % number, partition=0) for number in numbers]
+
+
+async def write(log: TopicLog, of: TransactionalProducer, *numbers: int) -> None:
+    """Write numbers to partition 0, as part of the transaction."""
+    await of.add([TopicPartition(log.topic, 0)])
+    await log.append(numbered(*numbers), of)
+
+
+async def values(bootstrap: str, topic: str) -> list[int]:
+    """Give what a consumer of committed records sees of partition 0."""
+    return [int(record.value or b"") for record in (await read_topic(bootstrap, topic, reads_committed=True))[0]]
+
+
+async def test_what_is_committed_shows_and_what_is_not_never_does(
+    cluster: Cluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Two topics in one transaction; the next one is undone by opening anew, the third goes on with a new epoch."""
+    for name in ("one", "two"):
+        await create_topic(backup.bootstrap_servers, f"{prefix}-{name}")
+    one, two = (TopicLog(cluster, f"{prefix}-{name}") for name in ("one", "two"))
+    writing = TransactionalProducer(cluster, prefix, _TIMEOUT_MS)
+    await writing.open()
+    for number in range(3):
+        await write(one, writing, number)
+        await write(two, writing, number, number + 100)
+        before = await values(backup.bootstrap_servers, one.topic)
+        await writing.commit()
+        assert before == list(range(number))
+    await write(one, writing, 50)
+    undone = writing.mark(TopicPartition(one.topic, 0))
+    await writing.open()
+    renewed = writing.mark(TopicPartition(one.topic, 0))
+    await write(one, writing, 3)
+    await writing.commit()
+
+    assert await values(backup.bootstrap_servers, one.topic) == [0, 1, 2, 3]
+    assert await values(backup.bootstrap_servers, two.topic) == [0, 100, 1, 101, 2, 102]
+    assert (undone.sequence, renewed.sequence) == (4, 0)
+    assert renewed.producer_epoch > undone.producer_epoch
+
+
+async def test_who_opens_an_id_fences_whoever_had_it(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
+    """Neither a batch on its way, nor a further partition, nor a commit of the former writer gets through."""
+    await create_topic(backup.bootstrap_servers, prefix, partitions=2)
+    log, first, second = TopicLog(cluster, prefix), *(TransactionalProducer(cluster, prefix, _TIMEOUT_MS) for _ in "ab")
+    await first.open()
+    await write(log, first, 1)
+    await second.open()
+    with pytest.raises(BrokerAnsweredError, match="INVALID_PRODUCER_EPOCH"):
+        await log.append(numbered(2), first)
+    with pytest.raises(ProducerFencedError, match=f"taken over transactional id {prefix}"):
+        await first.add([TopicPartition(prefix, 1)])
+    with pytest.raises(ProducerFencedError):
+        await first.commit()
+    await write(log, second, 3)
+    await second.commit()
+
+    assert await values(backup.bootstrap_servers, prefix) == [3]
+
+
+async def test_a_committer_says_which_positions_were_committed(
+    cluster: Cluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Positions show with their transaction; a second committer undoes what is open, and reads what was committed."""
+    await create_topic(backup.bootstrap_servers, f"{prefix}-positions", partitions=3)
+    await create_topic(backup.bootstrap_servers, prefix)
+    terms = Transactions(prefix, f"{prefix}-positions", _TIMEOUT_MS)
+    remote, sources = TopicPartition(prefix, 0), [TopicPartition("orders", number) for number in range(4)]
+    first, second = (Committer(cluster, "A", terms, SystemClock()) for _ in "ab")
+    log = TopicLog(cluster, prefix)
+    nothing = await first.open()
+    await first.begin([remote], sources)
+    await first.append(log, numbered(0, 1))
+    await first.commit([Position(source, 10 + source.partition, 1) for source in sources])
+    await first.begin([remote], sources[:1])
+    await first.append(log, numbered(2))
+    is_open = first.is_open
+    committed = await second.open()
+    with pytest.raises(ProducerFencedError):
+        await first.commit([Position(sources[0], 20, 3)])
+
+    assert (nothing, is_open) == ({}, False)
+    assert committed == {source: Position(source, 10 + source.partition, 1) for source in sources}
+    assert await values(backup.bootstrap_servers, prefix) == [0, 1]
+
+
+async def test_reading_waits_for_whoever_has_a_transaction_open(backup: KafkaCluster, prefix: str) -> None:
+    """What lies behind an open transaction is not taken for missing, whoever's it is; one that stays open is named."""
+    await create_topic(backup.bootstrap_servers, prefix)
+    async with connect(backup, request_timeout_ms=2_000) as cluster:
+        log = TopicLog(cluster, prefix)
+        async with producer(backup.bootstrap_servers, transactional_id=prefix) as other:
+            await other.begin_transaction()
+            await other.send_and_wait(prefix, b"1", key=b"k")
+            await log.append(numbered(2))
+            with pytest.raises(BrokerAnsweredError, match=r"CONCURRENT_TRANSACTIONS.*still open keeps .* offset 0"):
+                await log.await_stable()
+            with pytest.raises(BrokerAnsweredError, match="still open holds"):
+                await records_behind(cluster, TopicPartition(prefix, 0), after=-1, end=2, clock=SystemClock())
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(log.await_stable())
+                await asyncio.wait({waiting}, timeout=0.3)
+                was_waiting = not waiting.done()
+                await other.commit_transaction()
+        read = await log.read_all()
+
+    assert was_waiting
+    assert [record.value for record in read] == [b"1", b"2"]
+
+
+async def test_markers_and_what_was_undone_are_no_records(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
+    """Behind a position, only what a consumer would see counts."""
+    await create_topic(backup.bootstrap_servers, prefix)
+    log, writing, clock = TopicLog(cluster, prefix), TransactionalProducer(cluster, prefix, _TIMEOUT_MS), SystemClock()
+    remote = TopicPartition(prefix, 0)
+    await writing.open()
+    await write(log, writing, 0, 1)
+    await writing.commit()
+    await write(log, writing, 2, 3, 4)
+    await writing.open()
+    end = (await end_offsets(backup.bootstrap_servers, prefix))[0]
+    exact = await records_behind(cluster, remote, after=1, end=end, clock=clock)
+    await log.append(numbered(5, 6))
+    foreign = await records_behind(cluster, remote, after=1, end=end + 2, clock=clock)
+
+    assert end == 7
+    assert (exact, foreign) == (0, 2)
+
+
+async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, prefix: str) -> None:
+    """With three brokers, coordinators and leaders move and die while one transaction follows the other."""
+    kafka = await asyncio.to_thread(make_cluster, "three", brokers=3)
+    async with connect(kafka) as cluster:
+        log, writing = TopicLog(cluster, prefix), TransactionalProducer(cluster, prefix, _TIMEOUT_MS)
+        await log.ensure(1, 3, setting="x")
+        await writing.open()
+        for number in range(6):
+            await writing.add([TopicPartition(prefix, 0)])
+            if number % 2:
+                await asyncio.to_thread(kafka.kill, number // 2)
+            await log.append(numbered(number), writing)
+            if not number % 2:
+                await move_leaders(kafka.bootstrap_servers, prefix, {0: number // 2})
+            await writing.commit()
+            if number % 2:
+                await asyncio.to_thread(kafka.start, number // 2)
+
+        assert await values(kafka.bootstrap_servers, prefix) == list(range(6))
