@@ -31,6 +31,7 @@ from mm2py.wire.transactions import FENCED, ProducerFencedError
 
 #: How long a daemon leaves the field to another one that has taken over, by the number of times that happened.
 _FENCE_PAUSES: Final = Backoff(10.0, 300.0)
+_FENCES_FORGOTTEN_S: Final = 600.0
 _FENCED_NAMES: Final = frozenset(map(name_of, FENCED))
 _HINT_TIMEOUT: Final = "less is taken at once from now on; or raise producer.transaction.timeout.ms"
 _HINT_SET_BACK: Final = "restart the flow to go on from there; only this daemon may write positions while it runs"
@@ -70,23 +71,26 @@ class ExactRound(Round):
 
     async def _resolved(self) -> list[PartitionPlan]:
         """Open the producer where anything is in doubt, then look at the target, which nobody else writes now."""
+        task, sources = self._task, {one.source for one in self._plan.partitions}
         if not self._committer.is_open:
-            self._task.ends.clear()
+            task.certain.clear()
+        if not sources <= task.certain:
+            # One that was not there when the producer was opened last may have been in doubt, too.
+            task.ends.clear()
             await self._go_by(await self._committer.open())
+            task.certain |= {it for it in sources if it not in self._outcomes or self._outcomes[it].ended is Ended.OK}
         return await super()._resolved()
 
     async def _go_by(self, committed: Mapping[TopicPartition, Position]) -> None:
         """Go by what is committed, which may be more, or less, than was known."""
-        doubtful, self._task.doubtful = self._task.doubtful, {}
         for one in self._plan.partitions:
-            position = committed.get(one.source)
+            position, stretch = committed.get(one.source), self._task.doubtful.pop(one.source, None)
             if one.found_before is not None or position is None:
                 continue  # what is planned is a guess, or there is nothing to go by
             match judge(one.position, position):
                 case Standing.AS_KNOWN:
                     continue
                 case Standing.AHEAD:
-                    stretch = doubtful.get(one.source)
                     if stretch is not None and stretch.partition.position == position.next_upstream:
                         await self._account((one,), (stretch,))
                     else:
@@ -108,9 +112,10 @@ class ExactRound(Round):
             return
         # Whatever was begun is the other one's to end.
         committer.is_begun = False
-        task.fences += 1
+        now = self._clock.monotonic()
+        task.fences = task.fences + 1 if now < task.fenced_until + _FENCES_FORGOTTEN_S else 1
         pause_s = _FENCE_PAUSES.pause_s(task.fences, 0.5)
-        task.fenced_until = self._clock.monotonic() + pause_s
+        task.fenced_until = now + pause_s
         self._tasks.events.emit(
             TransactionFenced(self._plan.flow, self._plan.task, error.transactional_id, str(error), error.hint, pause_s)
         )
@@ -165,7 +170,16 @@ class ExactRound(Round):
             moved = attrs.evolve(told, downstream=downstream, producer=None)
             written[one.source] = attrs.evolve(stretch, partition=moved)
             await self._keep_letters(one, [bad for bad in stretch.left_out if bad.offset < told.position])
-        self._task.doubtful = written
+        await self._commit_positions(planned, written)
+        self._task.pace.press_on()
+        self._task.ends.update(ends)
+        await self._account(stretches, written.values())
+
+    async def _commit_positions(
+        self, planned: Mapping[TopicPartition, PartitionPlan], written: Mapping[TopicPartition, StretchOutcome]
+    ) -> None:
+        doubtful = self._task.doubtful
+        doubtful |= written
         await self._committer.commit(
             [
                 _position(planned[source], stretch.partition)
@@ -173,10 +187,8 @@ class ExactRound(Round):
                 if stretch.partition.position > planned[source].position
             ]
         )
-        self._task.doubtful = {}
-        self._task.pace.press_on()
-        self._task.ends.update(ends)
-        await self._account(stretches, written.values())
+        for source in written:
+            del doubtful[source]
 
     async def _keep_letters(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         letters = self._letters()
@@ -191,9 +203,7 @@ class ExactRound(Round):
         await self._committer.begin((), [one.source])
         await self._keep_letters(one, [bad])
         outcome = attrs.evolve(unmoved(one), position=bad.offset + 1, producer=None)
-        self._task.doubtful = {one.source: StretchOutcome(outcome, left_out=(bad,))}
-        await self._committer.commit([_position(one, outcome)])
-        self._task.doubtful = {}
+        await self._commit_positions({one.source: one}, {one.source: StretchOutcome(outcome, left_out=(bad,))})
         self._outcomes[one.source] = outcome
         await self._leave_out(one, (bad,))
 

@@ -89,7 +89,9 @@ class RecordTask:
     committer: Committer | None = None
     #: What became of partitions if their transaction was committed, which nobody knows.
     doubtful: dict[TopicPartition, StretchOutcome] = attrs.field(factory=dict)
-    #: How often somebody else has taken over, and until when nothing is tried for that.
+    #: Partitions whose position is known to be the committed one.
+    certain: set[TopicPartition] = attrs.field(factory=set)
+    #: How often somebody else has taken over of late, and until when nothing is tried for that.
     fences: int = 0
     fenced_until: float = 0.0
 

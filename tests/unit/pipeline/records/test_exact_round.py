@@ -269,6 +269,24 @@ async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None
     assert made.committer.done.count("begin") == 1
 
 
+async def test_a_partition_that_was_away_is_asked_about_when_it_is_back() -> None:
+    """Paused while the others find out that their commit went through, it finds out, too, before it writes anything."""
+    made = rig()
+    both = made.plans
+    made.committer.fails_to_commit = LOST
+    await made.outcomes()
+    made.committer.fails_to_commit = None
+    made.committer.committed = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
+    made.plans = both[:1]
+    first = await made.outcomes()
+    made.plans = both[1:]
+    second = await made.outcomes()
+
+    assert [(it.position, it.records) for it in (*first.values(), *second.values())] == [(110, 10), (110, 10)]
+    assert made.committer.done.count("begin") == 1
+    assert not made.task.doubtful
+
+
 async def test_a_commit_without_an_answer_is_repeated_where_it_did_not() -> None:
     """The committed position is the one of before: the same stretch is written again."""
     made = rig()
@@ -294,15 +312,16 @@ async def test_what_somebody_else_committed_is_gone_on_from() -> None:
 
 
 async def test_a_position_that_was_set_back_is_not_written_over() -> None:
-    """Somebody else writes positions: the partition stops and says so."""
+    """Somebody else writes positions: the partition stops and says so, each time it is tried."""
     made = rig(None, planned(FIRST))
     made.committer.committed = {FIRST: Position(FIRST, 10, 5)}
-    outcomes = await made.outcomes()
+    for _ in range(2):
+        outcomes = await made.outcomes()
 
-    assert outcomes[0].ended is Ended.FAILED
-    assert outcomes[0].failure is not None
-    assert outcomes[0].failure.error == "PositionSetBack"
-    assert made.committer.done == ["open"]
+        assert outcomes[0].ended is Ended.FAILED
+        assert outcomes[0].failure is not None
+        assert outcomes[0].failure.error == "PositionSetBack"
+    assert made.committer.done == ["open", "open"]
 
 
 async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
