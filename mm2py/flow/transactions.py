@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from mm2py.config.settings import FlowSettings
+from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import transforms_of
 from mm2py.model.epoch import Transactions
 from mm2py.model.transform import Transform
@@ -33,8 +34,17 @@ async def end_open_transactions(settings: FlowSettings, target: Cluster) -> bool
     """
     transforms = transforms_of(settings).tasks
     open_ones = [terms for it in transforms if (terms := transactions_of(settings, it)) is not None]
+    failed: list[Mm2Error] = []
+
+    async def end(terms: Transactions) -> None:
+        try:
+            await TransactionalProducer(target, terms.transactional_id, terms.timeout_ms).open()
+        except Mm2Error as error:
+            failed.append(error)
+
     async with asyncio.TaskGroup() as tasks:
         for terms in open_ones:
-            producer = TransactionalProducer(target, terms.transactional_id, terms.timeout_ms)
-            tasks.create_task(producer.open(), name=f"{settings.flow}/source/end {terms.transactional_id}")
+            tasks.create_task(end(terms), name=f"{settings.flow}/source/end {terms.transactional_id}")
+    if failed:
+        raise failed[0]
     return True

@@ -135,6 +135,13 @@ class Resumer:
             if isinstance(end, int) and log_end > end:
                 detail = f"{log_end - end} records of {tp} are not on all replicas yet"
                 ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
+        # What an exactly-once mirror wrote before it was killed, a Java MirrorMaker 2 or a transform of ours, is not
+        # there until its transaction ends, and may never be.
+        for tp, stable in (await self._target.list_offsets(partitions, LATEST, reads_committed=True)).items():
+            end = ends[tp]
+            if isinstance(end, int) and isinstance(stable, int) and stable < end:
+                detail = f"a transaction that is still open holds {tp} at offset {stable}"
+                ends[tp] = error_of(ErrorCode.CONCURRENT_TRANSACTIONS, self._target.alias, "ListOffsets", detail)
         return ends
 
     async def _resolve(

@@ -355,6 +355,8 @@ class ModelCluster:
                 # A cluster asks again for as long as the request timeout is.
                 await asyncio.sleep(self.endpoint.request_timeout_ms / 1000)
                 found[tp] = error_of(ErrorCode.LEADER_NOT_AVAILABLE, self.alias, "Metadata", str(tp))
+            elif when == -1 and reads_committed and partition.stable_end is not None:
+                found[tp] = partition.stable_end
             else:
                 found[tp] = partition.high_watermark if when == -1 else partition.start
         return found

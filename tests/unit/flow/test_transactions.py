@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.errors import ClusterUnreachableError
 from mm2py.flow.plugins import transforms_of
-from mm2py.flow.transactions import transactions_of
+from mm2py.flow.transactions import end_open_transactions, transactions_of
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Transactions
+from mm2py.wire.cluster import Cluster
+from tests.support.clocks import LoopClock
 
 
 LINES = r"""
@@ -47,3 +54,35 @@ def test_without_exactly_once_there_are_none(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
 
     assert [transactions_of(settings, it) for it in transforms_of(settings).tasks] == [None, None]
+
+
+class Away:
+    """A cluster that does not answer."""
+
+    endpoint = ClusterEndpoint("B", ("b:9092",))
+    clock = LoopClock()
+    asked = 0
+
+    async def send_to_any(self, *_: object) -> None:
+        self.asked += 1
+        raise ClusterUnreachableError("B", "b:9092", "gone")
+
+    async def refresh_metadata(self, _topics: object) -> None:
+        raise ClusterUnreachableError("B", "b:9092", "gone")
+
+
+async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
+    """Whoever insists on ending transactions waits for the cluster, as for every other step."""
+    settings, away = _settings(tmp_path, "B.exactly.once.source.support = enabled\n"), Away()
+    with pytest.raises(ClusterUnreachableError):
+        await end_open_transactions(settings, cast("Cluster", away))
+
+    assert away.asked == 2
+
+
+async def test_without_transactions_nobody_is_asked(tmp_path: Path) -> None:
+    """A flow that is not in exactly-once mode asks nothing of a coordinator."""
+    away = Away()
+
+    assert await end_open_transactions(_settings(tmp_path), cast("Cluster", away))
+    assert away.asked == 0

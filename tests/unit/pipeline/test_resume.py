@@ -355,6 +355,27 @@ async def test_records_not_yet_replicated_are_waited_for(rig: Rig) -> None:
     assert_resumed(rig, copy, position=15, downstream=14, records=5)
 
 
+async def test_an_open_transaction_at_the_target_is_waited_for(rig: Rig) -> None:
+    """
+    What an exactly-once mirror that was killed wrote last may yet be aborted.
+
+    Java MirrorMaker dies with five records in an open transaction; they match the source. Gone on from behind them,
+    they would be lost to consumers of committed records once the brokers abort it.
+    """
+    rig.write_source(range(100))
+    rig.write_target(range(15))
+    rig.downstream.stable_end = 10
+    copy = await rig.resume(10, None, within_s=3)
+
+    assert not rig.resolved
+    assert copy.trouble is not None
+    assert "a transaction that is still open holds A.orders-0 at offset 10" in copy.trouble.message
+    rig.downstream.stable_end = 15
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=15, downstream=14, records=5)
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_cluster_that_goes_away_is_tried_again(rig: Rig, side: str) -> None:
     """A cluster that cannot be reached while resuming is trouble, not the end of the epoch; it goes on afterwards."""
