@@ -30,7 +30,7 @@ from tests.support.topics import create_topic
 
 
 _CONNECT = "org.apache.kafka.connect.transforms"
-_COUNT = 40_000
+_COUNT = 20_000
 _FEW = 2_000
 _BAD = 1_000
 #: Spark, a query and its workers come up first, each time.
@@ -123,8 +123,8 @@ async def test_kills_neither_lose_nor_repeat_a_record(
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     async with (
         Cluster(ClusterEndpoint("B", (target,)), SystemClock()) as looking,
-        numbered_stream(source, by_sql, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as one,
-        numbered_stream(source, by_steps, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as other,
+        numbered_stream(source, by_sql, count=_COUNT, partitions=2, rate=1_000, open_ended=True) as one,
+        numbered_stream(source, by_steps, count=_COUNT, partitions=2, rate=1_000, open_ended=True) as other,
     ):
         for life in range(2):
             async with daemon(tmp_path, properties) as running:
@@ -237,7 +237,7 @@ async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
     properties = _exactly_once(primary, backup, "TZ", **{"TZ->B.topics": prefix, **_inserting("TZ")})
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     async with (
-        numbered_stream(source, prefix, count=_COUNT, partitions=2, rate=2_000, open_ended=True) as stream,
+        numbered_stream(source, prefix, count=_COUNT, partitions=2, rate=1_000, open_ended=True) as stream,
         daemon(tmp_path, properties, name="first") as first,
     ):
         await await_arrived(target, remote, stream.sent, within_s=_LONG_S)
