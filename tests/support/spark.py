@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import attrs
 
+from mm2py.devkit import leash
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
 from tests.support.daemon import spark_workers
@@ -46,6 +48,11 @@ class SparkCluster:
         """Give the process ids of the Python workers on the executors."""
         return sorted(pid for worker in self.workers for pid in spark_workers(worker.pid))
 
+    def seen_in(self, folder: Path) -> list[list[str]]:
+        """Give what lies in *folder* for each Spark worker."""
+        views = (Path(f"/proc/{worker.pid}/root", folder.relative_to("/")) for worker in self.workers)
+        return [sorted(entry.name for entry in view.iterdir()) for view in views]
+
     def worker_of(self, pid: int) -> int | None:
         """Say which Spark worker a Python worker belongs to, by the Spark worker's place in `workers`."""
         owners = (place for place, worker in enumerate(self.workers) if pid in spark_workers(worker.pid))
@@ -74,9 +81,30 @@ def can_import(python: Path, module: str, *, cwd: Path) -> bool:
     return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": ""}, check=False).returncode == 0
 
 
+#: Runs a command where an empty folder lies over the one that is named first.
+_HIDING = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
+
+
+def why_nothing_can_be_hidden(work_dir: Path) -> str:
+    """Say why a process cannot be given a view of the disc of its own here; nothing where it can."""
+    folder = work_dir / "hidden"
+    folder.mkdir()
+    try:
+        done = subprocess.run([*_HIDING, str(folder), "true"], check=False, capture_output=True, text=True, timeout=30)
+    except FileNotFoundError as error:
+        return str(error)
+    return "" if done.returncode == 0 else f"no mount in a user namespace of one's own: {done.stderr.strip()}"
+
+
 @contextmanager
-def spark_cluster(work_dir: Path, *, workers: int = 2, cores: int = 2, memory: str = "1g") -> Iterator[SparkCluster]:
-    """Start a master and its workers, each with a work folder of its own, and end them with the block."""
+def spark_cluster(
+    work_dir: Path, *, workers: int = 2, cores: int = 2, memory: str = "1g", hidden: Path | None = None
+) -> Iterator[SparkCluster]:
+    """
+    Start a master and its workers, each with a work folder of its own, and end them with the block.
+
+    For the workers and all that they start, the folder *hidden* is an empty one.
+    """
     with ExitStack() as running:
         port, *web_ports = free_ports(2 + workers)
         master = _start(
@@ -92,6 +120,7 @@ def spark_cluster(work_dir: Path, *, workers: int = 2, cores: int = 2, memory: s
                 "worker.Worker",
                 *("--cores", str(cores), "--memory", memory, "--webui-port", str(web_ports[1 + number])),
                 *("--work-dir", str(work_dir / f"worker-{number}"), url),
+                hidden=hidden,
             )
             for number in range(workers)
         )
@@ -100,10 +129,18 @@ def spark_cluster(work_dir: Path, *, workers: int = 2, cores: int = 2, memory: s
         yield SparkCluster(url, started, master)
 
 
-def _start(running: ExitStack, work_dir: Path, name: str, main_class: str, *arguments: str) -> LoggedProcess:
+def _start(
+    running: ExitStack, work_dir: Path, name: str, main_class: str, *arguments: str, hidden: Path | None = None
+) -> LoggedProcess:
+    # A process in a namespace of its own has lost the leash that it came with.
+    leashed = (sys.executable, "-I", "-S", leash.__file__, str(os.getpid()))
     process = start_process(
         f"Spark {name}",
-        [str(_spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{main_class}", "--host", HOST, *arguments],
+        [
+            *((*_HIDING, str(hidden), *leashed) if hidden is not None else ()),
+            *(str(_spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{main_class}", "--host", HOST),
+            *arguments,
+        ],
         log_file=work_dir / f"{name}.log",
         env={
             "SPARK_HOME": str(_spark_home()),

@@ -46,6 +46,15 @@ def test_notes_are_forgotten(tmp_path: Path) -> None:
     assert (noted, mailbox.noted(4, _SOURCE)) == (_OUTCOME, None)
 
 
+def test_a_note_does_no_harm_where_the_folder_cannot_be_seen(tmp_path: Path) -> None:
+    """Executors on other machines have no such folder; what they note is lost, and nothing is made or raised."""
+    elsewhere = Mailbox(str(tmp_path / "of-the-daemon"))
+    elsewhere.note(4, _SOURCE, _OUTCOME)
+
+    assert elsewhere.noted(4, _SOURCE) is None
+    assert not list(tmp_path.iterdir())
+
+
 def test_payloads_come_apart_as_they_were() -> None:
     """Plans of single partitions, one behind the other."""
     payloads = [b"", b"a", b"\x00" * 300]
