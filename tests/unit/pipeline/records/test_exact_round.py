@@ -26,6 +26,7 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.transform import Transform
+from mm2py.pipeline.records import round as rounds
 from mm2py.pipeline.records.committing import Committer
 from mm2py.pipeline.records.exact_round import ExactRound
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
@@ -309,6 +310,24 @@ async def test_what_somebody_else_committed_is_gone_on_from() -> None:
     assert [(it.position, it.downstream, it.is_unsure, it.known_from) for it in outcomes.values()] == [
         (300, 250, True, 300)
     ] * 2
+
+
+@pytest.mark.parametrize("records", [0, 3])
+async def test_only_records_behind_the_position_are_doubted(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    """Behind markers it goes on; records that nobody accounts for are told, as without transactions."""
+    asked: list[tuple[int, int]] = []
+
+    async def behind(*_: object, after: int, end: int, **__: object) -> int:
+        asked.append((after, end))
+        return records
+
+    monkeypatch.setattr(rounds, "records_behind", behind)
+    made = rig(None, planned(FIRST, downstream=40))
+    outcomes = await made.outcomes()
+
+    assert asked == [(40, TARGET_END)]
+    assert (outcomes[0].ended, outcomes[0].position) == ((Ended.UNPROVEN, 100) if records else (Ended.OK, 110))
+    assert outcomes[0].downstream == (TARGET_END - 1 if records else TARGET_END + 9)
 
 
 async def test_a_position_that_was_set_back_is_not_written_over() -> None:
