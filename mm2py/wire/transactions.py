@@ -173,6 +173,8 @@ class TransactionalProducer:
         return int(node)
 
     def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            detail = "lower producer.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms"
         named = f"{self.transactional_id}: {detail}" if detail else self.transactional_id
         return error_of(code, self._cluster.alias, request, named)
 

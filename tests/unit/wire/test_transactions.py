@@ -110,6 +110,13 @@ async def test_an_error_is_told_in_its_own_words() -> None:
     assert caught.value.grant == "WRITE on topic t"
 
 
+async def test_a_timeout_that_brokers_do_not_take_names_the_setting() -> None:
+    """It is no use to ask again: the operator has to choose another one."""
+    producer, _ = await opened(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    with pytest.raises(BrokerAnsweredError, match=r"lower producer\.transaction\.timeout\.ms"):
+        await producer.open()
+
+
 async def test_what_stays_wrong_is_raised() -> None:
     """Retrying ends with the request's time."""
     producer, coordinators = await opened(*[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000)
