@@ -91,7 +91,7 @@ class ExactRound(Round):
                 case Standing.AS_KNOWN:
                     continue
                 case Standing.AHEAD:
-                    if stretch is not None and stretch.partition.position == position.next_upstream:
+                    if stretch is not None and _position(one, stretch.partition) == position:
                         await self._account((one,), (stretch,))
                     else:
                         self._outcomes[one.source] = _further(one, position)
@@ -242,6 +242,7 @@ def _doubts(stretches: Collection[PartitionPlan], outcomes: Sequence[StretchOutc
 
 
 def _position(one: PartitionPlan, outcome: PartitionOutcome) -> Position:
+    """Give what is written down of an outcome. Another daemon's would be equal only if it were the same transaction."""
     return Position(
         one.source, outcome.position, outcome.downstream, one.topic_id, None, one.remote_topic_id, outcome.leader
     )

@@ -270,6 +270,19 @@ async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None
     assert made.committer.done.count("begin") == 1
 
 
+async def test_the_same_stretch_committed_by_somebody_else_is_not_ours() -> None:
+    """Its records lie elsewhere: what we wrote was undone, and tells nothing of where they went."""
+    made = rig(None, planned(FIRST))
+    made.committer.fails_to_commit = LOST
+    await made.outcomes()
+    made.committer.fails_to_commit = None
+    made.committer.committed = {FIRST: Position(FIRST, 110, 72)}
+    outcomes = await made.outcomes()
+
+    assert (outcomes[0].position, outcomes[0].downstream) == (110, 72)
+    assert (outcomes[0].records, list(outcomes[0].runs), outcomes[0].known_from) == (0, [], 110)
+
+
 async def test_a_partition_that_was_away_is_asked_about_when_it_is_back() -> None:
     """Paused while the others find out that their commit went through, it finds out, too, before it writes anything."""
     made = rig()
