@@ -12,7 +12,6 @@ import gc
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -26,7 +25,7 @@ from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import StretchReader
-from mm2py.pipeline.records.row import Row
+from mm2py.pipeline.records.row import Chunk
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
 from mm2py.pipeline.verify_slice import compare_slice
@@ -99,21 +98,12 @@ async def _transformed(
     clock = SystemClock()
     for plan in plans:
         (one,) = plan.partitions
-        source, topic, partition = state.cluster(plan.source, clock), one.source.topic, one.source.partition
-        reader = StretchReader(source, plan.limits, clock, within_s=_READ_WITHIN_S)
-        rows: list[Row] = []
-        async for columns in reader.read(one):
-            rows += map(
-                Row,
-                repeat(topic),
-                repeat(partition),
-                columns.offsets,
-                columns.timestamps,
-                columns.keys,
-                columns.values,
-                columns.headers,
-            )
-        outcome = await StretchWriter(plan, one, state, clock).write(rows)
+        reader = StretchReader(state.cluster(plan.source, clock), plan.limits, clock, within_s=_READ_WITHIN_S)
+        chunks = [
+            Chunk(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
+            async for columns in reader.read(one)
+        ]
+        outcome = await StretchWriter(plan, one, state, clock).write(chunks)
         mailbox.note(number, one.source, outcome)
         outcomes.append(outcome)
     return outcomes

@@ -60,17 +60,15 @@ class RecordColumns:
 
     def _add_batch(self, batch: Any, from_offset: int, before: int) -> None:
         kind = int(getattr(batch, "timestamp_type", None) or 0)
-        for record in batch:
-            offset = record.offset
-            if not from_offset <= offset < before:
-                continue
-            timestamp = record.timestamp
-            self.offsets.append(offset)
-            self.timestamps.append(_NO_TIMESTAMP if timestamp is None else timestamp)
-            self.timestamp_types.append(kind)
-            self.keys.append(record.key)
-            self.values.append(record.value)
-            self.headers.append(tuple(record.headers))
+        records = list(batch)
+        if records and not from_offset <= records[0].offset <= records[-1].offset < before:
+            records = [record for record in records if from_offset <= record.offset < before]
+        self.offsets += [record.offset for record in records]
+        self.timestamps += [_NO_TIMESTAMP if (at := record.timestamp) is None else at for record in records]
+        self.timestamp_types += [kind] * len(records)
+        self.keys += [record.key for record in records]
+        self.values += [record.value for record in records]
+        self.headers += [tuple(headers) if (headers := record.headers) else () for record in records]
 
 
 NewRecord = tuple[int, int, bytes | None, bytes | None, Headers]
@@ -84,6 +82,8 @@ def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list
     """
     built: list[Rebuilt] = []
     builder: Any = None
+    append: Any = None
+    none: list[Any] = []
     runs: list[tuple[int, int, int]] = []
     start = index = count = 0
     expected = max_timestamp = -1
@@ -93,12 +93,14 @@ def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list
         built.append(Rebuilt(memoryview(builder.build()), tuple(runs), count, max_timestamp))
 
     for upstream, timestamp, key, value, headers in records:
-        if builder is not None and builder.append(count, timestamp, key, value, list(headers)) is None:
+        listed = list(headers) if headers else none
+        if builder is not None and append(count, timestamp, key, value, listed) is None:
             close()
             builder = None
         if builder is None:
             builder = DefaultRecordBatchBuilder(MAGIC_V2, codec, 0, -1, -1, -1, limit_bytes)
-            builder.append(0, timestamp, key, value, list(headers))
+            append = builder.append
+            append(0, timestamp, key, value, listed)
             runs, start, index, count, max_timestamp = [], upstream, 0, 0, timestamp
         elif upstream != expected:
             runs.append((start, index, count - index))

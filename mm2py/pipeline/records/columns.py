@@ -7,11 +7,14 @@ The columns are those of Spark's own Kafka connector, with the headers as an arr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mm2py.pipeline.records.row import Row
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.records.row import Chunk, Row
 from mm2py.wire.record_columns import Headers, RecordColumns
 
 
@@ -45,18 +48,21 @@ ARROW: Final = pa.schema(
     ]
 )
 _MICROS: Final = 1000
+_NO_TIMESTAMP: Final = -1
 
 
 def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBatch:
     """Give records of one partition as an Arrow batch."""
-    count = len(columns.offsets)
-    millis = pa.array([None if at < 0 else at * _MICROS for at in columns.timestamps], pa.int64())
+    count = len(columns)
+    millis = pa.array(columns.timestamps, pa.int64())
+    if min(columns.timestamps, default=0) < 0:
+        millis = pc.if_else(pc.less(millis, 0), None, millis)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(topic), count),
             pa.repeat(pa.scalar(partition, pa.int32()), count),
             pa.array(columns.offsets, pa.int64()),
-            millis.cast(_TIMESTAMP),
+            pc.multiply(millis, _MICROS).cast(_TIMESTAMP),
             pa.array(columns.timestamp_types, pa.int32()),
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
@@ -67,12 +73,8 @@ def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBat
 
 
 def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
-    lengths = [len(headers) for headers in all_headers]
-    offsets, at = [0], 0
-    for length in lengths:
-        at += length
-        offsets.append(at)
-    flat = [header for headers in all_headers for header in headers] if at else []
+    flat = list(chain.from_iterable(all_headers))
+    offsets = [0, *accumulate(map(len, all_headers))] if flat else [0] * (len(all_headers) + 1)
     entries = pa.StructArray.from_arrays(
         [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
         fields=list(_HEADER),
@@ -80,16 +82,40 @@ def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=_HEADERS)
 
 
+def chunk_of(batch: pa.RecordBatch, source: TopicPartition) -> Chunk:
+    """Give the rows of a batch that has the canonical columns, in order; they should be records of *source*."""
+    return Chunk(
+        batch.column("offset").to_pylist(),
+        _millis(batch),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        _headers_lists(batch.column("headers")),
+        _stray(batch, source),
+    )
+
+
+def _stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | None:
+    """Find the first row whose topic or partition is not that of *source*."""
+    found: list[tuple[int, str]] = []
+    for name, wanted in (("topic", source.topic), ("partition", source.partition)):
+        column = batch.column(name)
+        same = pc.equal(column, pa.scalar(wanted, column.type)).fill_null(False)  # noqa: FBT003 - Arrow's own form
+        at = pc.index(same, False).as_py()
+        if at >= 0:
+            found.append((at, name))
+    return min(found, key=lambda one: one[0], default=None)
+
+
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """Give the rows of a batch that has the canonical columns, in order."""
-    topics, partitions, offsets = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    names = ("topic", "partition", "offset", "key", "value")
+    topics, partitions, offsets, keys, values = (batch.column(name).to_pylist() for name in names)
+    return map(Row, topics, partitions, offsets, _millis(batch), keys, values, _headers_lists(batch.column("headers")))
+
+
+def _millis(batch: pa.RecordBatch) -> list[int]:
     stamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-    headers = _headers_lists(batch.column("headers"))
-    for topic, partition, offset, stamp, key, value, own in zip(
-        topics, partitions, offsets, stamps, keys, values, headers, strict=True
-    ):
-        yield Row(topic, partition, offset, -1 if stamp is None else stamp // _MICROS, key, value, own)
+    return [_NO_TIMESTAMP if stamp is None else stamp // _MICROS for stamp in stamps]
 
 
 def _headers_lists(column: Any) -> list[Headers]:
@@ -98,6 +124,8 @@ def _headers_lists(column: Any) -> list[Headers]:
     if not len(flat):
         return [()] * count
     pairs = list(zip(flat.field(0).to_pylist(), flat.field(1).to_pylist(), strict=True))
+    if len(pairs) == count and column.null_count == 0 and pc.all(pc.equal(column.value_lengths(), 1)).as_py():
+        return [(pair,) for pair in pairs]
     found: list[Headers] = []
     at = 0
     for told in column.value_lengths().to_pylist():

@@ -39,6 +39,9 @@ _CONF: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    # Any other limit is compared with the batch's size after each row, which takes a third of the JVM's time for
+    # records. A batch is never larger than a stretch, which has a limit of its own.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.adaptive.enabled": "false",
 }
 _RAW_FILES: Final = "org.apache.hadoop.fs.RawLocalFileSystem"

@@ -1,8 +1,11 @@
-"""A record on its way through a transform."""
+"""Records on their way through a transform: one by one, or a chunk of them column by column."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import attrs
 
 from mm2py.wire.record_columns import Headers
 
@@ -17,3 +20,23 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+
+@attrs.frozen
+class Chunk:
+    """
+    Records of one stretch, in the order in which they came; a timestamp of -1 is none.
+
+    An offset may be None where a transform made it so. `stray` says of the first record that a transform gave another
+    topic or partition which one it is, and which of the two columns.
+    """
+
+    offsets: Sequence[int | None]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    stray: tuple[int, str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)

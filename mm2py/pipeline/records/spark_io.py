@@ -29,11 +29,11 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.pipeline.copier import WorkerState
-from mm2py.pipeline.records.columns import SCHEMA, rows_of, to_arrow
+from mm2py.pipeline.records.columns import SCHEMA, chunk_of, to_arrow
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import StretchReader
-from mm2py.pipeline.records.row import Row
+from mm2py.pipeline.records.row import Chunk
 from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
@@ -168,14 +168,14 @@ class _Message(WriterCommitMessage):
 async def _write(
     plan: EpochPlan, one: PartitionPlan, batches: Iterator[pa.RecordBatch], state: WorkerState
 ) -> StretchOutcome:
-    return await StretchWriter(plan, one, state, SystemClock()).write(_rows(batches))
+    return await StretchWriter(plan, one, state, SystemClock()).write(_chunks(batches, one))
 
 
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+def _chunks(batches: Iterator[pa.RecordBatch], one: PartitionPlan) -> Iterator[Chunk]:
     """Give all rows. Raise `InputCutOffError` where it is not certain that these are all."""
     whole_before = inputs.count
     for batch in batches:
-        yield from rows_of(batch)
+        yield chunk_of(batch, one.source)
     if inputs.count == whole_before:
         raise InputCutOffError
 

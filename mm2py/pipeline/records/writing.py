@@ -12,7 +12,9 @@ import asyncio
 import contextlib
 import resource
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import islice
+from operator import lt
+from typing import Any, Final
 
 from mm2py.clock import Clock
 from mm2py.core.steps import StepChain, StepFailedError, StepRecord
@@ -22,7 +24,7 @@ from mm2py.model.transform import Errors
 from mm2py.pipeline.copier import WorkerState
 from mm2py.pipeline.partition import Parcel, PartitionCopy
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, StretchOutcome
-from mm2py.pipeline.records.row import Row
+from mm2py.pipeline.records.row import Chunk
 from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.sending import Dispatch
 from mm2py.wire.cluster import Cluster
@@ -62,13 +64,13 @@ class StretchWriter:
         #: The position once all that was put is acknowledged.
         self._done_until = self._end
 
-    async def write(self, rows: Iterable[Row]) -> StretchOutcome:
-        """Write *rows* and say what became of them."""
+    async def write(self, chunks: Iterable[Chunk]) -> StretchOutcome:
+        """Write the records of *chunks* and say what became of them."""
         copy, dispatch, cpu_started_s = self._copy, self._dispatch, _cpu_s()
         before = copy.buffered_bytes
         codec = self._plan.limits.codec or _NO_CODEC
         limit = min(_BATCH_BYTES, self._partition.max_message_bytes)
-        for built in build(self._checked(rows), codec=codec, limit_bytes=limit):
+        for built in build(self._checked(chunks), codec=codec, limit_bytes=limit):
             if len(built.batch) > self._partition.max_message_bytes:
                 self._end_too_large(built.first_upstream, len(built.batch))
                 self._done_until = built.first_upstream
@@ -98,45 +100,53 @@ class StretchWriter:
             throttled_ms=dispatch.throttled_ms,
         )
 
-    def _checked(self, rows: Iterable[Row]) -> Iterator[NewRecord]:
+    def _checked(self, chunks: Iterable[Chunk]) -> Iterator[NewRecord]:
         """Give what is to be written; the first row that will not do ends the stretch before it."""
-        source = self._partition.source
-        for row in rows:
+        for chunk in chunks:
             if self._copy.has_ended:
                 continue  # Spark's input is read to its end, or its worker is lost
-            offset = row.offset
-            if offset is None or not self._last_offset < offset < self._end:
-                self._refuse("offset", offset, "the transform changes the column offset, or the order of the records")
-                continue
-            if row.topic != source.topic or row.partition != source.partition:
-                column = "topic" if row.topic != source.topic else "partition"
-                self._refuse(column, offset, f"the transform changes the column {column}")
-                continue
-            self._last_offset = offset
-            if not self._steps:
-                yield offset, row.timestamp, row.key, row.value, row.headers
-            elif (record := self._stepped(row)) is not None:
-                yield offset, record.timestamp, record.key, record.value, record.headers
+            sound = first_unsound(chunk, after=self._last_offset, before=self._end)
+            columns = (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
+            records: Iterator[Any] = islice(zip(*columns, strict=True), sound)
+            if sound:
+                self._last_offset = chunk.offsets[sound - 1] or 0
+            yield from self._stepped(records) if self._steps else records
+            if sound < len(chunk) and not self._copy.has_ended:
+                self._refuse(chunk, sound)
 
-    def _stepped(self, row: Row) -> StepRecord | None:
-        """Send a row through the steps; None where they drop it, or cannot take it."""
-        record = StepRecord(*row)
-        try:
-            return None if self._steps.apply(record) else record
-        except StepFailedError as failed:
-            if self._errors.are_tolerated:
-                self._left_out.append(BadRecord(row.offset, failed.stage, failed.error, str(failed)))
-                return None
-            where = f"{self._plan.flow}, {self._partition.source}, offset {row.offset}, column {failed.column}"
-            message = f"{where}: {failed.stage} fails: {failed.error}: {failed}"
-            self._copy.end(Ended.FAILED, PartitionFailure(message, HINT_FAILED, "TransformFailed", row.offset))
-            self._done_until = row.offset
-            return None
+    def _stepped(self, records: Iterable[NewRecord]) -> Iterator[NewRecord]:
+        """Send records through the steps, as far as these take them; what they drop is left out."""
+        source, apply = self._partition.source, self._steps.apply
+        for offset, timestamp, key, value, headers in records:
+            record = StepRecord(source.topic, source.partition, offset, timestamp, key, value, headers)
+            try:
+                if not apply(record):
+                    yield offset, record.timestamp, record.key, record.value, record.headers
+            except StepFailedError as failed:
+                if not self._errors.are_tolerated:
+                    self._fail(offset, failed)
+                    return
+                self._left_out.append(BadRecord(offset, failed.stage, failed.error, str(failed)))
 
-    def _refuse(self, column: str, offset: int | None, what: str) -> None:
+    def _fail(self, offset: int, failed: StepFailedError) -> None:
+        where = f"{self._plan.flow}, {self._partition.source}, offset {offset}, column {failed.column}"
+        message = f"{where}: {failed.stage} fails: {failed.error}: {failed}"
+        self._copy.end(Ended.FAILED, PartitionFailure(message, HINT_FAILED, "TransformFailed", offset))
+        self._done_until = offset
+
+    def _refuse(self, chunk: Chunk, at: int) -> None:
+        """End the stretch before the row *at*."""
+        offset, column = chunk.offsets[at], "offset"
+        what = "the transform changes the column offset, or the order of the records"
+        if chunk.stray is not None and chunk.stray[0] == at and self._is_next(offset):
+            column = chunk.stray[1]
+            what = f"the transform changes the column {column}"
         where = f"{self._plan.flow}, {self._partition.source}, offset {offset}, column {column}: {what}"
         self._copy.end(Ended.FAILED, PartitionFailure(where, _HINT_SHAPE, "TransformRefused", offset))
         self._done_until = self._last_offset + 1
+
+    def _is_next(self, offset: int | None) -> bool:
+        return offset is not None and self._last_offset < offset < self._end
 
     def _end_too_large(self, offset: int, size: int) -> None:
         source = self._partition.source
@@ -202,6 +212,26 @@ class StretchWriter:
                 await self._target.refresh_metadata([self._copy.remote.topic])
             except ClusterUnreachableError:
                 await self._clock.sleep(_PAUSE_S)
+
+
+def first_unsound(chunk: Chunk, *, after: int, before: int) -> int:
+    """
+    Say how many of the first rows are what they should be.
+
+    These are of the stretch's topic and partition, and their offsets ascend between *after* and *before*.
+    """
+    offsets: Any = chunk.offsets
+    sound = len(offsets) if chunk.stray is None else chunk.stray[0]
+    if not sound:
+        return 0
+    # Row by row this took longer than all else that is done with a record here.
+    if None not in offsets and after < offsets[0] and offsets[-1] < before and all(map(lt, offsets, offsets[1:])):
+        return sound
+    for at, offset in enumerate(offsets[:sound]):
+        if offset is None or not after < offset < before:
+            return at
+        after = offset
+    return sound
 
 
 def _cpu_s() -> float:
