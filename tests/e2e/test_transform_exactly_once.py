@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +14,7 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import LATEST
@@ -134,6 +134,7 @@ async def test_kills_neither_lose_nor_repeat_a_record(
                 os.kill(worker, signal.SIGKILL)
             await await_arrived(target, f"TX.{by_sql}", one.sent, within_s=_LONG_S)
             await commit_plainly(source, f"{prefix}-early", {TopicPartition(by_sql, 0): one.sent // 4 + 3})
+            await _checkpointed(backup, f"{prefix}-early")
             were_open.append(await _kill_inside_a_transaction(running, looking, f"TX.{by_sql}"))
             told += running.events("resume_unproven")
         async with daemon(tmp_path, properties) as running:
@@ -160,24 +161,26 @@ async def test_kills_neither_lose_nor_repeat_a_record(
     assert await read_numbers(target, f"TY.{by_steps}", reads_committed=True) == await read_numbers(source, by_steps)
 
 
-async def _assert_never_ahead(primary: KafkaCluster, backup: KafkaCluster, group: str, topic: str, remote: str) -> None:
-    """Wait for the group's checkpoint of partition 0, and compare what lies before it at both sides."""
-    found: Mapping[TopicPartition, int] = {}
+async def _checkpointed(backup: KafkaCluster, group: str) -> list[Checkpoint]:
+    """Wait until a group has a checkpoint; give all of them."""
+    found: list[Checkpoint] = []
 
     async def is_there() -> bool:
-        nonlocal found
-        checkpoints = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
-        found = {it.remote: it.downstream for it in checkpoints}
-        upstream = {it.upstream for it in checkpoints}
-        return bool(upstream)
+        found[:] = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
+        return bool(found)
 
-    await eventually(is_there, within_s=60, what=f"checkpoints of {group}")
-    checkpoints = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
+    await eventually(is_there, within_s=_LONG_S, what=f"checkpoints of {group}")
+    return found
+
+
+async def _assert_never_ahead(primary: KafkaCluster, backup: KafkaCluster, group: str, topic: str, remote: str) -> None:
+    """Compare what lies before each of the group's checkpoints of partition 0 at both sides."""
+    checkpoints = await _checkpointed(backup, group)
     numbers = (await read_numbers(primary.bootstrap_servers, topic))[0]
     records = (await read_topic(backup.bootstrap_servers, remote, reads_committed=True))[0]
     for checkpoint in checkpoints:
         passed = [int((it.value or b"")[:12]) for it in records if it.offset < checkpoint.downstream]
-        assert passed, found
+        assert passed, checkpoint
         assert passed[-1] < numbers[checkpoint.upstream]
 
 
