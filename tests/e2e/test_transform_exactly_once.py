@@ -13,8 +13,8 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.checkpoint import Checkpoint
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import LATEST
