@@ -117,6 +117,11 @@ class TopicTransforms:
         """Say whether the records of *topic* are transformed."""
         return self.task_of(topic) is not None
 
+    @property
+    def has_routers(self) -> bool:
+        """Say whether topics may get another name before the replication policy names them."""
+        return any(step.kind == ROUTER for step in self._settings.steps)
+
     def routed(self, topic: str) -> str:
         """Give the name by which the replication policy knows *topic*."""
         return topic if self._is_exempt(topic) else routed(topic, self._settings.steps)

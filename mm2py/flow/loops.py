@@ -8,7 +8,7 @@ import attrs
 
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.errors import Mm2Error
-from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.policy.loops import Loop, Mirror, describe, find_loop
 from mm2py.policy.plugins import PluginError
 
@@ -33,6 +33,8 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
     message = describe({mirror.flow: mirror for mirror in mirrors}, loop)
     if loop.is_sure:
         hint = "take the default policy, mirror one way only, or see that no topic is taken by all of them"
+        if any(mirror.routed for mirror in mirrors):
+            hint = "see that routers leave what the policy puts before a name, or that no topic is taken by all of them"
         raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
     hint = "see that the policy's topic_source() and upstream_topic() tell where a topic came from"
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
@@ -46,9 +48,11 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         try:
             policy = policy_of(flow)
             topic_filter = topic_filter_of(flow)
+            transforms = transforms_of(flow)
         except Mm2Error:
             continue
-        yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled)
+        routed = transforms.routed if transforms.has_routers else None
+        yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed)
 
 
 def _found(mirrors: Sequence[Mirror]) -> Loop | None:

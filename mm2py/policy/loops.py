@@ -42,6 +42,12 @@ class Mirror:
     policy: ReplicationPolicy
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
+    #: What its routers make of a topic's name, before the policy names the remote topic; None where it has none.
+    routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
+
+    def name_remote(self, topic: str) -> str:
+        """Give the name of the remote topic of *topic*."""
+        return self.policy.format_remote_topic(self.flow.source, self.routed(topic) if self.routed else topic)
 
 
 @attrs.frozen
@@ -102,7 +108,8 @@ def _find(mirrors: Sequence[Mirror]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
     circles, edges = _possible(mirrors)
-    if not circles:
+    # A router may be about certain names alone, so that no other name goes its way.
+    if not circles and not any(mirror.routed for mirror in mirrors):
         return None
     for word in _likely(mirrors):
         if found := _travel(mirrors, word):
@@ -123,7 +130,7 @@ def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
     if len(policies) != 1:
         return not mirrors
     (policy,) = policies
-    if any(mirror.policy != policy for mirror in mirrors):
+    if any(mirror.policy != policy or mirror.routed for mirror in mirrors):
         return False
     aliases = {alias for mirror in mirrors for alias in (mirror.flow.source, mirror.flow.target)}
     return not any(policy.separator in alias for alias in aliases)
@@ -206,7 +213,7 @@ def _ways(mirrors: Sequence[Mirror], node: _Node, takes: Callable[[Mirror, str],
     alias, name = node
     for mirror in mirrors:
         if mirror.flow.source == alias and takes(mirror, name):
-            yield _Edge(mirror, name, (mirror.flow.target, mirror.policy.format_remote_topic(alias, name)))
+            yield _Edge(mirror, name, (mirror.flow.target, mirror.name_remote(name)))
 
 
 def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
@@ -334,8 +341,11 @@ def describe(mirrors: Mapping[Flow, Mirror], loop: Loop) -> str:
     """Say in words what *loop* does."""
     ring = ", ".join(map(str, loop.flows))
     keeps = [str(flow) for flow in loop.flows if isinstance(mirrors[flow].policy, IdentityReplicationPolicy)]
+    routes = [str(flow) for flow in loop.flows if mirrors[flow].routed]
     topic = f"topic {loop.topic}" if loop.topic else "a topic that all of them take, if there is one,"
     if loop.grows:
         return f"{ring} would feed each other without end: each round gives {topic} another, longer name"
     why = f", because {' and '.join(keeps)} keep{'s' if len(keeps) == 1 else ''} names" if keeps else ""
+    if routes and not keeps:
+        why = f", because routers of {' and '.join(routes)} hide where it came from"
     return f"{ring} would feed each other without end: each record of {topic} goes round and round{why}"

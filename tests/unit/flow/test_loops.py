@@ -90,3 +90,26 @@ def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
 
     assert "cannot be told" in settings.notes[-1].message
     assert "not today" in settings.notes[-1].message
+
+
+RING = ("A->B", "B->C", "C->A")
+ROUTER = {
+    "transforms": "strip",
+    "transforms.strip.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.strip.regex": "[A-C][.](.*)",
+    "transforms.strip.replacement": "$1",
+}
+
+
+def test_routers_count(tmp_path: Path) -> None:
+    """A router that takes away what shows a record's way is found out before it sends one round for ever."""
+    ring = "clusters = A, B, C\nbootstrap.servers = x:1\n" + "".join(f"{flow}.enabled = true\n" for flow in RING)
+    routers = "".join(f"{flow}.{key} = {value}\n" for flow in RING for key, value in ROUTER.items())
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, ring + routers)
+
+    (problem,) = refused.value.problems
+    assert "each record of topic A.orders goes round and round" in problem.message
+    assert problem.message.endswith("because routers of B->C and C->A and A->B hide where it came from")
+    assert "see that routers leave what the policy puts before a name" in problem.hint
+    assert not any("feed each other" in note.message for note in judge(tmp_path, ring).notes)

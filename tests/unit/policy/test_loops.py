@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 import pytest
 
@@ -212,3 +214,33 @@ def test_a_loop_is_said_in_words() -> None:
         "A->B, B->A would feed each other without end: each record of topic orders goes round and round, "
         "because A->B and B->A keep names"
     )
+
+
+def stripped(topic: str) -> str:
+    """Do what a RegexRouter does that takes the name's first part away."""
+    return re.sub(r"[A-Z]\.(.*)", r"\1", topic)
+
+
+def test_routers_that_hide_the_way() -> None:
+    """Where routers take away what the policy puts before a name, a ring of flows has no end; without them it has."""
+    ring = [mirror(flow, policy="default") for flow in ("A->B", "B->C", "C->A")]
+    stripping = [attrs.evolve(one, routed=stripped) for one in ring]
+
+    assert find_loop(ring) is None
+    assert said(find_loop(stripping)) == ("A->B B->C C->A", "A.orders")
+
+
+def test_routers_for_one_name() -> None:
+    """A router that is about one topic alone makes a loop for that one."""
+    ring = [mirror(flow, "orders [A-C].orders", policy="default") for flow in ("A->B", "B->C", "C->A")]
+    names = {"A.orders": "orders", "B.orders": "orders", "C.orders": "orders"}
+    stripping = [attrs.evolve(one, routed=lambda topic: names.get(topic, topic)) for one in ring]
+
+    assert said(find_loop(stripping)) == ("A->B B->C C->A", "A.orders")
+
+
+def test_routers_that_hide_nothing() -> None:
+    """Routers that leave the policy's part of a name alone feed nobody."""
+    there, back = (mirror(flow, policy="default") for flow in ("A->B", "B->A"))
+
+    assert find_loop([attrs.evolve(there, routed=lambda topic: f"eu.{topic}"), back]) is None
