@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench.candidates import Candidate
 from bench.report import print_report
-from bench.shapes import SHAPES_BY_NAME
+from bench.shapes import COPIED, SHAPES_BY_NAME
 from bench.turns import Order, Turns
 from mm2py.devkit.broker import KafkaCluster, start_clusters
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
@@ -39,7 +39,11 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m bench", description="The same work through mm2py and through Java MirrorMaker 2, side by side."
     )
     candidates = ", ".join(each.value for each in Candidate)
-    parser.add_argument("--shapes", default="all", help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none")
+    parser.add_argument(
+        "--shapes",
+        default=",".join(COPIED),
+        help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none; if not given, those that are copied unchanged",
+    )
     parser.add_argument("--only", default="all", help=f"some of {candidates}")
     parser.add_argument("--records", type=int, default=2_000_000, help="of the first shape; others in proportion")
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")

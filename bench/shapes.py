@@ -70,3 +70,5 @@ SHAPES = (
     Shape("sql", "200 B JSON, that by SQL", 200, 8, 0.5, transforms=_INSERT_HEADER, statement=_HEADER_BY_SQL),
 )
 SHAPES_BY_NAME = {shape.name: shape for shape in SHAPES}
+#: Those whose records arrive as they are.
+COPIED = tuple(shape.name for shape in SHAPES if not shape.transforms)

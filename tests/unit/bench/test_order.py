@@ -13,13 +13,18 @@ def order(*arguments: str) -> Order:
     return read_order(parser, parser.parse_args(arguments))
 
 
-def test_without_arguments_everything_is_measured() -> None:
-    """All shapes, all candidates, and latency."""
-    everything = order()
+def test_without_arguments_all_kinds_of_copying_are_measured() -> None:
+    """All shapes without transforms, all candidates, and latency."""
+    usual = order()
 
-    assert everything.shapes == SHAPES
-    assert everything.candidates == tuple(Candidate)
-    assert everything.latency_s > 0
+    assert [shape.name for shape in usual.shapes] == ["json", "json-lz4", "json-zstd", "single", "wide", "large"]
+    assert usual.candidates == tuple(Candidate)
+    assert usual.latency_s > 0
+
+
+def test_all_shapes_at_once() -> None:
+    """Those with transforms are among them."""
+    assert order("--shapes", "all").shapes == SHAPES
 
 
 def test_shapes_and_candidates_can_be_chosen() -> None:
