@@ -24,7 +24,7 @@ from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
-from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
 from mm2py.pipeline.records.row import Chunk
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.pipeline.sealing import unseal
@@ -65,7 +65,6 @@ class _Worker:
 
 
 _workers: list[_Worker] = []
-_READ_WITHIN_S = 20.0
 
 
 def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
@@ -98,7 +97,7 @@ async def _transformed(
     clock = SystemClock()
     for plan in plans:
         (one,) = plan.partitions
-        reader = StretchReader(state.cluster(plan.source, clock), plan.limits, clock, within_s=_READ_WITHIN_S)
+        reader = StretchReader(state.cluster(plan.source, clock), plan.limits, clock, within_s=READ_WITHIN_S)
         chunks = [
             Chunk(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
             async for columns in reader.read(one)

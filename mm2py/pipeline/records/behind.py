@@ -13,14 +13,13 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.epoch import CopyLimits, PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
 from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.requests import EARLIEST, LATEST
 
 
-_READ_WITHIN_S: Final = 20.0
 _COMMITTED: Final = CopyLimits(reads_committed=True)
 
 
@@ -43,7 +42,7 @@ async def records_behind(target: Cluster, remote: TopicPartition, *, after: int,
     stretch = PartitionPlan(remote, remote.topic, begin, None, is_unsure=False, until=end)
     count = 0
     try:
-        async for columns in StretchReader(target, _COMMITTED, clock, within_s=_READ_WITHIN_S).read(stretch):
+        async for columns in StretchReader(target, _COMMITTED, clock, within_s=READ_WITHIN_S).read(stretch):
             count += len(columns)
     except RecordsTroubleError as error:
         trouble = trouble_in(str(error))

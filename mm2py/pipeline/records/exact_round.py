@@ -21,9 +21,8 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.pipeline.records.committing import Committer
 from mm2py.pipeline.records.outcome import BadRecord, Failed, StretchOutcome
-from mm2py.pipeline.records.query import Query
 from mm2py.pipeline.records.round import Around, End, RecordTask, Round, unmoved
-from mm2py.pipeline.records.step_job import StepJob
+from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.telemetry.events import TransactionFenced
 from mm2py.wire.error_codes import name_of
 from mm2py.wire.transactions import FENCED, ProducerFencedError
@@ -209,7 +208,7 @@ class ExactRound(Round):
 
     # What was not committed.
 
-    async def _give_up(self, _query: Query | StepJob, others: Sequence[PartitionPlan], failed: Failed) -> None:
+    async def _give_up(self, _query: RoundRunner, others: Sequence[PartitionPlan], failed: Failed) -> None:
         if self._outcomes.keys() & self._begun_with:
             self._give_back(others)
         else:

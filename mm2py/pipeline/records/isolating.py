@@ -20,9 +20,8 @@ from pyspark.errors import PySparkException
 from mm2py.model.epoch import PartitionPlan
 from mm2py.pipeline.records.columns import ARROW, to_arrow
 from mm2py.pipeline.records.outcome import BadRecord
-from mm2py.pipeline.records.query import Query
 from mm2py.pipeline.records.reading import StretchReader
-from mm2py.pipeline.records.step_job import StepJob
+from mm2py.pipeline.records.round_runner import RoundRunner
 
 
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
@@ -33,7 +32,7 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 class Isolation:
     """Looks for records that fail in the stretches of a plan."""
 
-    def __init__(self, query: Query | StepJob, reader: StretchReader) -> None:
+    def __init__(self, query: RoundRunner, reader: StretchReader) -> None:
         self._query = query
         self._reader = reader
 

@@ -30,6 +30,8 @@ from mm2py.wire.record_columns import RecordColumns
 _COLUMNS_BYTES: Final = 1024 * 1024
 _COLUMNS_RECORDS: Final = 8192
 _PAUSE_S: Final = 0.1
+#: How long a cluster that gives nothing is waited for; the stretch is planned anew after that.
+READ_WITHIN_S: Final = 20.0
 _LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 

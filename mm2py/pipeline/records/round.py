@@ -36,9 +36,8 @@ from mm2py.pipeline.records.frames import TransformRefusedError
 from mm2py.pipeline.records.isolating import Isolation, raised_in
 from mm2py.pipeline.records.limits import Limits
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, Failed, StretchOutcome
-from mm2py.pipeline.records.query import Query
-from mm2py.pipeline.records.reading import StretchReader
-from mm2py.pipeline.records.step_job import StepJob
+from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
+from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.records.stretches import Pace
 from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
 from mm2py.pipeline.refusals import failure_of
@@ -52,7 +51,6 @@ from mm2py.wire.requests import LATEST
 _LOOK_EVERY_S: Final = 0.05
 _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
-_READ_WITHIN_S: Final = 20.0
 #: Python workers of a query that failed may write so long: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
 _AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
@@ -73,7 +71,7 @@ class RecordTask:
     """What is kept of a record task between its epochs."""
 
     transform: Transform
-    query: Query | StepJob | None = None
+    query: RoundRunner | None = None
     pace: Pace = attrs.field(factory=Pace)
     #: Records that the transform fails on, which stretches end before.
     bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
@@ -107,7 +105,7 @@ class Around(Protocol):
 
     def cluster(self, endpoint: ClusterEndpoint) -> Cluster: ...
 
-    async def query(self, task: RecordTask, plan: EpochPlan) -> Query | StepJob: ...
+    async def query(self, task: RecordTask, plan: EpochPlan) -> RoundRunner: ...
 
 
 class Round:
@@ -299,7 +297,7 @@ class Round:
                 )
         self._stretches += taken
 
-    async def _explain(self, query: Query | StepJob, left: Sequence[PartitionPlan], failed: Failed) -> None:
+    async def _explain(self, query: RoundRunner, left: Sequence[PartitionPlan], failed: Failed) -> None:
         """Say why a query failed with the stretches *left*: of what their records are, or of something else."""
         words = failed.words
         trouble = trouble_in(words)
@@ -319,7 +317,7 @@ class Round:
         if others:
             await self._give_up(query, others, failed)
 
-    async def _give_up(self, query: Query | StepJob, others: Sequence[PartitionPlan], failed: Failed) -> None:
+    async def _give_up(self, query: RoundRunner, others: Sequence[PartitionPlan], failed: Failed) -> None:
         """Say what became of stretches of a query that failed, but not because of them."""
         await self._clock.sleep(QUIET_S)
         # Some were written to their end although the micro-batch as a whole was given up.
@@ -378,7 +376,7 @@ class Round:
         return True
 
     def _reader(self) -> StretchReader:
-        return StretchReader(self._source, self._plan.limits, self._clock, within_s=_READ_WITHIN_S)
+        return StretchReader(self._source, self._plan.limits, self._clock, within_s=READ_WITHIN_S)
 
     def _failure(self, one: PartitionPlan, bad: BadRecord) -> PartitionFailure:
         where = f"{self._plan.flow}, {one.source}, offset {bad.offset}: {bad.stage} fails: {bad.error}: {bad.message}"

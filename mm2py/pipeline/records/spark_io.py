@@ -32,7 +32,7 @@ from mm2py.pipeline.copier import WorkerState
 from mm2py.pipeline.records.columns import SCHEMA, chunk_of, to_arrow
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
-from mm2py.pipeline.records.reading import StretchReader
+from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
 from mm2py.pipeline.records.row import Chunk
 from mm2py.pipeline.records.whole_input import InputCutOffError, inputs
 from mm2py.pipeline.records.writing import StretchWriter
@@ -45,7 +45,6 @@ SINK: Final = "mm2py-target"
 FOLDER: Final = "folder"
 _EPOCH: Final = "epoch"
 _POLL_S: Final = 0.01
-_READ_WITHIN_S: Final = 20.0
 
 
 @attrs.define(eq=False)
@@ -99,7 +98,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     here, clock = this_worker(), SystemClock()
     (one,) = plan.partitions
     cluster = here.state.cluster(plan.source, clock)
-    reader = StretchReader(cluster, plan.limits, clock, within_s=_READ_WITHIN_S)
+    reader = StretchReader(cluster, plan.limits, clock, within_s=READ_WITHIN_S)
     stretch = reader.read(one)
     while (columns := here.run(anext(stretch, None))) is not None:
         yield to_arrow(one.source.topic, one.source.partition, columns)

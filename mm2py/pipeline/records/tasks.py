@@ -17,6 +17,7 @@ from mm2py.pipeline.records.committing import Committer
 from mm2py.pipeline.records.exact_round import ExactRound
 from mm2py.pipeline.records.query import Query, Sql
 from mm2py.pipeline.records.round import QUIET_S, RecordTask, Round
+from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.records.step_job import StepJob
 from mm2py.pipeline.session import SparkHost, SparkSession
 from mm2py.telemetry.journal import EventLog
@@ -90,7 +91,7 @@ class RecordTasks:
             self._clusters[endpoint] = Cluster(endpoint, self._clock)
         return self._clusters[endpoint]
 
-    async def query(self, task: RecordTask, plan: EpochPlan) -> Query | StepJob:
+    async def query(self, task: RecordTask, plan: EpochPlan) -> RoundRunner:
         """Give the task's query, started where there is none. Raise `TransformRefusedError`."""
         session = await self._host.session()
         if task.query is not None and task.query.session is not session:
@@ -101,7 +102,7 @@ class RecordTasks:
             task.query = query
         return task.query
 
-    def _made(self, transform: Transform, session: SparkSession) -> Query | StepJob:
+    def _made(self, transform: Transform, session: SparkSession) -> RoundRunner:
         host = self._host
         if not transform.uses_spark:
             return StepJob(session, transform, host.scratch, host.secrets_key_file)
