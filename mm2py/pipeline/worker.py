@@ -131,7 +131,9 @@ def compare_slices(payloads: Iterable[bytes]) -> list[SliceOutcome]:
     for payload in payloads:
         plan: VerifyPlan = unseal(payload)
         clusters = worker.state.cluster(plan.source, clock), worker.state.cluster(plan.target, clock)
-        outcomes += [worker.run(compare_slice(plan, part, clusters, clock)) for part in plan.slices]
+        for part in plan.slices:
+            with uncollected():
+                outcomes.append(worker.run(compare_slice(plan, part, clusters, clock)))
     return outcomes
 
 

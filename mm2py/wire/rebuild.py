@@ -21,7 +21,7 @@ from mm2py.wire.batch import CODEC_MASK, MAGIC_V2
 
 
 _NO_TIMESTAMP: Final = -1
-_BAD_CHECKSUM: Final = "its checksum does not match its content"
+BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
@@ -134,7 +134,7 @@ class Rebuilder:
                 return
         except UNDECODABLE as error:
             raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
-        raise UnreadableBatchError(base_of(batch, from_offset), _BAD_CHECKSUM)
+        raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
 
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
         # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
@@ -227,4 +227,4 @@ def decode(record_set: bytes) -> list[RecordContent]:
             return found
     except UNDECODABLE as error:
         raise UnreadableBatchError(base_of(batch, -1), str(error)) from error
-    raise UnreadableBatchError(base_of(batch, -1), _BAD_CHECKSUM)
+    raise UnreadableBatchError(base_of(batch, -1), BAD_CHECKSUM)

@@ -14,12 +14,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batch import MAGIC_V2
-from mm2py.wire.rebuild import UNDECODABLE, Rebuilt, UnreadableBatchError, base_of
+from mm2py.wire.rebuild import BAD_CHECKSUM, UNDECODABLE, Rebuilt, UnreadableBatchError, base_of
 
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_BAD_CHECKSUM: Final = "its checksum does not match its content"
 _NO_TIMESTAMP: Final = -1
 
 
@@ -56,7 +55,7 @@ class RecordColumns:
                 return
         except UNDECODABLE as error:
             raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
-        raise UnreadableBatchError(base_of(batch, from_offset), _BAD_CHECKSUM)
+        raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
 
     def _add_batch(self, batch: Any, from_offset: int, before: int) -> None:
         kind = int(getattr(batch, "timestamp_type", None) or 0)

@@ -149,6 +149,25 @@ async def test_every_kind_of_record_in_other_batches(primary: KafkaCluster, back
     assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, 4_001), report
 
 
+async def test_records_that_were_sent_one_by_one(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """A backlog of one-record batches is compared with what was put together from it, record by record."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, partitions=2)
+    await create_topic(target, f"A.{prefix}", partitions=2)
+    written = spread(strange_records(6_000), 2)
+    mistaken = [list(records) for records in written]
+    mistaken[0][1_234] = mistaken[0][1_234]._replace(value=b"another one")
+    del mistaken[1][2_345]
+    await produce(source, prefix, written, batch_records=1)
+    await produce(target, f"A.{prefix}", mistaken, batch_records=150)
+    report = await verify(source, target, prefix)
+
+    assert report.verdict is Verdict.DIFFERENT
+    assert _differing(report, 0) == {"changed": 1}
+    assert _differing(report, 1) == {"missing": 1}
+    assert [of_partition(report, number).differences[0].upstream for number in (0, 1)] == [1_234, 2_345], report
+
+
 async def test_transactions_of_the_source(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
