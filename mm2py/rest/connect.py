@@ -21,6 +21,9 @@ from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
 
 
+#: The version of Connect whose interface this is. Tools ask for it, and leave out what an older Connect has not:
+#: told our own, kcctl neither stops a connector nor shows its offsets.
+VERSION: Final = "4.3.1"
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _PLACES: Final = (Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER)
 

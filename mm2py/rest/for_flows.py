@@ -13,6 +13,7 @@ from mm2py.core import orders as verbs
 from mm2py.model.flow import TopicPartition
 from mm2py.model.orders import NO_LIMIT, NO_ORDERS, Orders, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
+from mm2py.rest import connect
 from mm2py.rest.errors import not_found
 from mm2py.rest.for_node import server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
@@ -52,7 +53,7 @@ routes = Routes("flow")
 )
 async def get_flow_root(ask: Ask) -> object:
     flow = ask.flow()
-    return server_info(flow.flow.target)
+    return server_info(flow.flow.target, connect.VERSION)
 
 
 @routes.add("GET", FLOW + "/status", "How a flow fares", answers={200: ref("FlowStatus")}, errors=(404,))

@@ -93,6 +93,6 @@ async def get_health_ready(ask: Ask) -> object:
     return Answer(503 if reasons else 200, {"status": "waiting" if reasons else "ready", "reasons": reasons})
 
 
-def server_info(cluster_id: str) -> dict[str, str]:
+def server_info(cluster_id: str, version: str = mm2py.__version__) -> dict[str, str]:
     """Say what answers here, as Connect's ServerInfo does."""
-    return {"version": mm2py.__version__, "commit": "mm2py", "kafka_cluster_id": cluster_id}
+    return {"version": version, "commit": f"mm2py-{mm2py.__version__}", "kafka_cluster_id": cluster_id}

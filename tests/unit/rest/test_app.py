@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import mm2py
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.rest import Listener, Right
+from mm2py.devkit.jars import KAFKA_VERSION
 from mm2py.errors import (
     ClusterUnreachableError,
     OrderConflictError,
@@ -299,6 +301,14 @@ async def test_active_topics_are_those_that_are_written(ask: Asking, connector: 
     got = await ask("GET", f"{FLOW}/connectors/{connector}/topics")
 
     assert got.json == {connector: {"topics": topics}}
+
+
+async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking) -> None:
+    """Tools such as kcctl ask for the version, and refuse to stop a connector of an old Connect."""
+    flow, node = (await ask("GET", FLOW)).json, (await ask("GET", "/")).json
+
+    assert flow == {"version": KAFKA_VERSION, "commit": f"mm2py-{mm2py.__version__}", "kafka_cluster_id": "B"}
+    assert node["version"] == mm2py.__version__
 
 
 async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
