@@ -34,7 +34,7 @@ class ClusterUnreachableError(Mm2Error):
     """None of a cluster's bootstrap servers answered."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
-    hint: ClassVar[str] = "check <alias>.bootstrap.servers, the network, and that the brokers are up"
+    hint: ClassVar[str] = "check its bootstrap.servers, the network, and that the brokers are up"
 
     cluster: str
     servers: str

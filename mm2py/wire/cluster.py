@@ -347,7 +347,7 @@ class Cluster:
 
     def _unreachable(self, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:
         """Make the error that says why none of *servers* would do."""
-        error = ClusterUnreachableError(self.alias, servers, str(cause))
+        error = ClusterUnreachableError(self.alias, servers, _shortly(cause, servers))
         if isinstance(cause, BrokerAccessError):
             error = ClusterAccessError(self.alias, servers, cause.cause, cause.principal, cause.hint)
         error.__cause__ = cause if isinstance(cause, Mm2Error) else None
@@ -462,6 +462,13 @@ class Cluster:
                 tp = TopicPartition(topic[0], number)
                 answers[tp] = error_of(code, self.alias, "ListOffsets", str(tp)) if code else offset
         return answers
+
+
+def _shortly(cause: Mm2Error | str, servers: str) -> str:
+    """Tell the cause of a cluster's silence, without what the error that holds it says already."""
+    if not isinstance(cause, BrokerConnectionError) or isinstance(cause, BrokerAccessError):
+        return str(cause)
+    return cause.cause if cause.broker == servers else f"{cause.broker}: {cause.cause}"
 
 
 def address_of(server: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ import asyncio
 import collections
 import io
 import math
+import os
 import socket
 import struct
 import sys
@@ -168,8 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             refused = await _refusal(endpoint, host, port, error)
             if refused is not None:
                 raise _kept_out(endpoint, broker, refused) from error
-            cause = str(error) or type(error).__name__
-            raise BrokerConnectionError(endpoint.alias, broker, cause) from error
+            raise BrokerConnectionError(endpoint.alias, broker, _why(error)) from error
         versions = dict(opened._versions)  # noqa: SLF001 - pinned, see pyproject.toml
         connection = cls(endpoint, broker, versions, host=host)
         connection._take_over(opened)
@@ -398,6 +398,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _lost(self, cause: str) -> None:
         is_first = self._waiting and not self._is_answered
         self.close(cause, WANTS_LOGIN if is_first and not self._endpoint.security.uses_sasl else None)
+
+
+def _why(error: BaseException) -> str:
+    """Say why a connection did not come about: in the system's words, without the address, which is told beside."""
+    if isinstance(error, socket.gaierror):
+        return f"the host's name is not known ({error.strerror})"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
 
 
 def _kept_out(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator
 
 import attrs
@@ -63,6 +64,22 @@ async def test_unreachable_after_one_round(brokers: FakeBrokers) -> None:
         await cluster.connect()
 
     assert sorted(brokers.attempts) == ["b0", "b1", "b2"]
+
+
+async def test_an_unreachable_cluster_is_told_shortly(brokers: FakeBrokers) -> None:
+    """The error says once where, and why; of several servers, which one said so."""
+    brokers.down = {0, 1, 2}
+    alone = attrs.evolve(brokers.endpoint, bootstrap_servers=("b0:9092",))
+    told = []
+    for endpoint in (alone, brokers.endpoint):
+        with pytest.raises(ClusterUnreachableError) as caught:
+            await Cluster(endpoint, LoopClock(), opener=brokers.open).connect()
+        told.append(str(caught.value))
+
+    assert told[0].count("b0:9092") == 1
+    assert told[0].startswith("cluster A does not answer at b0:9092: ")
+    assert "connection to broker" not in "".join(told)
+    assert re.search(r"at b0:9092,b1:9092,b2:9092: b\d:9092: ", told[1])
 
 
 async def test_a_server_that_accepts_and_says_nothing_is_left(brokers: FakeBrokers) -> None:

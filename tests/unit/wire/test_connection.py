@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.connection import BrokerConnection, _why
 
 
 ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=5_000)
@@ -348,3 +349,29 @@ async def test_aiokafkas_requests_are_encoded_and_decoded(line: Line) -> None:
 
     assert (key, version) == (18, 0)
     assert answer.api_versions == [(18, 0, 3)]
+
+
+async def test_why_there_is_no_connection_is_told_in_words() -> None:
+    """Of a port where nobody listens the cause is told, and the address only once."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(BrokerConnectionError) as caught:
+        await BrokerConnection.open(ENDPOINT, "127.0.0.1", port)
+
+    assert str(caught.value) == f"connection to broker 127.0.0.1:{port} of cluster A: connection refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "the host's name is not known (Name or service not known)"),
+        (TimeoutError(), "no answer in time"),
+        (OSError("Multiple exceptions: refused, refused"), "Multiple exceptions: refused, refused"),
+        (EOFError(), "EOFError"),
+    ],
+    ids=["name", "time", "several", "no words"],
+)
+def test_causes_in_words(error: Exception, words: str) -> None:
+    """Whatever kept us from connecting has a name that is no address, number or empty text."""
+    assert _why(error) == words
