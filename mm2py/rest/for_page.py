@@ -6,13 +6,16 @@ from typing import Final
 
 from aiohttp import web
 
+from mm2py.config.keys import nearest
 from mm2py.config.rest import Right
 from mm2py.rest import page
+from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.for_node import server_info
 from mm2py.rest.route import Ask, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, STRING, array, obj, ref
 
 
+_LEVELS: Final = ("debug", "info", "warn", "error")
 _EVENT: Final = {"type": "object", "additionalProperties": True}
 _FLOW: Final = Param("flow", STRING, "Only this flow, `A->B`")
 _AFTER: Final = Param("after", STRING, "Only what came after the event with this mark")
@@ -56,10 +59,19 @@ async def get_stream(ask: Ask) -> object:
     "/events",
     "What happened lately, oldest first",
     answers={200: obj({"events": array(_EVENT)})},
-    query=(_FLOW, _AFTER, Param("level", STRING, "Only events of this loudness: debug, info, warn, error")),
+    query=(_FLOW, _AFTER, Param("level", {"type": "string", "enum": list(_LEVELS)}, "Only events of this loudness")),
+    errors=(400, 404),
 )
 async def get_events(ask: Ask) -> object:
-    return await ask.desk.page.get_events(ask.request)
+    flow, level = ask.request.query.get("flow", ""), ask.request.query.get("level", "").lower()
+    if level and level not in _LEVELS:
+        raise bad_request(f"level must be one of {', '.join(_LEVELS)}, not {level!r}")
+    found = ask.desk.page.get_events(flow, level, ask.request.query.get("after", ""))
+    flows = [str(one.flow) for one in ask.desk.view().flows]
+    # One that a changed file took away may still have events.
+    if flow and flow not in flows and not found:
+        raise not_found(f"this node does not run flow {flow}", nearest(flow, flows))
+    return {"events": found}
 
 
 @routes.add(

@@ -13,7 +13,7 @@ import importlib.resources
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.resources.abc import Traversable
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 from aiohttp import web
@@ -22,6 +22,7 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders
+from mm2py.rest.errors import RestError, not_found
 from mm2py.rest.history import SAMPLE_EVERY_S, History
 from mm2py.rest.pictures import Pictures
 from mm2py.rest.stream import LiveStream, Viewer
@@ -129,7 +130,7 @@ class Page:
     def _answer(self, request: web.Request, name: str) -> web.StreamResponse:
         file = self._files.get(name)
         if file is None:
-            return _refused(404, f"the page has no file {name}")
+            raise not_found(f"the page has no file {name}")
         headers = {**_HEADERS, "ETag": f'"{file.etag}"'}
         known = request.if_none_match or ()
         if any(tag.value in {file.etag, "*"} for tag in known):
@@ -138,16 +139,12 @@ class Page:
 
     # What happens.
 
-    async def get_events(self, request: web.Request) -> web.StreamResponse:
-        """Give the recent events, oldest first: all, those of a *flow*, those *after* a mark."""
-        flow, level = request.query.get("flow"), request.query.get("level")
-        told = self.recent.since(self.recent.id_of(request.query.get("after", "")))
-        chosen = [
-            attrs.asdict(one)
-            for one in told
-            if (flow is None or one.flow == flow) and (level is None or one.level == level.lower())
+    def get_events(self, flow: str = "", level: str = "", after: str = "") -> list[dict[str, Any]]:
+        """Give the recent events, oldest first: all, those of a *flow*, of a *level*, those *after* a mark."""
+        told = self.recent.since(self.recent.id_of(after))
+        return [
+            attrs.asdict(one) for one in told if (not flow or one.flow == flow) and (not level or one.level == level)
         ]
-        return web.json_response({"events": chosen}, headers={"Cache-Control": "no-store"})
 
     async def get_stream(self, request: web.Request) -> web.StreamResponse:
         """
@@ -158,11 +155,11 @@ class Page:
         after = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         flow = _flow_of(request.query.get("flow", ""))
         if self.stream.is_full:
-            return _refused(503, f"{self.stream.viewers} pages are open already; close some")
+            raise RestError(503, f"{self.stream.viewers} pages are open already; close some")
         try:
             viewer = self.stream.join(flow, only_events=request.query.get("only") == "events", after=after)
-        except LookupError:
-            return _refused(404, f"this node runs no flow {flow}")
+        except LookupError as error:
+            raise not_found(f"this node does not run flow {request.query['flow']}") from error
         try:
             return await _send(viewer, request)
         finally:
@@ -202,10 +199,6 @@ def _flow_of(text: str) -> Flow | None:
         return None
     source, _, target = text.partition("->")
     return Flow(source, target)
-
-
-def _refused(status: int, message: str) -> web.Response:
-    return web.json_response({"error_code": status, "message": message}, status=status)
 
 
 def _read_files() -> Iterator[tuple[str, StaticFile]]:

@@ -139,6 +139,18 @@ async def test_the_page_asks_by_itself(tmp_path: Path) -> None:
     assert got.headers.getall("WWW-Authenticate") == ['Bearer realm="mm2py"']
 
 
+async def test_events_of_what_is_not_there_are_refused(ask: Asking) -> None:
+    """A level that there is not, or a flow, is told: nothing found would look like nothing happened."""
+    level = await ask("GET", "/events?level=loud")
+    flow = await ask("GET", "/events?flow=A-%3EC")
+    stream = await ask("GET", "/stream?flow=nothing")
+
+    assert (level.status, flow.status, stream.status) == (400, 404, 404)
+    assert "debug, info, warn, error" in level.json["message"]
+    assert "flow A->C" in flow.json["message"]
+    assert "flow nothing" in stream.json["message"]
+
+
 async def test_recent_events_are_chosen(ask: Asking) -> None:
     """By flow, by level, and those after one that is known."""
     ask.node.events.emit(ClusterUnreachable(Flow("A", "B"), "B", "gone", "start it"))
