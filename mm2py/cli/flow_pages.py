@@ -23,11 +23,17 @@ def status_page(status: Json) -> list[Part]:
     facts = Facts((
         ("node", text(status["worker_id"])),
         ("version", text(status["version"])),
-        ("state", "ready" if status["is_ready"] else "not ready"),
+        ("state", _fares(status)),
         ("up for", _since(status["started_ms"], status["wall_ms"])),
         ("spark", _spark(status["spark"])),
     ))  # fmt: skip
     return [facts, _flows(flows), *(Note(line) for flow in flows for line in troubles(flow))]
+
+
+def _fares(status: Json) -> str:
+    if not status["is_ready"]:
+        return "not ready"
+    return "ready" if is_healthy(status) else "running, but something needs somebody"
 
 
 def _since(then_ms: int | None, now_ms: int) -> str:

@@ -29,7 +29,7 @@ from mm2py.flow.transactions import end_open_transactions
 from mm2py.flow.translation import Translations
 from mm2py.flow.translation_keeper import TranslationKeeper
 from mm2py.model.orders import NO_ORDERS, Orders
-from mm2py.model.state import FlowState, FlowView
+from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
     ConnectorRestarted,
     CopyTaskRestarted,
@@ -442,7 +442,7 @@ class SourceGroup(FlowGroup):
                 tasks=copy_tasks,
                 records_per_s=sum(task.records_per_s for task in copy_tasks),
                 bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
-                lag=sum(partition.lag or 0 for partition in partitions),
+                lag=total_lag(partition.lag for partition in partitions),
             )
         )
 

@@ -246,6 +246,12 @@ class StepView:
     failures: int = 0
 
 
+def total_lag(each: Iterable[int | None]) -> int | None:
+    """Add up what is known of partitions' lags; None where nothing is."""
+    known = [lag for lag in each if lag is not None]
+    return sum(known) if known else None
+
+
 def greatest_lag_s(each: Iterable[float | None]) -> float | None:
     """Give the greatest of the lags in time of *each* partition; none of them may pass for 0 where one is not known."""
     values = list(each)
@@ -258,8 +264,8 @@ class FlowView:
     """
     A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
 
-    `latency` and `age` hold all that was measured since then; `lag_s` is the greatest of its partitions',
-    `seconds_until_loss` the least.
+    `latency` and `age` hold all that was measured since then; `lag` is None while nothing is known of what the source
+    holds, `lag_s` is the greatest of its partitions', `seconds_until_loss` the least.
     """
 
     flow: Flow
@@ -272,7 +278,7 @@ class FlowView:
     bytes: int = 0
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
-    lag: int = 0
+    lag: int | None = None
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     age_p50_ms: float | None = None

@@ -20,6 +20,7 @@ from mm2py.model.state import (
     TimesView,
     greatest_lag_s,
     to_json,
+    total_lag,
 )
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
 
@@ -109,7 +110,7 @@ def _topic(name: str, partitions: list[PartitionView], orders: Orders | None) ->
         "stage": max((partition.stage for partition in partitions), key=_urgency).name.lower(),
         "is_paused": orders is not None and name in orders.topics,
         "limit": None if limit is None else limit_json(limit),
-        "lag": _total(partition.lag for partition in partitions),
+        "lag": total_lag(partition.lag for partition in partitions),
         "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
         "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
         "records": sum(partition.records for partition in partitions),
@@ -131,11 +132,6 @@ def _urgency(stage: PartitionStage) -> int:
 
 def _known(values: Iterable[float | None]) -> Iterator[float]:
     return (value for value in values if value is not None)
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _least(values: Iterable[float | None]) -> float | None:
@@ -173,21 +169,17 @@ def reasons_not_ready(view: MirrorView) -> list[str]:
     if not view.flows:
         reasons.append("no flow runs")
     for flow in view.flows:
+        away = [cluster for cluster in flow.clusters if not cluster.is_reachable]
+        reasons += [f"{flow.flow}: {cluster.error or f'cluster {cluster.alias} does not answer'}" for cluster in away]
+        # What keeps a task group from running is mostly that, and was said.
+        said = {"", *(cluster.error for cluster in away)}
         reasons += [
-            f"{flow.flow}: {_why(f'cluster {cluster.alias} does not answer', cluster.error)}"
-            for cluster in flow.clusters
-            if not cluster.is_reachable
-        ]
-        reasons += [
-            f"{flow.flow}/{group.connector}: {_why(f'it is {group.state.name.lower()}', group.last_error)}"
+            f"{flow.flow}/{group.connector}: it is {group.state.name.lower()}"
+            + ("" if group.last_error in said else f": {group.last_error}")
             for group in flow.groups
             if group.state not in _BUSY
         ]
     return reasons
-
-
-def _why(what: str, error: str) -> str:
-    return f"{what}: {error}" if error else what
 
 
 def is_gone(orders: Orders, connector: str) -> bool:

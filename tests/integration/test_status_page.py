@@ -13,6 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from mm2py.clock import SystemClock
+from mm2py.core.orders import HEARTBEAT, SOURCE
 from mm2py.errors import OrderConflictError
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
@@ -30,7 +31,7 @@ from mm2py.model.state import (
 )
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import ClusterUnreachable, RestListening
-from tests.support.browser import PHONE, chromium, looking
+from tests.support.browser import DESKTOP, PHONE, chromium, looking
 from tests.support.eventually import eventually
 from tests.support.rest_asking import PlainMetrics
 from tests.support.rest_node import FLOW, NodeDouble, node_double, some_view
@@ -156,6 +157,39 @@ async def test_an_unreachable_cluster_is_told_in_words(browser: Browser, served:
         assert (await seen.rows("flows", 2)) == ["unreachable"]
         assert "Cluster unreachable" in await seen.text(".events")
         await seen.keep_picture("unreachable")
+
+
+async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Served) -> None:
+    """A direction of heartbeats alone says so; of a source that never answered the lag is not known, so not 0."""
+    served.show(partitions=(), topics=0, lag=None, lag_s=None, groups=(GroupView(HEARTBEAT, FlowState.RUNNING),))
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        await seen.sees("heartbeats", "svg.picture")
+        numbers = [await seen.rows("flows", column) for column in (3, 5, 6, 7, 8, 9)]
+        await seen.keep_picture("heartbeats-alone")
+        source = GroupView(SOURCE, FlowState.STARTING)
+        served.show(groups=(source,), clusters=(ClusterView("A", is_reachable=False, error="refused"),))
+        await seen.sees("1 unreachable", ".tiles")
+        unknown = await seen.rows("flows", 6)
+
+    assert numbers == [["heartbeats alone"], *([["\N{EN DASH}"]] * 5)]
+    assert unknown == ["\N{EN DASH}"]
+
+
+async def test_a_row_of_the_topics_table_is_one_line(browser: Browser, served: Served) -> None:
+    """On a desktop, buttons stand side by side, also beside a long name."""
+    long = TopicPartition("a-very-long-topic-name.with-dots_and_underscores.eu-central-1.v2", 0)
+    [first, *others] = served.node.shown.flows[0].partitions
+    served.show(partitions=(attrs.evolve(first, source=long), *others))
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees(long.topic, "table.topics")
+        boxes = [await seen.page.locator("table.topics .acts button:visible").nth(at).bounding_box() for at in (0, 1)]
+
+        assert boxes[0] is not None
+        assert boxes[1] is not None
+        assert boxes[0]["y"] == boxes[1]["y"]
+        assert await seen.width() <= DESKTOP[0]
 
 
 async def test_names_and_errors_are_text(browser: Browser, served: Served) -> None:

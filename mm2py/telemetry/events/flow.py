@@ -29,7 +29,7 @@ class FlowSummary(Event):
     records: int
     records_per_s: float
     bytes_per_s: float
-    lag: int
+    lag: int | None
     latency_p50_ms: float | None
     latency_p99_ms: float | None
 

@@ -123,18 +123,34 @@ def test_orders_are_plain_values() -> None:
             attrs.evolve(
                 some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False, error="refused"),)),)
             ),
-            "cluster B does not answer: refused",
+            "A->B: refused",
+        ),
+        (
+            attrs.evolve(some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False),)),)),
+            "A->B: cluster B does not answer",
         ),
         (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.STARTING),)),)), "it is starting"),
         (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.FAILED, "no"),)),)), "it is failed: no"),
     ],
-    ids=["spark", "no flow", "cluster", "starting", "failed"],
+    ids=["spark", "no flow", "cluster", "nothing known", "starting", "failed"],
 )
 def test_why_a_node_is_not_ready(view: MirrorView, word: str) -> None:
     """Each reason is a sentence."""
     [reason] = reasons_not_ready(view)
 
     assert word in reason
+
+
+def test_what_keeps_a_flow_from_running_is_said_once() -> None:
+    """Three task groups that wait for one cluster do not say three times why it is away."""
+    away = ClusterView("B", is_reachable=False, error="cluster B does not answer at b:1: connection refused")
+    groups = (_group(FlowState.STARTING, away.error), _group(FlowState.STARTING, away.error))
+    view = attrs.evolve(some_view(), flows=(_flow(clusters=(away,), groups=groups),))
+
+    reasons = reasons_not_ready(view)
+
+    assert reasons[0] == f"A->B: {away.error}"
+    assert [reason.rpartition(": ")[2] for reason in reasons[1:]] == ["it is starting"] * 2
 
 
 @pytest.mark.parametrize("state", [FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED], ids=lambda it: it.name)

@@ -2,8 +2,8 @@
 
 import { eventList } from "./events.js";
 import { h, s, setAttribute, setText } from "./dom.js";
-import { bytesPerS, ms, plural, recordsPerS, short, state } from "./format.js";
-import { fare, Picture } from "./picture.js";
+import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
+import { fare, isHeartbeatsAlone, Picture } from "./picture.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
@@ -88,13 +88,13 @@ function flowTable() {
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
         make: (flow) => h("a", { href: `#/flow/${encodeURIComponent(flow.flow)}`, class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
       { key: "state", label: "State", sort: (flow) => fare(flow).word, make: (flow) => h("span", {}, pill(fare(flow))), update: (node, flow) => setPill(node.firstChild, fare(flow)) },
-      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => recordsPerS(flow.records_per_s) },
+      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "heartbeats alone" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
-      { key: "bytes", label: "Bytes", numeric: true, sort: (flow) => flow.bytes_per_s, text: (flow) => bytesPerS(flow.bytes_per_s) },
-      { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => short(flow.lag), title: (flow) => `${flow.lag} records` },
+      { key: "bytes", label: "Bytes", numeric: true, sort: (flow) => flow.bytes_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : bytesPerS(flow.bytes_per_s)) },
+      { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => short(flow.lag), title: (flow) => (flow.lag === null ? "" : `${flow.lag} records`) },
       { key: "latency", label: "Latency p50 / p99", numeric: true, sort: (flow) => flow.latency_p99_ms, text: (flow) => (flow.latency_p50_ms === null ? "–" : `${ms(flow.latency_p50_ms)} / ${ms(flow.latency_p99_ms)}`) },
-      { key: "topics", label: "Topics", numeric: true, sort: (flow) => flow.topics, text: (flow) => String(flow.topics) },
-      { key: "partitions", label: "Partitions", numeric: true, sort: (flow) => flow.partitions, text: (flow) => String(flow.partitions) },
+      { key: "topics", label: "Topics", numeric: true, sort: (flow) => flow.topics, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : String(flow.topics)) },
+      { key: "partitions", label: "Partitions", numeric: true, sort: (flow) => flow.partitions, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : String(flow.partitions)) },
     ],
   });
 }
@@ -134,10 +134,9 @@ export class Overview {
     if (!overview) return;
     const { flows, spark } = overview;
     this.problems.update(problems(flows));
-    const running = flows.filter((flow) => flow.state === "running").length;
-    const others = new Map();
-    for (const flow of flows) if (flow.state !== "running") others.set(flow.state, (others.get(flow.state) ?? 0) + 1);
-    setText(this.tiles.state.value, [running ? `${running} running` : "", ...[...others].map(([name, many]) => `${many} ${state(name).word}`)].filter(Boolean).join(", ") || "none");
+    const fares = new Map([["running", 0]]);
+    for (const flow of flows) fares.set(fare(flow).word, (fares.get(fare(flow).word) ?? 0) + 1);
+    setText(this.tiles.state.value, [...fares].filter(([, many]) => many).map(([word, many]) => `${many} ${word}`).join(", ") || "none");
     setText(this.tiles.records.value, recordsPerS(total(flows, "records_per_s")));
     setText(this.tiles.bytes.value, bytesPerS(total(flows, "bytes_per_s")));
     setText(this.tiles.lag.value, `${short(total(flows, "lag"))} records`);

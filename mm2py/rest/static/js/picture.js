@@ -3,7 +3,7 @@
 import { s, setAttribute, setText } from "./dom.js";
 import { recordsPerS, short, state } from "./format.js";
 
-const NODE = { height: 44, least: 84, most: 190 };
+const NODE = { height: 44, least: 96, most: 190 };
 /** With more clusters than this they are drawn smaller, with their names alone. */
 const ROOMY = 10;
 /** So many fit into a circle on a phone. */
@@ -23,6 +23,9 @@ export function fare(flow) {
   if (flow.state === "running" && flow.connectors.some((one) => one.state === "failed")) return { word: "has failures", sign: "bad", mood: "bad" };
   return own;
 }
+
+/** A direction that copies nothing: it writes heartbeats to its target, and needs nothing else. */
+export const isHeartbeatsAlone = (flow) => flow.connectors.length > 0 && flow.connectors.every((one) => one.connector === "MirrorHeartbeatConnector");
 
 /** Give each cluster a place in a box of this width: {alias: {x, y, width}}, and the height that it takes. */
 export function layout(aliases, flows, width) {
@@ -215,8 +218,8 @@ export class Picture {
       node: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}` }),
       lines: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}`, tabindex: "-1", "aria-hidden": "true" }),
       title: s("title"),
-      rate: s("text", { class: "edge-rate", x: 9, y: -4 }),
-      lag: s("text", { class: "edge-lag", x: 0, y: 12 }),
+      rate: s("text", { class: "edge-rate", x: 10, y: -4 }),
+      lag: s("text", { class: "edge-lag", x: 10, y: 12 }),
       sign: s("path", { class: "edge-sign" }),
       label: s("g", { transform: `translate(${at.x} ${at.y})` }),
     };
@@ -255,10 +258,12 @@ export class Picture {
     const { word, sign, mood } = fare(flow);
     for (const node of [parts.node, parts.lines]) setAttribute(node, "data-mood", mood);
     setAttribute(parts.node, "data-state", flow.state);
-    setText(parts.rate, recordsPerS(flow.records_per_s));
-    setText(parts.lag, mood === "good" ? `lag ${short(flow.lag)}` : word);
+    const isAlone = isHeartbeatsAlone(flow);
+    setText(parts.rate, isAlone ? "heartbeats" : recordsPerS(flow.records_per_s));
+    setText(parts.lag, mood !== "good" ? word : isAlone ? "alone" : `lag ${short(flow.lag)}`);
     setAttribute(parts.sign, "d", ICON_D[sign] ?? ICON_D.none);
-    const text = `${flow.source} to ${flow.target}: ${word}, ${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
+    const numbers = isAlone ? "heartbeats alone" : `${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
+    const text = `${flow.source} to ${flow.target}: ${word}, ${numbers}`;
     setText(parts.title, text);
     setAttribute(parts.node, "aria-label", text);
   }
