@@ -30,17 +30,13 @@ from mm2py.wire.batch import (
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
-from mm2py.wire.lone_records import is_lone, lone_record
 from mm2py.wire.patience import Patience
-from mm2py.wire.rebuild import UnreadableBatchError
 from mm2py.wire.record_columns import RecordColumns
 
 
 _WAIT_MS: Final = 500
 #: Small batches are decoded together, up to so many bytes.
 _JOINED_BYTES: Final = 64 * 1024
-#: So many batches of one record are taken apart in one go.
-_MOST_LONE: Final = 1024
 #: What of a batch's attributes tells how its records are to be read.
 _MEANT: Final = CODEC_MASK | DELETE_HORIZON | LOG_APPEND_TIME
 
@@ -121,11 +117,8 @@ class Side:
 
         Raise `UnreadableBatchError` for a batch that cannot be decoded, which is passed over.
         """
-        batch = await self.peek()
-        if batch is None:
+        if await self.peek() is None:
             return (), (), 0
-        if is_lone(batch):
-            return self._lone_rows()
         joined = [self._waiting.popleft()]
         size = joined[0].size_bytes
         while self._waiting and self._joins(joined[0], self._waiting[0], size):
@@ -142,28 +135,6 @@ class Side:
             joined = joined[:1]
         contents = list(zip(columns.timestamps, columns.keys, columns.values, columns.headers, strict=True))
         return columns.offsets, contents, len(joined)
-
-    def _lone_rows(self) -> tuple[Sequence[int], Sequence[Content], int]:
-        """Take batches of one record each apart, up to one that is not, or is damaged."""
-        waiting, start, end = self._waiting, self.start, self.end
-        offsets: list[int] = []
-        contents: list[Content] = []
-        taken = 0
-        while taken < _MOST_LONE and waiting and is_lone(waiting[0]):
-            batch = waiting[0]
-            try:
-                content = lone_record(batch)
-            except UnreadableBatchError:
-                if taken:
-                    break
-                waiting.popleft()
-                raise
-            waiting.popleft()
-            taken += 1
-            if start <= batch.base_offset < end:
-                offsets.append(batch.base_offset)
-                contents.append(content)
-        return offsets, contents, taken
 
     @staticmethod
     def _joins(first: RecordBatchView, batch: RecordBatchView, size: int) -> bool:

@@ -20,6 +20,8 @@ from mm2py.wire.rebuild import BAD_CHECKSUM, UNDECODABLE, Rebuilt, UnreadableBat
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _NO_TIMESTAMP: Final = -1
+#: Batches of fewer records are taken record by record, others column by column.
+_FEW: Final = 8
 
 
 @attrs.define(repr=False)
@@ -60,7 +62,10 @@ class RecordColumns:
     def _add_batch(self, batch: Any, from_offset: int, before: int) -> None:
         kind = int(getattr(batch, "timestamp_type", None) or 0)
         records = list(batch)
-        if records and not from_offset <= records[0].offset <= records[-1].offset < before:
+        if len(records) < _FEW:
+            self._add_few(records, kind, from_offset, before)
+            return
+        if not from_offset <= records[0].offset <= records[-1].offset < before:
             records = [record for record in records if from_offset <= record.offset < before]
         self.offsets += [record.offset for record in records]
         self.timestamps += [_NO_TIMESTAMP if (at := record.timestamp) is None else at for record in records]
@@ -68,6 +73,18 @@ class RecordColumns:
         self.keys += [record.key for record in records]
         self.values += [record.value for record in records]
         self.headers += [tuple(headers) if (headers := record.headers) else () for record in records]
+
+    def _add_few(self, records: list[Any], kind: int, from_offset: int, before: int) -> None:
+        # Where each batch has one record, six lists made for each took three times as long as decoding it.
+        for record in records:
+            offset, timestamp, headers = record.offset, record.timestamp, record.headers
+            if from_offset <= offset < before:
+                self.offsets.append(offset)
+                self.timestamps.append(_NO_TIMESTAMP if timestamp is None else timestamp)
+                self.timestamp_types.append(kind)
+                self.keys.append(record.key)
+                self.values.append(record.value)
+                self.headers.append(tuple(headers) if headers else ())
 
 
 NewRecord = tuple[int, int, bytes | None, bytes | None, Headers]
