@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from mm2py.model.date_pattern import DatePattern, DatePatternError
 from mm2py.model.patterns import PatternError, compile_java, split_list
 
 
@@ -56,6 +57,14 @@ def _flag(text: str) -> str | None:
     return None if text.strip().lower() in {"true", "false"} else f"expected true or false, found {text!r}"
 
 
+def _date_pattern(text: str) -> str | None:
+    try:
+        DatePattern(text.strip())
+    except DatePatternError as error:
+        return str(error)
+    return None
+
+
 def _renames(text: str) -> str | None:
     if all(re.fullmatch(r"[^:]+:[^:]+", pair) for pair in split_list(text) if pair):
         return None
@@ -74,6 +83,11 @@ _REPLACE_FIELD = StepKind(
 
 STEPS: Mapping[str, StepKind] = {
     "RegexRouter": StepKind({"regex": _pattern, "replacement": _any}),
+    "TimestampRouter": StepKind(
+        {},
+        {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"},
+        {"topic.format": _not_empty, "timestamp.format": _date_pattern},
+    ),
     "InsertField$Key": _INSERT_FIELD,
     "InsertField$Value": _INSERT_FIELD,
     "InsertHeader": StepKind({"header": _not_empty, "value.literal": _any}),

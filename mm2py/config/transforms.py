@@ -14,6 +14,7 @@ from mm2py.config.keys import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
 from mm2py.config.step_kinds import PREDICATES, REFUSED, STEPS, StepKind, short_name
+from mm2py.model.date_pattern import DatePattern, DatePatternError
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
@@ -25,6 +26,10 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
+_TIMESTAMP_ROUTER = "TimestampRouter"
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+#: 22 November 2026, about noon.
+_SOME_DAY_MS = 1_795_349_109_042
 _OWN = ("type", "predicate", "negate")
 
 
@@ -44,6 +49,7 @@ def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
         return
     for name in _listed(layers, flow, "transforms"):
         yield from _judge_step(layers, flow, name)
+    yield from _judge_dated_names(layers, flow)
 
 
 def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
@@ -137,7 +143,7 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         yield Problem(where, f"{prefix}type", "missing: the transform's class", f"add {prefix}type = …")
         return
     kind = STEPS.get(short_name(line.text))
-    if kind is None:
+    if kind is None or short_name(line.text) in REFUSED:
         yield _unsupported(line)
         return
     yield from _judge_settings(layers, prefix, kind, line, _OWN)
@@ -164,6 +170,26 @@ def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_
         yield Problem(line.where, line.key, message, f"use the predicate {_NEEDS_NAME_ALONE}, or none")
     if kind == "Filter" and not has_predicate:
         yield Problem(line.where, line.key, "without a predicate it drops every record", "add a predicate")
+
+
+def _judge_dated_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Refuse a TimestampRouter whose names no topic may have, unless another router comes behind it."""
+    steps = [it for name in _listed(layers, flow, "transforms") if (it := _step(layers, flow, name)) is not None]
+    last = next((step for step in reversed(steps) if step.kind in {_ROUTER, _TIMESTAMP_ROUTER}), None)
+    if last is None or last.kind != _TIMESTAMP_ROUTER or last.kind in REFUSED:
+        return
+    form, pattern = (last.settings[key].strip() for key in ("topic.format", "timestamp.format"))
+    try:
+        dated = DatePattern(pattern).format(_SOME_DAY_MS)
+    except DatePatternError:
+        return  # which is told already
+    name = form.replace("${topic}", "orders").replace("${timestamp}", dated)
+    if strange := sorted(set(_STRANGE.findall(name))):
+        prefix = f"{flow}.transforms.{last.name}."
+        line = layers.get(f"{prefix}timestamp.format") or layers.get(f"{prefix}topic.format")
+        message = f"it makes names such as {name}, and no topic's name may hold {' or '.join(map(repr, strange))}"
+        hint = "use letters, digits, dots, underscores and dashes"
+        yield Problem(line.where if line else "", line.key if line else f"{prefix}topic.format", message, hint)
 
 
 def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Problem]:

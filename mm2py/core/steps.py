@@ -15,7 +15,8 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
-from mm2py.core.transforms import ROUTER, TOPIC_NAME_MATCHES, reroute
+from mm2py.core.transforms import ROUTER, TIMESTAMP_ROUTER, TOPIC_NAME_MATCHES, dated, reroute
+from mm2py.model.date_pattern import DatePattern
 from mm2py.model.patterns import compile_java, split_list
 from mm2py.model.transform import Predicate, Step
 
@@ -24,6 +25,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 _KEY: Final = "Key"
 _LONG: Final = range(-(2**63), 2**63)
+#: So many names that routers made are remembered; a pattern with milliseconds makes ever new ones.
+_MOST_NAMES: Final = 10_000
 
 
 @attrs.define
@@ -120,8 +123,30 @@ def _router(step: Step) -> Run:
 
     def run(record: StepRecord) -> bool:
         if record.topic not in known:
+            if len(known) >= _MOST_NAMES:
+                known.clear()
             known[record.topic] = reroute(record.topic, step)
         record.topic = known[record.topic]
+        return True
+
+    return run
+
+
+def _timestamp_router(step: Step) -> Run:
+    pattern = DatePattern(step.settings["timestamp.format"].strip())
+    width_ms = pattern.width_ms
+    known: dict[tuple[str, int], str] = {}
+
+    def run(record: StepRecord) -> bool:
+        if record.timestamp < 0:
+            raise StepError("Timestamp missing on record", "timestamp")
+        place = record.topic, record.timestamp // width_ms
+        name = known.get(place)
+        if name is None:
+            if len(known) >= _MOST_NAMES:
+                known.clear()
+            name = known[place] = dated(record.topic, pattern.format(record.timestamp), step)
+        record.topic = name
         return True
 
     return run
@@ -257,6 +282,7 @@ def _value_to_key(step: Step) -> Run:
 
 _MAKERS: Final[Mapping[str, Callable[[Step], Run]]] = {
     ROUTER: _router,
+    TIMESTAMP_ROUTER: _timestamp_router,
     "InsertField": _insert_field,
     "InsertHeader": _insert_header,
     "DropHeaders": _drop_headers,

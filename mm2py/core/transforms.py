@@ -2,13 +2,13 @@
 Which topics of a flow have a transform, what their remote topics are called, and which task runs it.
 
 A step that only looks at the topic's name, a router, has done its work once the topic is named: where no other step is
-left, records travel unopened.
+left, records travel unopened. A TimestampRouter *spreads* a topic: its records have remote topics by their timestamps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -17,15 +17,46 @@ from mm2py.model.transform import FlowTransforms, Predicate, Step, Transform
 
 
 ROUTER = "RegexRouter"
+TIMESTAMP_ROUTER = "TimestampRouter"
+#: Stands in the name of a spread topic's remote ones for what each record's timestamp makes of it.
+TIMESTAMP = "${timestamp}"
 TOPIC_NAME_MATCHES = "TopicNameMatches"
 
 
-def routed(topic: str, steps: tuple[Step, ...]) -> str:
-    """Give the name that *topic* has behind *steps*, before the replication policy names its remote topic."""
-    for step in steps:
-        if step.kind == ROUTER and holds_for(topic, step):
-            topic = reroute(topic, step)
+def routed(topic: str, steps: tuple[Step, ...], timestamp: str = TIMESTAMP) -> str:
+    """
+    Give the name that *topic* has behind *steps*, before the replication policy names its remote topic.
+
+    That of a spread topic has *timestamp* in it.
+    """
+    for name, step in _on_its_way(topic, steps, timestamp):
+        topic = _renamed(name, step, timestamp)
     return topic
+
+
+def is_spread(topic: str, steps: tuple[Step, ...]) -> bool:
+    """Say whether the name that *topic* has behind *steps* depends on the record."""
+    return any(step.kind == TIMESTAMP_ROUTER for _, step in _on_its_way(topic, steps))
+
+
+def _on_its_way(topic: str, steps: tuple[Step, ...], timestamp: str = TIMESTAMP) -> Iterator[tuple[str, Step]]:
+    """Give the steps that are for *topic*, as far as names tell, each with the name at that point."""
+    for step in steps:
+        if holds_for(topic, step):
+            yield topic, step
+            topic = _renamed(topic, step, timestamp)
+
+
+def _renamed(topic: str, step: Step, timestamp: str) -> str:
+    if step.kind == TIMESTAMP_ROUTER:
+        return dated(topic, timestamp, step)
+    return reroute(topic, step) if step.kind == ROUTER else topic
+
+
+def dated(topic: str, timestamp: str, step: Step) -> str:
+    """Give the name that a TimestampRouter gives where a record's timestamp is written *timestamp*."""
+    named = step.settings["topic.format"].strip().replace("${topic}", topic)
+    return named.replace(TIMESTAMP, timestamp)
 
 
 def holds_for(topic: str, step: Step) -> bool:
@@ -99,8 +130,10 @@ class TopicTransforms:
             )
             for rule in settings.rules
         )
-        self._needs_records = any(not looks_at_names_alone(step) for step in settings.steps)
-        rest = (Transform("transforms", steps=settings.steps, errors=settings.errors),) if self._needs_records else ()
+        self._may_need_records = any(not looks_at_names_alone(step) for step in settings.steps)
+        rest = (
+            (Transform("transforms", steps=settings.steps, errors=settings.errors),) if self._may_need_records else ()
+        )
         #: What each record task does.
         self.tasks: tuple[Transform, ...] = (*(rule.transform for rule in self._rules), *rest)
 
@@ -111,7 +144,10 @@ class TopicTransforms:
         for number, rule in enumerate(self._rules):
             if rule.matches(topic):
                 return number
-        return len(self._rules) if self._needs_records else None
+        return len(self._rules) if self._needs_records(topic) else None
+
+    def _needs_records(self, topic: str) -> bool:
+        return any(not looks_at_names_alone(step) for _, step in _on_its_way(topic, self._settings.steps))
 
     def has_task(self, topic: str) -> bool:
         """Say whether the records of *topic* are transformed."""
@@ -120,11 +156,15 @@ class TopicTransforms:
     @property
     def has_routers(self) -> bool:
         """Say whether topics may get another name before the replication policy names them."""
-        return any(step.kind == ROUTER for step in self._settings.steps)
+        return any(step.kind in {ROUTER, TIMESTAMP_ROUTER} for step in self._settings.steps)
 
-    def routed(self, topic: str) -> str:
-        """Give the name by which the replication policy knows *topic*."""
-        return topic if self._is_exempt(topic) else routed(topic, self._settings.steps)
+    def routed(self, topic: str, timestamp: str = TIMESTAMP) -> str:
+        """Give the name by which the replication policy knows *topic*; a spread one's has *timestamp* in it."""
+        return topic if self._is_exempt(topic) else routed(topic, self._settings.steps, timestamp)
+
+    def is_spread(self, topic: str) -> bool:
+        """Say whether records of *topic* have several remote topics, by their timestamps."""
+        return not self._is_exempt(topic) and is_spread(topic, self._settings.steps)
 
 
 #: Stretches of so many topic-partitions are transformed side by side for each record task.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from mm2py.core.transforms import TopicTransforms, record_slots, routed
@@ -39,6 +40,39 @@ _SHOP = Predicate("TopicNameMatches", {"pattern": "shop-.*"})
 def test_routers_name_topics(steps: tuple[Step, ...], topic: str, name: str) -> None:
     """Routers follow Java's replacement rules, one behind the other, each for the names that its predicate takes."""
     assert routed(topic, steps) == name
+
+
+_DATED = Step("t", "TimestampRouter", {"topic.format": " ${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"})
+
+
+@pytest.mark.parametrize(
+    ("steps", "topic", "name"),
+    [
+        ((_DATED,), "orders", "orders-${timestamp}"),
+        ((_router("(ord)(.*)", "$2-$1"), _DATED, _router("ers-(.*)", "x-$1")), "orders", "x-ord-${timestamp}"),
+        ((attrs.evolve(_DATED, predicate=_SHOP),), "orders", None),
+        ((attrs.evolve(_DATED, predicate=_SHOP),), "shop-1", "shop-1-${timestamp}"),
+        ((_router("orders", "shop-a"), attrs.evolve(_DATED, predicate=_SHOP)), "orders", "shop-a-${timestamp}"),
+        ((attrs.evolve(_DATED, predicate=Predicate("RecordIsTombstone")),), "orders", "orders-${timestamp}"),
+        ((_DATED, _DATED), "orders", "orders-${timestamp}-${timestamp}"),
+    ],
+)
+def test_a_timestamp_router_spreads_the_topics_that_it_is_for(
+    steps: tuple[Step, ...], topic: str, name: str | None
+) -> None:
+    """Their remote topics have one name together; topics that its predicate's pattern leaves out stay unopened."""
+    transforms = TopicTransforms(FlowTransforms(steps=steps))
+
+    assert transforms.is_spread(topic) is (name is not None)
+    assert transforms.has_task(topic) is (name is not None)
+    assert transforms.routed(topic) == (name or topic)
+
+
+def test_heartbeats_are_not_spread() -> None:
+    """They are mirrored as they are."""
+    transforms = TopicTransforms(FlowTransforms(steps=(_DATED,)), is_exempt="heartbeats".__eq__)
+
+    assert (transforms.is_spread("heartbeats"), transforms.routed("heartbeats")) == (False, "heartbeats")
 
 
 def test_the_first_rule_that_fits_counts() -> None:
