@@ -134,6 +134,8 @@ class FlowSettings:
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
+    #: How many remote topics one source topic may have whose records go to several, by their timestamps.
+    timestamp_topics_max: int = 1_000
     #: Are the records of transforms written in transactions?
     is_exactly_once: bool = False
     transaction_timeout_ms: int = 60_000
@@ -259,6 +261,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         offset_syncs=_offset_syncs(of),
         start_group=of.text("copy.start.group").strip(),
         transforms=read_transforms(layers, flow),
+        timestamp_topics_max=of.number("timestamp.router.topics.max"),
         is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
         transaction_timeout_ms=of.number("producer.transaction.timeout.ms"),
         config_storage_topic=of.text("config.storage.topic").strip(),

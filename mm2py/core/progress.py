@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from mm2py.core.backoff import Backoff
-from mm2py.model.epoch import Ended, LeaderMark, PartitionFailure, PartitionOutcome, PartitionPlan, ProducerMark
+from mm2py.model.epoch import (
+    Ended,
+    Lane,
+    LeaderMark,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+    ProducerMark,
+    WantedLane,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -83,6 +92,7 @@ class PartitionState:
     d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
     e. While `is_questioned` nothing is planned at all; somebody looks at both clusters, not before `look_at`.
     f. While there is a `repair`, `position` is a guess and is not written.
+    g. One that `is_spread` has no offset at the target. While something is `wanted` it is not planned.
     """
 
     source: TopicPartition
@@ -121,6 +131,15 @@ class PartitionState:
     log_start_offset: int = -1
     high_watermark: int = -1
     last_timestamp_ms: int = -1
+    #: Where records of a spread topic may go; None for every other topic.
+    lanes: Mapping[str, Lane] | None = None
+    #: The lane that its next record needs and that is not there.
+    wanted: WantedLane | None = None
+
+    @property
+    def is_spread(self) -> bool:
+        """Say whether its records go to several remote topics."""
+        return self.lanes is not None
 
     @property
     def lag(self) -> int | None:
@@ -158,6 +177,7 @@ class PartitionState:
             leader=self.leader,
             found_before=self.repair.found_before if self.repair is not None else None,
             found_at=self.repair.found_at if self.repair is not None else None,
+            lanes=self.lanes,
         )
 
 
@@ -189,12 +209,12 @@ def account(
     if state.is_questioned:
         # Somebody looks at it already; what the epoch says of its end was perhaps about something else.
         return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
-    happenings = [Happening.RESUMED_EXACTLY] if outcome.resumed_records and state.repair is None else []
-    if outcome.foreign_records and not state.foreign_records:
-        happenings.append(Happening.FOREIGN_RECORDS)
+    happenings = _found(state, outcome)
     if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and state.repair is not None):
         moved = question(moved, outcome.ended, outcome.failure, now=now)
         return Accounted(moved, (*happenings, Happening.QUESTIONED))
+    if outcome.ended is Ended.WANTING:
+        return _wanting(state, moved, outcome, happenings)
     match outcome.ended:
         case Ended.OK:
             if state.stage is PartitionStage.STOPPED:
@@ -215,6 +235,39 @@ def account(
             happenings.append(Happening.STOPPED)
             moved = _pausing(moved, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, luck))
     return Accounted(moved, tuple(happenings))
+
+
+def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Happening]:
+    """Say what was found at the target."""
+    found = [Happening.RESUMED_EXACTLY] if outcome.resumed_records and state.repair is None else []
+    if outcome.foreign_records and not state.foreign_records:
+        found.append(Happening.FOREIGN_RECORDS)
+    return found
+
+
+def _wanting(
+    state: PartitionState, moved: PartitionState, outcome: PartitionOutcome, happenings: list[Happening]
+) -> Accounted:
+    """Wait for a lane; a partition that is stopped for the want of it has not recovered."""
+    is_stopped = state.stage is PartitionStage.STOPPED
+    if not is_stopped or moved.position > state.position:
+        moved = _copying(moved, is_unsure=outcome.is_unsure)
+        happenings += [Happening.RECOVERED] if is_stopped else []
+    return Accounted(attrs.evolve(moved, wanted=outcome.wanted[0], retry_at=math.inf), tuple(happenings))
+
+
+def grant(state: PartitionState, *, now: float) -> PartitionState:
+    """Go on with a partition that waited for a lane: it is there."""
+    return attrs.evolve(state, wanted=None, retry_at=now)
+
+
+def deny(
+    state: PartitionState, failure: PartitionFailure, *, now: float, luck: float, pauses: RetryPauses
+) -> PartitionState:
+    """Note that a partition cannot have the lane that it waits for; it asks again after a pause."""
+    failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
+    stopped = _pausing(state, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, luck))
+    return attrs.evolve(stopped, ended=Ended.FAILED, failure=failure, wanted=None)
 
 
 def _faded(state: PartitionState) -> PartitionState:
@@ -368,9 +421,15 @@ def write(state: PartitionState, written: Position) -> PartitionState:
 
 
 def begin(
-    position: Position, *, remote_topic: str, topic_id: str | None, remote_topic_id: str | None
+    position: Position, *, remote_topic: str, topic_id: str | None, remote_topic_id: str | None, is_spread: bool = False
 ) -> PartitionState:
-    """Go on from a *position* that was read; ids that it does not know are those of the topics that are there."""
+    """
+    Go on from a *position* that was read; ids that it does not know are those of the topics that are there.
+
+    Of one that *is_spread* nothing counts that a position says of the target: it may not have been spread before.
+    """
+    if is_spread:
+        position = attrs.evolve(position, downstream=None, producer=None, remote_topic_id=None)
     return PartitionState(
         source=position.source,
         remote_topic=remote_topic,

@@ -145,6 +145,16 @@ def _of_source(state: PartitionState, look: Look, position: int) -> Finding | No
 
 def decide(finding: Finding, state: PartitionState, look: Look, settings: SourceTruthSettings) -> Act:
     """Say what follows from *finding*."""
+    act = _decided(finding, state, look, settings)
+    if not state.is_spread:
+        return act
+    if isinstance(act, RecreateRemote):
+        hint = "its records go to several remote topics: set copy.on.source.recreated to earliest or latest"
+        return _stop(finding, hint, "TopicRecreated")
+    return attrs.evolve(act, downstream=None, repair=None) if isinstance(act, GoOn) else act
+
+
+def _decided(finding: Finding, state: PartitionState, look: Look, settings: SourceTruthSettings) -> Act:
     match finding.trouble:
         case Trouble.RECREATED:
             return _after_recreation(finding, state, look, settings.on_source_recreated)

@@ -19,7 +19,7 @@ from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkp
 from mm2py.core.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.plugins import remote_names_of
+from mm2py.flow.plugins import remote_names_of, transforms_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.way_back import WayBack
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
@@ -117,6 +117,7 @@ class Checkpoints:
         self._target = target
         self._policy = policy
         self._name_remote = remote_names_of(settings)
+        self._is_spread = transforms_of(settings).is_spread
         self._filter = topic_filter
         self._forward = forward
         self._back = back
@@ -268,6 +269,8 @@ class Checkpoints:
             return None
         if back is not None:
             remote, translation = back, self._back(source, committed.offset)
+        elif self._is_spread(topic):
+            return None  # its records have offsets in many remote topics
         else:
             remote = TopicPartition(self._name_remote(topic), source.partition)
             translation = self._forward(source, committed.offset)

@@ -19,7 +19,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.connector_offsets import Place, altered_positions
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.plugins import remote_names_of
+from mm2py.flow.plugins import remote_names_of, transforms_of
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
@@ -164,7 +164,13 @@ class ConnectorOffsets:
         if not sources:
             return {}
         name_remote = remote_names_of(self._settings)
-        remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in sources}
+        is_spread = transforms_of(self._settings).is_spread
+        # Of those of a spread topic nothing at the target is known; what stands for it in a position is not looked at.
+        remote_of = {
+            source: TopicPartition(name_remote(source.topic), source.partition)
+            for source in sources
+            if not is_spread(source.topic)
+        }
         source_cluster = Cluster(self._settings.source, self._clock)
         try:
             await source_cluster.connect()
@@ -176,9 +182,12 @@ class ConnectorOffsets:
             remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
             remote_ends = await _remote_ends(target, remotes)
             places: dict[TopicPartition, Place | str] = {}
-            for source, remote in remote_of.items():
-                answers = (starts.get(source), ends.get(source), remote_ends.get(remote, 0))
-                places[source] = _place(answers, source_cluster.topic_id(source.topic), target.topic_id(remote.topic))
+            for source in sources:
+                remote = remote_of.get(source)
+                remote_end = remote_ends.get(remote, 0) if remote is not None else 0
+                answers = (starts.get(source), ends.get(source), remote_end)
+                remote_id = target.topic_id(remote.topic) if remote is not None else None
+                places[source] = _place(answers, source_cluster.topic_id(source.topic), remote_id)
             return places
         finally:
             await source_cluster.close()

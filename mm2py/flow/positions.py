@@ -94,17 +94,25 @@ class Positions:
         """
         if not places:
             return {}
-        remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
+        remote_of = {
+            source: TopicPartition(place.remote_topic, source.partition)
+            for source, place in places.items()
+            if place.lanes is None
+        }
         when = LATEST if self._settings.auto_offset_reset == "latest" else EARLIEST
         is_committed = self._settings.limits.reads_committed
         group = await self._start_group()
         committed = {source: at.offset for source, at in group.items() if source not in self._removed}
         beyond = [source for source in places if source not in committed]
         starts = await self._source.list_offsets(beyond, when, reads_committed=is_committed) if beyond else {}
-        ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
+        ends = await self._target.list_offsets(list(remote_of.values()), LATEST) if remote_of else {}
         fresh: dict[TopicPartition, Position] = {}
         for source, place in places.items():
             start = committed[source] if source in committed else starts[source]
+            if source not in remote_of:
+                if not isinstance(start, BrokerAnsweredError):
+                    fresh[source] = Position(source, start, None, place.topic_id)
+                continue
             end = ends[remote_of[source]]
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
                 downstream = end - 1 if end == 0 or source in self._removed else None

@@ -29,6 +29,7 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.source_truth import SourceTruth
 from mm2py.flow.source_watch import SourceWatch
+from mm2py.flow.spreading import Spreading
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
@@ -98,6 +99,7 @@ class FlowRunner:
             partial(ConfigSync, around),
             partial(AclSync, around),
             partial(SourceTruth, around),
+            partial(Spreading, around),
         )
         watches = (partial(SourceWatch, around, self._measures),)
         self._source = (

@@ -19,6 +19,7 @@ from mm2py.core import progress
 from mm2py.core.assignment import Assignment, assign_beside
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
+from mm2py.flow.epoch_news import epoch_ended
 from mm2py.flow.measures import FlowMeasures, pause_left_s, paused
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.rates import RateShares
@@ -40,7 +41,6 @@ from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
     AssignmentChanged,
-    EpochEnded,
     ForeignRecordsFound,
     PartitionInterrupted,
     PartitionRecovered,
@@ -142,13 +142,16 @@ class SourceTasks:
                     remote_topic=place.remote_topic,
                     topic_id=place.topic_id,
                     remote_topic_id=place.remote_topic_id,
+                    is_spread=place.lanes is not None,
                 )
             if state is not None:
                 self.states[partition] = self._at_place(state, place)
         self._assign()
 
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
-        state = attrs.evolve(state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes)
+        state = attrs.evolve(
+            state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes, lanes=place.lanes
+        )
         if state.is_questioned:
             return state
         now, ended, failure = self._clock.monotonic(), Ended.RECREATED, RECREATED
@@ -257,7 +260,8 @@ class SourceTasks:
             if partition is not None:
                 for listener in self.listeners:
                     listener(partition, before.position)
-        self._tell_epoch(plan, outcome, took_s)
+        lag = sum(self.states[planned.source].lag or 0 for planned in plan.partitions)
+        self._events.emit(epoch_ended(plan, outcome, took_s, lag))
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         self.measures.lose(plan, cause)
@@ -290,32 +294,6 @@ class SourceTasks:
                 self._events.emit(ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records))
             case Happening.RECOVERED:
                 self._events.emit(PartitionRecovered(flow, source, now - before.failed_at))
-
-    def _tell_epoch(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
-        self._events.emit(
-            EpochEnded(
-                flow=plan.flow,
-                task=plan.task,
-                epoch=plan.epoch,
-                partitions=len(plan.partitions),
-                records=outcome.records,
-                bytes=outcome.bytes,
-                records_per_s=outcome.records / took_s if took_s else 0.0,
-                lag=sum(self.states[planned.source].lag or 0 for planned in plan.partitions),
-                latency_p50_ms=outcome.latency.quantile_ms(0.5),
-                latency_p99_ms=outcome.latency.quantile_ms(0.99),
-                elapsed_s=outcome.elapsed_s,
-                boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
-                drain_s=outcome.drain_s,
-                cpu_s=outcome.cpu_s,
-                rss_bytes=outcome.rss_bytes,
-                fetches=outcome.fetches,
-                produces=outcome.produces,
-                retries=outcome.retries,
-                throttled_ms=outcome.throttled_ms,
-                worker=outcome.worker,
-            )
-        )
 
     # What operators ask for.
 
@@ -390,6 +368,27 @@ class SourceTasks:
             self._poke(
                 {owners[partition] for partition in over if partition in owners and partition not in self._holder}
             )
+
+    # Remote topics of spread topics: see `mm2py.flow.spreading`.
+
+    def wanting(self) -> tuple[PartitionState, ...]:
+        """Give those partitions that wait for a lane."""
+        return tuple(state for it in self._places if (state := self.states.get(it)) is not None and state.wanted)
+
+    def grant(self, source: TopicPartition) -> None:
+        """Go on with a partition that waited for a lane."""
+        self.states[source] = progress.grant(self.states[source], now=self._clock.monotonic())
+        owners = self._assignment.task_of if self._assignment else {}
+        self._poke({owners[source]} if source in owners else ())
+
+    def deny(self, source: TopicPartition, failure: PartitionFailure) -> None:
+        """Stop a partition that waited for a lane; a trouble that goes on is told once."""
+        before, now = self.states[source], self._clock.monotonic()
+        after = progress.deny(before, failure, now=now, luck=self._luck(), pauses=self._pauses)
+        self.states[source] = after
+        self._pausing.add(source)
+        if before.stage is not PartitionStage.STOPPED or before.failure != failure:
+            self._tell(Happening.STOPPED, before, after)
 
     # What both clusters say of it: see `mm2py.flow.source_truth`.
 

@@ -217,9 +217,8 @@ class SourceGroup(FlowGroup):
         )
         for partition in fresh:
             self._translations.forget(partition)  # an operator removed its position: it may be another topic's
-        self._translations.adopt(
-            positions.known, {partition: place.remote_topic for partition, place in mirrored.places.items()}
-        )
+        single = {it: place.remote_topic for it, place in mirrored.places.items() if place.lanes is None}
+        self._translations.adopt(positions.known, single)
         tasks.adopt(mirrored, positions.known)
         left = tasks.unknown(mirrored)
         if unknown:
@@ -230,6 +229,8 @@ class SourceGroup(FlowGroup):
     def _forget(self, state: PartitionState) -> None:
         """Translate nothing by what was known of a partition whose history broke."""
         self._translations.forget(state.source)
+        if state.is_spread:
+            return
         self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
 
     def _started(self, tasks: SourceTasks) -> None:

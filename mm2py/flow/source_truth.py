@@ -150,13 +150,15 @@ class SourceTruth:
         """Look at both clusters; what cannot be looked at now is left in question."""
         source, target = self._life.source, self._life.target
         await source.refresh_metadata({state.source.topic for state in states})
-        await target.refresh_metadata({state.remote_topic for state in states})
+        await target.refresh_metadata({state.remote_topic for state in states if not state.is_spread})
         present = [state for state in states if self._is_present(state)]
         tps = [state.source for state in present]
         starts = await source.list_offsets(tps, EARLIEST)
         ends = await source.list_offsets(tps, LATEST)
         histories = await epoch_ends(source, {it.source: it.leader.epoch for it in present if it.leader is not None})
-        remote_ends = await _remote_ends(target, [_remote_of(state) for state in present])
+        remote_ends = dict(await _remote_ends(target, [_remote_of(it) for it in present if not it.is_spread]))
+        # Nothing at the target is known of a spread topic, so nothing there can be wrong.
+        remote_ends |= {_remote_of(state): 0 for state in present if state.is_spread}
         found: list[tuple[PartitionState, Look]] = []
         for state in present:
             start, end, remote_end = starts[state.source], ends[state.source], remote_ends[_remote_of(state)]
@@ -166,7 +168,7 @@ class SourceTruth:
                     topic_id=source.topic_id(state.source.topic),
                     log_start=start,
                     log_end=end,
-                    remote_topic_id=target.topic_id(state.remote_topic),
+                    remote_topic_id=None if state.is_spread else target.topic_id(state.remote_topic),
                     remote_end=remote_end,
                 )
                 if isinstance(history, EpochEnd):
@@ -179,10 +181,11 @@ class SourceTruth:
     def _is_present(self, state: PartitionState) -> bool:
         """Say whether both partitions have a leader; where one does not, the question stays."""
         source, target = self._life.source, self._life.target
-        if source.leader(state.source) is not None and target.leader(_remote_of(state)) is not None:
+        has_remote = state.is_spread or target.leader(_remote_of(state)) is not None
+        if source.leader(state.source) is not None and has_remote:
             return True
-        if state.source.partition not in source.partitions_of(state.source.topic) or not target.partitions_of(
-            state.remote_topic
+        if state.source.partition not in source.partitions_of(state.source.topic) or not (
+            state.is_spread or target.partitions_of(state.remote_topic)
         ):
             self._life.topics.want_refresh()
         self._life.tasks.look_later(state.source, _TICK_S)
@@ -193,13 +196,14 @@ class SourceTruth:
         suspects = self._life.tasks.suspects()
         source, target = self._life.source, self._life.target
         await source.refresh_metadata({state.source.topic for state in suspects})
-        await target.refresh_metadata({state.remote_topic for state in suspects})
+        await target.refresh_metadata({state.remote_topic for state in suspects if not state.is_spread})
         for state in suspects:
-            if not source.partitions_of(state.source.topic) or not target.partitions_of(state.remote_topic):
+            has_remote = state.is_spread or target.partitions_of(state.remote_topic)
+            if not source.partitions_of(state.source.topic) or not has_remote:
                 self._life.topics.want_refresh()
             elif is_other_topic(state.topic_id, source.topic_id(state.source.topic)):
                 self._life.tasks.question(state, Ended.RECREATED, RECREATED)
-            elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
+            elif not state.is_spread and is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
                 failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
                 self._life.tasks.question(state, Ended.TARGET_REWOUND, failure)
         return True

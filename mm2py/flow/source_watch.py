@@ -42,7 +42,7 @@ class SourceWatch:
         life.topics.watch(self._adopt)
 
     def _adopt(self, remote_of: Mapping[str, str]) -> None:
-        self._topics = frozenset(remote_of)
+        self._topics = frozenset(remote_of) | self._life.topics.spread
 
     async def run(self) -> None:
         """Look until cancelled."""

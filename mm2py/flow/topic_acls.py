@@ -13,7 +13,7 @@ from mm2py.core.acl_sync import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
-from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
 from mm2py.flow.source_group import SourceLife
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import ForgottenAcl, SyncedAcl
@@ -47,6 +47,7 @@ class AclSync:
         self._idle: set[str] = set()
         self._policy = policy_of(settings)
         self._name_remote = remote_names_of(settings)
+        self._is_spread = transforms_of(settings).is_spread
         self._filter = topic_filter_of(settings)
 
     async def run(self) -> None:
@@ -104,13 +105,16 @@ class AclSync:
         name_remote = self._name_remote
 
         def is_mirrored(topic: str) -> bool:
-            return judge_topic(
-                topic,
-                settings.flow,
-                self._policy,
-                self._filter,
-                heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
-            ).is_replicated
+            return (
+                not self._is_spread(topic)
+                and judge_topic(
+                    topic,
+                    settings.flow,
+                    self._policy,
+                    self._filter,
+                    heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+                ).is_replicated
+            )
 
         with_prefixed = settings.topic_sync.acls_prefixed
         wanted = mirrored_acls(source, is_mirrored, name_remote, with_prefixed=with_prefixed)

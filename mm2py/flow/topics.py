@@ -7,19 +7,22 @@ What is due is decided in `core.topology`; this room looks and acts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.core.lanes import Wish, where_wished
 from mm2py.core.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.lanes import Lanes, Opened
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.synced import SyncedMemory
 from mm2py.flow.topic_creation import TopicCreation
+from mm2py.model.epoch import Lane, PartitionFailure, WantedLane
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import TopicsView
 from mm2py.policy.selection import near_misses
@@ -41,12 +44,17 @@ _LOOK_PAUSE_S = 0.1
 
 @attrs.frozen
 class Place:
-    """Where a topic-partition goes, and what its remote topic takes."""
+    """
+    Where a topic-partition goes, and what its remote topic takes.
+
+    One of a spread topic goes to any of its `lanes`; `remote_topic` is how these are called together.
+    """
 
     remote_topic: str
     topic_id: str | None
     max_message_bytes: int
     remote_topic_id: str | None = None
+    lanes: Mapping[str, Lane] | None = attrs.field(default=None, hash=False)
 
 
 @attrs.frozen
@@ -66,8 +74,8 @@ class Mirrored:
 
     @property
     def remote_of(self) -> dict[str, str]:
-        """The remote topic of each topic."""
-        return {partition.topic: place.remote_topic for partition, place in self.places.items()}
+        """The remote topic of each topic that has one; a spread topic has many."""
+        return {partition.topic: place.remote_topic for partition, place in self.places.items() if place.lanes is None}
 
 
 class Topics:
@@ -101,38 +109,105 @@ class Topics:
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
         self._transforms = transforms_of(settings)
+        self._lanes = Lanes(settings)
+        self._source_view = TopicsView({})
+        #: One look at a time: each begins with what the last one found.
+        self._looking = asyncio.Lock()
+
+    @property
+    def spread(self) -> frozenset[str]:
+        """The topics whose records go to several remote topics, as of the last look."""
+        return frozenset(partition.topic for partition, place in self._latest.places.items() if place.lanes is not None)
+
+    @property
+    def latest(self) -> Mirrored:
+        """What is mirrored, as of the last look."""
+        return self._latest
 
     async def refresh_once(self) -> Mirrored:
         """Look at both clusters, bring the target up to date, and give what can be copied now."""
+        async with self._looking:
+            return await self._refresh()
+
+    async def _refresh(self) -> Mirrored:
         view = await self._source.list_topics()
         source = _partition_counts(view)
-        remote_of = self._select(source)
+        selected = self._select(source)
+        remote_of = {topic: remote for topic, remote in selected.items() if not self._lanes.is_spread(topic)}
         seen = await self._target.list_topics()
         target: Mapping[str, int] = _partition_counts(seen)
         actions = missing(remote_of, source, target)
         refused = await self._act(actions, view)
         if len(actions) > len(refused):
-            seen = await self._look_for(remote_of, source, refused)
+            seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
             target = _partition_counts(seen)
         places = copyable(remote_of, source, target)
-        limits = await self._message_limits(sorted(set(places.values())))
+        limits = await self._message_limits(sorted({*places.values(), *(target.keys() & self._lanes.owners.keys())}))
+        self._lanes.look(target, limits)
+        self._source_view = view
+        found = {
+            partition: Place(
+                remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
+            )
+            for partition, remote in places.items()
+        }
+        found |= {
+            TopicPartition(topic, number): Place(
+                label, view.topics[topic].topic_id, _DEFAULT_MAX_MESSAGE_BYTES, lanes=self._lanes.of(topic)
+            )
+            for topic, label in selected.items()
+            if topic not in remote_of
+            for number in range(source[topic])
+        }
         mirrored = Mirrored(
-            {
-                partition: Place(
-                    remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
-                )
-                for partition, remote in places.items()
-            },
+            found,
             is_settled=not missing(remote_of, source, target),
-            missing_partitions=sum(source[topic] for topic in remote_of) - len(places),
+            missing_partitions=sum(source[topic] for topic in selected) - len(found),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self._latest = mirrored
-        self._tell(mirrored, frozenset(remote_of), len(actions))
-        self._tell_idle(remote_of, source)
+        self._tell(mirrored, frozenset(selected), len(actions))
+        self._tell_idle(selected, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
+
+    async def open_lanes(self, wanted: Mapping[TopicPartition, Iterable[WantedLane]]) -> Opened:
+        """Make the remote topics that records of spread topics need, as far as may be; `latest` has them then."""
+        async with self._looking:
+            wishes = self._lanes.wishes(wanted)
+            target = _partition_counts(await self._target.list_topics())
+            source = _partition_counts(self._source_view)
+            fixed = self._latest.remote_of
+            plan = self._lanes.plan(wishes, source, target, fixed)
+            refused = await self._act(plan.actions, self._source_view)
+            if plan.actions:
+                seen = await self._look_for(
+                    lambda found: self._lanes.plan(wishes, source, found, fixed).actions, refused
+                )
+                target = _partition_counts(seen)
+            granted = [wish for wish in wishes if (wish.source.topic, wish.wanted.name) not in plan.refused]
+            there = {wish.remote_topic for wish in granted if wish.remote_topic in target}
+            self._lanes.add(granted, target, await self._message_limits(sorted(there)))
+            places = {
+                partition: place if place.lanes is None else attrs.evolve(place, lanes=self._lanes.of(partition.topic))
+                for partition, place in self._latest.places.items()
+            }
+            self._latest = attrs.evolve(self._latest, places=places)
+            left = {
+                (wish.source.topic, wish.wanted.name): self._refusal(wish, refused.get(wish.remote_topic))
+                for wish in granted
+                if target.get(wish.remote_topic, 0) <= wish.source.partition
+            }
+            return Opened({**left, **plan.refused})
+
+    def _refusal(self, wish: Wish, error: BrokerAnsweredError | None) -> PartitionFailure:
+        """Say why a record cannot have its remote topic: because of *error*, or it does not show."""
+        told = self._explained(wish.remote_topic, error) if error is not None else None
+        why = str(told) if told is not None else "it was made, but does not show at the target yet"
+        hint = told.hint if told is not None else "it is tried again by itself"
+        message = f"{where_wished(self._settings.flow, wish)}: {why}"
+        return PartitionFailure(message, hint, "RemoteTopicRefused", wish.wanted.offset)
 
     def want_refresh(self) -> None:
         """Have topics looked at soon: something was found that a look would mend or tell."""
@@ -170,16 +245,23 @@ class Topics:
             heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
             transforms=self._transforms,
         )
-        for topic, other in selected.clashes.items():
+        # What records of a spread topic go to already is nobody else's.
+        owners = self._lanes.owners
+        clashes = {
+            topic: owner
+            for topic, remote in selected.remote_of.items()
+            if (owner := owners.get(remote, topic)) != topic
+        } | dict(selected.clashes)
+        for topic, other in clashes.items():
             if self._clashes.get(topic) != other:
                 hint = "rename one of them, or leave one out with topics.exclude"
                 error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
                 self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
-        self._clashes = selected.clashes
-        return selected.remote_of
+        self._clashes = clashes
+        return {topic: remote for topic, remote in selected.remote_of.items() if topic not in clashes}
 
-    async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> set[str]:
-        """Carry out what is due; give the remote topics for which the target refused it."""
+    async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
+        """Carry out what is due; say for which remote topics the target refused it, and why."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
@@ -193,7 +275,7 @@ class Topics:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason.value))
         self._note_refusals("create remote topics", created)
         self._note_refusals("grow remote topics", extended)
-        return {topic for topic, error in {**created, **extended}.items() if error is not None}
+        return {topic: error for topic, error in {**created, **extended}.items() if error is not None}
 
     def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
         errors = [(topic, error) for topic, error in results.items() if error is not None]
@@ -209,13 +291,15 @@ class Topics:
             return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
         return unseen(error)
 
-    async def _look_for(self, remote_of: Mapping[str, str], source: Mapping[str, int], refused: set[str]) -> TopicsView:
+    async def _look_for(
+        self, lacking: Callable[[Mapping[str, int]], Iterable[Action]], refused: Mapping[str, BrokerAnsweredError]
+    ) -> TopicsView:
         """Look at the target again until all that was created or grown can be seen."""
         seen = TopicsView({})
         for _ in range(_LOOKS):
             seen = await self._target.list_topics()
-            left = {action.remote_topic for action in missing(remote_of, source, _partition_counts(seen))}
-            if left <= refused:
+            left = {action.remote_topic for action in lacking(_partition_counts(seen))}
+            if left <= refused.keys():
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
         return seen

@@ -48,6 +48,8 @@ from mm2py.wire.topic_log import TopicLog
 
 #: No more Spark tasks than that for each slot: each costs some milliseconds.
 _TASKS_PER_SLOT = 16
+_TRANSFORMED = "a transform changes its records on their way"
+_SPREAD = "a TimestampRouter sends its records to several topics"
 _PLAIN_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -214,7 +216,7 @@ class Verification:
             if transforms.task_of(topic) is not None:
                 for number in there[topic].partitions:
                     tp, other = TopicPartition(topic, number), TopicPartition(remote_topic, number)
-                    self._cannot_tell(tp, other, "a transform changes its records on their way")
+                    self._cannot_tell(tp, other, _SPREAD if transforms.is_spread(topic) else _TRANSFORMED)
         return {topic: remote for topic, remote in remote_of.items() if transforms.task_of(topic) is None}
 
     async def _read_positions(

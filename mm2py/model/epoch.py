@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import overload
 
 import attrs
@@ -75,6 +75,32 @@ class LeaderMark:
 
 
 @attrs.frozen
+class Lane:
+    """
+    One of the remote topics of a spread topic, whose records go to several (a TimestampRouter).
+
+    `name` is what routers make of the topic's name, `remote_topic` what the replication policy makes of that. It is
+    for the source partitions below `partitions`: so many the remote topic has.
+    """
+
+    name: str
+    remote_topic: str
+    partitions: int
+    max_message_bytes: int = 1_048_588
+    #: As of a partition's plan; each remote partition has sequences of its own.
+    producer: ProducerMark | None = None
+
+
+@attrs.frozen
+class WantedLane:
+    """A name that a record of a spread topic needs a lane of, and the first record that does."""
+
+    name: str
+    offset: int
+    timestamp_ms: int
+
+
+@attrs.frozen
 class PartitionPlan:
     """
     One topic-partition to copy.
@@ -103,6 +129,9 @@ class PartitionPlan:
     found_at: int | None = None
     #: Where a stretch of records ends that a transform gets; None where batches are copied for as long as the epoch is.
     until: int | None = None
+    #: Where records of a spread topic may go, by name: its `remote_topic` is no topic, but how the many are called
+    #: together, and no offset at the target is known of it. None for every other topic.
+    lanes: Mapping[str, Lane] | None = attrs.field(default=None, hash=False)
 
 
 @attrs.frozen
@@ -228,6 +257,8 @@ class Ended(enum.Enum):
     RECREATED = 6
     #: The source has lost records that were copied; what it holds at the position is not what follows them.
     TRUNCATED = 7
+    #: A record of a spread topic needs a remote topic that is not there yet, or has too few partitions.
+    WANTING = 8
 
 
 @attrs.frozen
@@ -302,6 +333,9 @@ class PartitionOutcome:
     #: How old records were when they were read, and when the target had them: by the newest one of each batch.
     age: Measured | None = None
     latency: Measured | None = None
+    #: Of a spread topic: which lanes its next records need that are not known. The first one is waited for where the
+    #: partition ended `WANTING`.
+    wanted: tuple[WantedLane, ...] = ()
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

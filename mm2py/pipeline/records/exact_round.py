@@ -65,6 +65,8 @@ class ExactRound(Round):
     # Being the only writer.
 
     def _is_unsure(self, one: PartitionPlan) -> bool:
+        if one.lanes is not None:
+            return False
         end = self._task.ends.get(one.source)
         return super()._is_unsure(one) or end is None or end.downstream != one.downstream
 
@@ -130,12 +132,11 @@ class ExactRound(Round):
         # It is there before the transaction begins, whose time is limited.
         query = await self._tasks.query(self._task, self._plan)
         committer = self._committer
-        remotes = {one.source: TopicPartition(one.remote_topic, one.source.partition) for one in stretches}
-        self._begun_with = frozenset(remotes)
-        await committer.begin(remotes.values(), remotes)
-        marked = tuple(
-            attrs.evolve(self._behind_all(one), producer=committer.mark(remotes[one.source])) for one in stretches
-        )
+        narrowed = [self._narrowed(self._behind_all(one)) for one in stretches]
+        sources = frozenset(one.source for one in stretches)
+        self._begun_with = sources
+        await committer.begin([remote for one in narrowed for remote in _remotes(one)], sources)
+        marked = tuple(self._marked(one) for one in narrowed)
         done = await query.run(attrs.evolve(self._plan, partitions=marked), self._clock)
         if isinstance(done, Failed):
             self._task.query = None
@@ -151,9 +152,29 @@ class ExactRound(Round):
             self._outcomes |= {it.source: it for it in doubts}
             self._give_back([one for one in stretches if one.source not in self._outcomes])
             return
+        planned = {one.source: one for one in narrowed}
         for stretch in done.outcomes:
-            committer.wrote(remotes[stretch.partition.source], stretch.partition.producer)
+            self._note_written(planned[stretch.partition.source], stretch)
         await self._commit(stretches, done.outcomes)
+
+    def _marked(self, one: PartitionPlan) -> PartitionPlan:
+        """Give *one* with what its next records must carry."""
+        if one.lanes is None:
+            (remote,) = _remotes(one)
+            return attrs.evolve(one, producer=self._committer.mark(remote))
+        number = one.source.partition
+        marks = {name: self._committer.mark(TopicPartition(it.remote_topic, number)) for name, it in one.lanes.items()}
+        return attrs.evolve(
+            one, lanes={name: attrs.evolve(lane, producer=marks[name]) for name, lane in one.lanes.items()}
+        )
+
+    def _note_written(self, one: PartitionPlan, stretch: StretchOutcome) -> None:
+        if one.lanes is None:
+            (remote,) = _remotes(one)
+            self._committer.wrote(remote, stretch.partition.producer)
+            return
+        for name, mark in stretch.marks.items():
+            self._committer.wrote(TopicPartition(one.lanes[name].remote_topic, one.source.partition), mark)
 
     async def _commit(self, stretches: Sequence[PartitionPlan], outcomes: Sequence[StretchOutcome]) -> None:
         """Commit what was written, with the positions behind it, and account for it."""
@@ -165,7 +186,8 @@ class ExactRound(Round):
             downstream = told.downstream if told.records else one.downstream
             # Behind the last record is the marker of the transaction.
             last = -1 if told.downstream is None else told.downstream
-            ends[one.source] = End(downstream, last + 1)
+            if one.lanes is None:
+                ends[one.source] = End(downstream, last + 1)
             moved = attrs.evolve(told, downstream=downstream, producer=None)
             written[one.source] = attrs.evolve(stretch, partition=moved)
             await self._keep_letters(one, [bad for bad in stretch.left_out if bad.offset < told.position])
@@ -217,6 +239,12 @@ class ExactRound(Round):
     def _give_back(self, others: Collection[PartitionPlan]) -> None:
         """Say that nothing became of stretches: their transaction was undone, for no fault of theirs."""
         self._outcomes |= {one.source: unmoved(one) for one in others}
+
+
+def _remotes(one: PartitionPlan) -> list[TopicPartition]:
+    """Give the remote partitions that a stretch may write to."""
+    topics = [one.remote_topic] if one.lanes is None else [lane.remote_topic for lane in one.lanes.values()]
+    return [TopicPartition(topic, one.source.partition) for topic in topics]
 
 
 def _doubts(stretches: Collection[PartitionPlan], outcomes: Sequence[StretchOutcome]) -> list[PartitionOutcome]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-from mm2py.model.epoch import Histogram, PartitionOutcome
+from mm2py.model.epoch import Histogram, PartitionOutcome, ProducerMark, WantedLane
 
 
 #: What an operator may do about a record that a transform cannot take.
@@ -33,6 +34,9 @@ class StretchOutcome:
 
     `read_bytes` are those of keys and values as they came from the transform. `left_out` are records that a step could
     not take where that is tolerated.
+
+    Of a spread topic, `wanted` are the lanes that its next records need, `used` those that it wrote to, `marks` who
+    writes there next where that is certain.
     """
 
     partition: PartitionOutcome
@@ -42,6 +46,9 @@ class StretchOutcome:
     produces: int = 0
     retries: int = 0
     throttled_ms: int = 0
+    wanted: tuple[WantedLane, ...] = ()
+    used: tuple[str, ...] = ()
+    marks: Mapping[str, ProducerMark] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -34,6 +34,7 @@ from mm2py.pipeline.records.committing import Committer
 from mm2py.pipeline.records.dead_letters import DeadLetters
 from mm2py.pipeline.records.frames import TransformRefusedError
 from mm2py.pipeline.records.isolating import Isolation, raised_in
+from mm2py.pipeline.records.lanes import LaneUse
 from mm2py.pipeline.records.limits import Limits
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord, Failed, StretchOutcome
 from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
@@ -85,6 +86,8 @@ class RecordTask:
     ends: dict[TopicPartition, End] = attrs.field(factory=dict)
     #: Writes its transactions, where it does.
     committer: Committer | None = None
+    #: Which lanes partitions of spread topics used of late.
+    lanes: dict[TopicPartition, LaneUse] = attrs.field(factory=dict)
     #: What became of partitions if their transaction was committed, which nobody knows.
     doubtful: dict[TopicPartition, StretchOutcome] = attrs.field(factory=dict)
     #: Partitions whose position is known to be the committed one.
@@ -142,7 +145,7 @@ class Round:
 
     async def _course(self) -> None:
         await self._source.ensure_metadata({one.source.topic for one in self._plan.partitions})
-        await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions})
+        await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions if one.lanes is None})
         ready = await self._resolved()
         ready = await self._past_bad_records(ready)
         stretches = await self._wait_for_records(ready)
@@ -152,7 +155,8 @@ class Round:
     # What nobody knows of the target.
 
     def _is_unsure(self, one: PartitionPlan) -> bool:
-        return one.is_unsure or one.downstream is None
+        # What a spread topic's records became is spread over the target: nothing there could be compared with them.
+        return one.lanes is None and (one.is_unsure or one.downstream is None)
 
     async def _resolved(self) -> list[PartitionPlan]:
         """Give the partitions that can be written to; of those that are unsure, find out where the target ends."""
@@ -261,7 +265,7 @@ class Round:
 
     async def _transform(self, stretches: tuple[PartitionPlan, ...]) -> None:
         query = await self._tasks.query(self._task, self._plan)
-        behind = tuple(self._behind_all(one) for one in stretches)
+        behind = tuple(self._narrowed(self._behind_all(one)) for one in stretches)
         done = await query.run(attrs.evolve(self._plan, partitions=behind), self._clock)
         if not isinstance(done, Failed):
             await self._account(stretches, done.outcomes)
@@ -278,12 +282,18 @@ class Round:
         end = self._task.ends.get(one.source)
         return one if end is None or end.downstream != one.downstream else attrs.evolve(one, downstream=end.last)
 
+    def _narrowed(self, one: PartitionPlan) -> PartitionPlan:
+        """Give *one*, if it is of a spread topic, with the lanes that its records used of late."""
+        return one if one.lanes is None else self._task.lanes.setdefault(one.source, LaneUse()).narrowed(one)
+
     async def _account(self, stretches: Iterable[PartitionPlan], outcomes: Iterable[StretchOutcome]) -> None:
         planned = {one.source: one for one in stretches}
         taken = tuple(outcomes)
         for stretch in taken:
             one = planned[stretch.partition.source]
             outcome = stretch.partition
+            if one.lanes is not None:
+                outcome = self._task.lanes.setdefault(one.source, LaneUse()).learn(one, stretch)
             if not outcome.records:
                 outcome = attrs.evolve(outcome, downstream=one.downstream)
             if stretch.left_out:
@@ -441,7 +451,7 @@ def unmoved(one: PartitionPlan) -> PartitionOutcome:
         one.source,
         one.position,
         one.downstream,
-        is_unsure=one.is_unsure,
+        is_unsure=one.is_unsure and one.lanes is None,
         producer=one.producer,
         leader=one.leader,
     )

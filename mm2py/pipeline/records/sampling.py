@@ -38,11 +38,16 @@ _READ_WITHIN_S: Final = 30.0
 
 @attrs.frozen
 class Tried:
-    """A record before and after its transform; `after` is None where it is dropped, or fails for the reason `error`."""
+    """
+    A record before and after its transform; `after` is None where it is dropped, or fails for the reason `error`.
+
+    `routed` is what routers make of its topic's name, empty where there are no steps.
+    """
 
     before: Row
     after: Row | None
     error: str = ""
+    routed: str = ""
 
 
 async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -> pa.Table:
@@ -115,7 +120,7 @@ def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Trie
     except StepFailedError as failed:
         return Tried(before, None, f"{failed.stage}: {failed.error}: {failed}")
     after = row._replace(timestamp=record.timestamp, key=record.key, value=record.value, headers=record.headers)
-    return Tried(before, after)
+    return Tried(before, after, routed=record.topic)
 
 
 def _rows(records: pa.Table) -> list[Row]:

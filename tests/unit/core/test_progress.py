@@ -17,7 +17,10 @@ from mm2py.core.progress import (
     RetryPauses,
     account,
     acquit,
+    begin,
+    deny,
     due_positions,
+    grant,
     lose,
     next_plans,
     next_retry_at,
@@ -25,7 +28,7 @@ from mm2py.core.progress import (
     stop,
     write,
 )
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark, WantedLane
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -34,6 +37,7 @@ from mm2py.model.state import PartitionStage
 TP = TopicPartition("t", 0)
 NOW = 1_000.0
 FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
+WANTED = WantedLane("orders-20261122", 150, 1_795_349_109_042)
 REPAIR = Repair(1, 100, 99, None, 95)
 
 
@@ -227,11 +231,48 @@ def test_positions_never_go_back_nor_beyond_what_is_proven(
 ) -> None:
     """Whatever an outcome says, the position is the planned one or the proven one, whichever is later."""
     told = outcome(position=position, downstream=position - 1, ended=ended, records=records, is_unsure=unsure)
+    told = attrs.evolve(told, wanted=(WANTED,) if ended is Ended.WANTING else ())
 
     moved, _ = after(state(stage=stage), told)
 
     assert max(100, position) == moved.position
     assert moved.position - 1 == moved.downstream
+
+
+def test_a_partition_waits_for_a_remote_topic_until_it_is_granted() -> None:
+    """It moved up to the record that needs it, is not planned meanwhile, and nothing is told of it."""
+    waiting, happenings = after(state(), outcome(ended=Ended.WANTING, wanted=(WANTED,)))
+    granted = grant(waiting, now=NOW + 1)
+
+    assert (waiting.position, waiting.wanted, waiting.stage, happenings) == (150, WANTED, PartitionStage.COPYING, ())
+    assert next_plans([waiting], now=NOW + 1_000_000) == ()
+    assert [plan.position for plan in next_plans([granted], now=NOW + 1)] == [150]
+    assert granted.wanted is None
+
+
+def test_a_partition_that_may_not_have_its_remote_topic_asks_again_later() -> None:
+    """The pauses grow; asking is no recovery, but a record that got further is."""
+    pauses = RetryPauses()
+    waiting, _ = after(state(), outcome(ended=Ended.WANTING, wanted=(WANTED,), position=100))
+    denied = deny(waiting, FAILURE, now=NOW, luck=0.5, pauses=pauses)
+    again, asked = after(denied, outcome(ended=Ended.WANTING, wanted=(WANTED,), position=100, records=0))
+    twice = deny(again, FAILURE, now=NOW, luck=0.5, pauses=pauses)
+    _, further = after(twice, outcome(ended=Ended.WANTING, wanted=(WANTED,)))
+
+    assert (denied.stage, denied.failure, denied.retry_at) == (PartitionStage.STOPPED, FAILURE, NOW + 5.0)
+    assert (again.stage, again.wanted, asked) == (PartitionStage.STOPPED, WANTED, ())
+    assert twice.retry_at > denied.retry_at
+    assert further == (Happening.RECOVERED,)
+
+
+def test_a_position_of_a_spread_topic_says_nothing_of_the_target() -> None:
+    """What it had of one remote topic, before the records went to several, counts no more."""
+    mark = ProducerMark(1, 0, 5)
+    position = Position(TP, 100, 99, "id", mark, "remote-id")
+    begun = begin(position, remote_topic="A.t-${timestamp}", topic_id="id", remote_topic_id=None, is_spread=True)
+
+    assert (begun.position, begun.downstream, begun.producer, begun.remote_topic_id) == (100, None, None, None)
+    assert begun.topic_id == "id"
 
 
 def test_positions_are_due_when_they_moved() -> None:

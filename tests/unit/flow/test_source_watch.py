@@ -48,7 +48,9 @@ class Rig:
         around = Surroundings(SETTINGS, self.reach, clock, EventLog(clock), lambda: 0.5)
         tasks = SimpleNamespace(states=self.states, is_held=lambda source: source == HELD)
         source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
-        life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self._watch), tasks=tasks)
+        life: Any = SimpleNamespace(
+            source=source, topics=SimpleNamespace(watch=self._watch, spread=frozenset()), tasks=tasks
+        )
         self.watch = SourceWatch(around, self.measures, life)
         self.watch._admin = SimpleNamespace(topic_configs=self._topic_configs)  # type: ignore[assignment]
         self.mirror({"t": "A.t"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.pipeline.records.row import Chunk
-from mm2py.pipeline.records.writing import first_unsound
+from mm2py.pipeline.records.rows import first_unsound
 
 
 def chunk(*offsets: int | None, stray: tuple[int, str] | None = None) -> Chunk:

@@ -1,0 +1,61 @@
+"""
+Which lanes a stretch of a spread topic may use, out of all that there are.
+
+Those that its records used of late: of a topic with a thousand remote topics a stretch needs one or two, and each that
+a transaction might write to gets a marker. Another one that records need ends the stretch; the next one may use it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from mm2py.model.epoch import Ended, PartitionOutcome, PartitionPlan, ProducerMark
+from mm2py.pipeline.records.outcome import StretchOutcome
+
+
+#: A lane that so many stretches did not use has to be asked for again.
+_KEPT_STRETCHES: Final = 16
+
+
+@attrs.define
+class LaneUse:
+    """What is kept of one spread topic-partition between its stretches."""
+
+    _number: int = 0
+    #: The last stretch that used each lane, or asked for it.
+    _used: dict[str, int] = attrs.field(factory=dict)
+    _marks: dict[str, ProducerMark] = attrs.field(factory=dict)
+    #: Those that a stretch was given of which nobody has told yet.
+    _lent: dict[str, ProducerMark] = attrs.field(factory=dict)
+
+    def narrowed(self, one: PartitionPlan) -> PartitionPlan:
+        """
+        Give *one* with the lanes that its next stretch may use, and who writes there.
+
+        What becomes of that stretch tells who writes next; where nobody tells, that is somebody new.
+        """
+        self._number += 1
+        there, oldest = one.lanes or {}, self._number - _KEPT_STRETCHES
+        self._used = {name: used for name, used in self._used.items() if used >= oldest and name in there}
+        names = [name for name in self._used if there[name].partitions > one.source.partition]
+        marks = {name: mark for name, mark in self._marks.items() if name in there}
+        self._lent = {name: mark for name, mark in marks.items() if name in names}
+        self._marks = {name: mark for name, mark in marks.items() if name not in names}
+        return attrs.evolve(
+            one, lanes={name: attrs.evolve(there[name], producer=self._lent.get(name)) for name in names}
+        )
+
+    def learn(self, one: PartitionPlan, stretch: StretchOutcome) -> PartitionOutcome:
+        """Take over what became of a stretch of *one*; give its outcome with the lanes that are not there."""
+        there, number = one.lanes or {}, one.source.partition
+        lacking = tuple(it for it in stretch.wanted if it.name not in there or there[it.name].partitions <= number)
+        named = {it.name for it in stretch.wanted if it not in lacking}
+        self._used |= dict.fromkeys((*stretch.used, *named), self._number)
+        unused = {name: mark for name, mark in self._lent.items() if name not in stretch.used}
+        self._marks |= {**unused, **stretch.marks}
+        self._lent = {}
+        outcome = attrs.evolve(stretch.partition, wanted=lacking)
+        is_first = bool(lacking) and lacking[0] == stretch.wanted[0]
+        return attrs.evolve(outcome, ended=Ended.WANTING) if is_first and outcome.ended is Ended.OK else outcome
