@@ -79,6 +79,13 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
         yield {"id": task.task, **_state(state, worker_id, _task_trace(flow, task))}
 
 
+def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> None:
+    """Show in a connector's state what a restart concerns, as Connect does: that is RESTARTING."""
+    for one in (state["connector"], *(state["tasks"] if include_tasks else ())):
+        if not only_failed or one["state"] == "FAILED":
+            one["state"] = "RESTARTING"
+
+
 def _task_trace(flow: FlowView, task: TaskView) -> str:
     """Say what keeps a copy task from copying all that is its own."""
     stuck = [

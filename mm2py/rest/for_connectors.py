@@ -344,6 +344,7 @@ async def _restart(ask: Ask) -> object:
     flow, group = _connector(ask)
     include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
     state = connect.state_info(flow, group, ask.desk.worker_id)
+    connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
     restart = ask.node.restart(
         flow.flow, group.connector, include_tasks=include_tasks, only_failed=only_failed, by=ask.by
     )
@@ -475,6 +476,9 @@ async def validate_config(ask: Ask) -> object:
     body = _as_names(await ask.object())
     problems: dict[str, list[str]] = {}
     texts = {}
+    if isinstance(body.get("name"), str) and body["name"].strip():
+        # Whose config it would be is not asked here: tools send a name that they made up.
+        texts["name"] = body.pop("name")
     for key, value in body.items():
         text = connect.as_text(value)
         texts[key] = "" if text is None else text

@@ -43,11 +43,14 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("GET", "/connector-plugins", None, ""),
     ("GET", f"/connector-plugins/{_CLASS}/config", None, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": _NAME}, ""),
+    ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": "made-up"}, ""),
     ("GET", "/health", None, ""),
     ("PUT", f"{_ONE}/pause", None, "PAUSED"),
     ("PUT", f"{_ONE}/resume", None, "RUNNING"),
     ("POST", f"{_ONE}/restart", None, "RUNNING"),
     ("POST", f"{_ONE}/restart?includeTasks=true", None, "RUNNING"),
+    ("POST", f"{_ONE}/restart?onlyFailed=true", None, "RUNNING"),
+    ("POST", f"{_ONE}/restart?includeTasks=true&onlyFailed=true", None, "RUNNING"),
     ("POST", f"{_ONE}/tasks/0/restart", None, "RUNNING"),
     ("PUT", f"{_ONE}/stop", None, "STOPPED"),
     ("PUT", f"{_ONE}/resume", None, "RUNNING"),
@@ -130,6 +133,15 @@ def _shape(value: object, name: str = "") -> object:
     return type(value).__name__ if value is not None else "str"
 
 
+def _said(path: str, told: Any) -> object:
+    """Give what tools read from an answer's values: which parts are restarted, and what is wrong with a name."""
+    if "/restart?" in path:
+        return [told["connector"]["state"], *(task["state"] for task in told["tasks"])]
+    if path.endswith("/validate"):
+        return [one["value"]["errors"] for one in told["configs"] if one["value"]["name"] == "name"]
+    return None
+
+
 def _told(text: str) -> Any:
     try:
         return json.loads(text) if text else None
@@ -137,8 +149,8 @@ def _told(text: str) -> Any:
         return "no JSON"
 
 
-async def _answers(url: str) -> list[tuple[int, object]]:
-    """Ask the questions; give status and shape of each answer."""
+async def _answers(url: str) -> list[tuple[int, object, object]]:
+    """Ask the questions; give status and shape of each answer, and what of its values counts."""
     found = []
     async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as session:
 
@@ -158,7 +170,8 @@ async def _answers(url: str) -> list[tuple[int, object]]:
         await eventually(partial(is_now, "RUNNING"), within_s=_WITHIN_S, what="the connector runs")
         for method, path, body, state in _QUESTIONS:
             async with session.request(method, f"{url}{path}", json=body) as answer:
-                found.append((answer.status, _shape(_told(await answer.text()))))
+                told = _told(await answer.text())
+                found.append((answer.status, _shape(told), _said(path, told)))
             if state:
                 await eventually(partial(is_now, state), within_s=_WITHIN_S, what=f"the connector is {state}")
     return found

@@ -311,6 +311,16 @@ async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking)
     assert node["version"] == mm2py.__version__
 
 
+async def test_a_config_is_judged_whatever_name_comes_with_it(ask: Asking) -> None:
+    """Connect's tools send a made up name when they only want to know whether a config is right."""
+    path = f"{FLOW}/connector-plugins/MirrorSourceConnector/config/validate"
+    fine = await ask("PUT", path, {"name": "dummy-name", "tasks.max": "2"})
+    bad = await ask("PUT", path, {"name": 7, "tasks.max": "many"})
+
+    assert fine.json["error_count"] == 0
+    assert bad.json["error_count"] == 2
+
+
 async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
     """Connect's tools get its JSON, a browser the page."""
     tool = await ask("GET", "/", Accept="application/json")
