@@ -49,7 +49,8 @@ class Fleet:
 
     @property
     def runners(self) -> tuple[FlowRunner, ...]:
-        return tuple(self._runners.values())
+        """Give all flows by name: one that was made anew stays where people look for it."""
+        return tuple(self._runners[flow] for flow in sorted(self._runners, key=str))
 
     @property
     def is_running(self) -> bool:

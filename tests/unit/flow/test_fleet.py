@@ -49,3 +49,12 @@ async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -
     assert found == [(None, None), (None, back), (None, changed), (None, None)]
     assert here is not None
     assert (runner.reverse, runner.reverse_settings) == (here.translations, back)
+
+
+async def test_flows_are_listed_by_name() -> None:
+    """Whichever was made last, or anew because its settings changed, stands where people look for it."""
+    fleet = _fleet()
+    flows = [Flow("C", "A"), Flow("A", "C"), Flow("A", "B")]
+    fleet.add(attrs.evolve(SETTINGS, flow=flow) for flow in flows)
+
+    assert [str(runner.flow) for runner in fleet.runners] == ["A->B", "A->C", "C->A"]
