@@ -153,12 +153,16 @@ def _clusters(flow: Json) -> Sheet:
 
 
 def _groups(flow: Json) -> Sheet:
+    # All of them wait for a cluster that is away; why it is stands above.
+    away = {
+        cluster["error"]: f"waits for cluster {cluster['alias']}" for cluster in flow["clusters"] if cluster["error"]
+    }
     rows = [
         (
             group["connector"],
             group["state"],
             count(group["restarts"]),
-            "; ".join(filter(None, [group["last_error"], group["hint"]])),
+            away.get(group["last_error"]) or "; ".join(filter(None, [group["last_error"], group["hint"]])),
         )
         for group in flow["groups"]
     ]
@@ -198,7 +202,7 @@ def topics_page(answer: Json) -> list[Part]:
             topic["topic"],
             topic["remote_topic"],
             count(topic["partitions"]),
-            "paused" if topic["is_paused"] else topic["stage"],
+            _stage(topic),
             count(topic["lag"]),
             span(topic["lag_s"]),
             rate(topic["record_rate"]),
@@ -211,6 +215,13 @@ def topics_page(answer: Json) -> list[Part]:
     left = answer["total"] - len(rows)
     more = [Note(f"{left} more; --limit {answer['total']} shows all")] if left > 0 and rows else []
     return [Sheet(columns, tuple(rows), empty="no topic"), *more]
+
+
+def _stage(topic: Json) -> str:
+    """Say how a topic fares; where its partitions do not fare alike, how many do so."""
+    if topic["is_paused"] or len(topic["stages"]) == 1:
+        return "paused" if topic["is_paused"] else str(topic["stage"])
+    return ", ".join(f"{many} {name.replace('_', ' ')}" for name, many in sorted(topic["stages"].items()))
 
 
 def _why(topic: Json) -> str:

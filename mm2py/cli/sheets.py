@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import attrs
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -37,6 +37,8 @@ _STYLES = {
     "error": "bold red",
 }
 _NONE = "-"
+#: Text in a column narrower than this cannot be read.
+_LEAST_TEXT = 12
 
 
 @attrs.frozen
@@ -123,7 +125,10 @@ def draw(parts: Sequence[Part]) -> RenderableType:
             continue
         if part.title:
             drawn.append(Text(clean(part.title), "bold"))
-        drawn.append(_facts(part) if isinstance(part, Facts) else _table(part))
+        if isinstance(part, Facts):
+            drawn.append(_facts(part))
+        else:
+            drawn.append(_Fitting(part) if part.rows else Text(clean(part.empty), "dim"))
     return Group(*drawn)
 
 
@@ -137,14 +142,43 @@ def _facts(facts: Facts) -> Table:
     return table
 
 
-def _table(sheet: Sheet) -> RenderableType:
-    if not sheet.rows:
-        return Text(clean(sheet.empty), "dim")
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for title in sheet.columns:
+@attrs.frozen
+class _Fitting:
+    """A table as wide as the terminal lets it be; where that is too narrow for its columns, a block for each row."""
+
+    sheet: Sheet
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        sheet = self.sheet
+        least = [_least_width(sheet, at) for at in range(len(sheet.columns))]
+        for gap in (2, 1):
+            if sum(least) + gap * (len(least) - 1) <= options.max_width:
+                yield _table(sheet, least, gap)
+                return
+        for number, row in enumerate(sheet.rows):
+            if number:
+                yield Text()
+            titles = (title.removeprefix(">") for title in sheet.columns)
+            yield _facts(Facts(tuple(zip(titles, row, strict=True))))
+
+
+def _least_width(sheet: Sheet, at: int) -> int:
+    """Give how narrow a column may be: numbers are never broken, text is where it is long."""
+    title = sheet.columns[at]
+    widest = max(len(title.removeprefix(">")), *(len(row[at]) for row in sheet.rows))
+    return widest if title[0] == ">" else min(widest, _LEAST_TEXT)
+
+
+def _table(sheet: Sheet, least: Sequence[int], gap: int) -> Table:
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", pad_edge=False)
+    for title, width in zip(sheet.columns, least, strict=True):
         is_number = title[0] == ">"
         table.add_column(
-            title.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+            title.removeprefix(">"),
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+            min_width=width,
         )
     for row in sheet.rows:
         table.add_row(*map(_styled, row))

@@ -108,6 +108,7 @@ def _topic(name: str, partitions: list[PartitionView], orders: Orders | None) ->
         "remote_topic": partitions[0].remote_topic,
         "partitions": len(partitions),
         "stage": max((partition.stage for partition in partitions), key=_urgency).name.lower(),
+        "stages": _stages(partitions),
         "is_paused": orders is not None and name in orders.topics,
         "limit": None if limit is None else limit_json(limit),
         "lag": total_lag(partition.lag for partition in partitions),
@@ -132,6 +133,15 @@ def _urgency(stage: PartitionStage) -> int:
 
 def _known(values: Iterable[float | None]) -> Iterator[float]:
     return (value for value in values if value is not None)
+
+
+def _stages(partitions: Iterable[PartitionView]) -> Json:
+    """Count partitions by how they fare; nothing is said of stages in which there is none."""
+    found: Json = {}
+    for partition in partitions:
+        name = partition.stage.name.lower()
+        found[name] = found.get(name, 0) + 1
+    return found
 
 
 def _least(values: Iterable[float | None]) -> float | None:
@@ -197,6 +207,7 @@ _TOPIC: Final = obj(
         "remote_topic": STRING,
         "partitions": INTEGER,
         "stage": STRING,
+        "stages": {"type": "object", "additionalProperties": INTEGER},
         "is_paused": BOOLEAN,
         "limit": nullable(ref("Limit")),
         "lag": nullable(INTEGER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from mm2py.cli import flow as command
 from mm2py.cli import flow_pages, main, sheets, status
@@ -281,6 +283,38 @@ def test_a_node_is_shown_in_plain_text() -> None:
 def test_what_needs_somebody(node_status: dict[str, Any], is_healthy: bool) -> None:
     """The check fails for what is broken, not for what somebody asked for."""
     assert flow_pages.is_healthy(node_status) is is_healthy
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 100, 200])
+def test_tables_fit_a_terminal(width: int) -> None:
+    """However narrow a terminal is, no column vanishes and no number is broken; at last each row is a block."""
+    parts = flow_pages.status_page(node(summary(flow="us-west->us-east", lag=123_456_789)))
+    console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
+    console.print(sheets.draw(parts))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    text = "".join(line.strip() for line in lines)
+
+    assert max(map(len, lines)) <= width
+    assert "123,456,789" in "".join(lines)
+    for word in ("us-west->", "running", "records/s", "p99 ms"):
+        assert word in text
+
+
+def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
+    """How many partitions fare how is told where they do not fare alike."""
+    topic = {
+        "topic": "orders", "remote_topic": "A.orders", "partitions": 3, "stage": "paused", "is_paused": False,
+        "stages": {"copying": 2, "paused": 1}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0, "byte_rate": 0.0,
+        "age_ms": None, "limit": None, "seconds_until_loss": None, "retry_in_s": None, "last_error": "", "hint": "",
+    }  # fmt: skip
+    some, every = (
+        shown(flow_pages.topics_page({"total": 1, "topics": [{**topic, "stages": stages}]}))
+        for stages in ({"copying": 2, "paused": 1}, {"paused": 3})
+    )
+
+    assert "2 copying, 1 paused" in some
+    assert "  paused  " in every
 
 
 def test_names_cannot_steer_a_terminal() -> None:

@@ -55,6 +55,33 @@ def test_a_trace_says_what_is_wrong() -> None:
     assert "invoices-0: a record is too large\nraise max.message.bytes" in running["tasks"][1]["trace"]
 
 
+@pytest.mark.parametrize(
+    ("include_tasks", "only_failed", "states"),
+    [
+        (False, False, ["RESTARTING", "RUNNING", "UNASSIGNED"]),
+        (True, False, ["RESTARTING", "RESTARTING", "RESTARTING"]),
+        (True, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
+        (False, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
+    ],
+)
+def test_what_is_restarted_is_said(include_tasks: bool, only_failed: bool, states: list[str]) -> None:
+    """Tools count in the answer what was restarted: of what runs, nothing where only failed ones should be."""
+    found = connect.state_info(_flow(), _group(FlowState.RUNNING), "h:1")
+
+    connect.mark_restarted(found, include_tasks=include_tasks, only_failed=only_failed)
+
+    assert [found["connector"]["state"], *(task["state"] for task in found["tasks"])] == states
+
+
+def test_what_failed_is_restarted() -> None:
+    """A connector that failed is restarted with its tasks where only failed ones are asked for."""
+    found = connect.state_info(_flow(), _group(FlowState.FAILED), "h:1")
+
+    connect.mark_restarted(found, include_tasks=True, only_failed=True)
+
+    assert [found["connector"]["state"], *(task["state"] for task in found["tasks"])] == ["RESTARTING"] * 3
+
+
 def test_a_deleted_connector_is_not_listed() -> None:
     """What was deleted is gone until its config is put."""
     orders = Orders(groups={SOURCE: Wanted.DELETED})
@@ -88,6 +115,18 @@ def test_a_topic_is_what_its_partitions_add_up_to() -> None:
         12.5,
     )
     assert invoices["lag_s"] is None
+
+
+def test_a_topic_of_which_one_partition_rests_is_not_a_paused_one() -> None:
+    """How many partitions fare how is counted, so that a topic of a hundred does not look paused for one of them."""
+    flow = _flow()
+    [first, *others] = [one for one in flow.partitions if one.source.topic == "orders"]
+    paused = attrs.evolve(first, stage=PartitionStage.PAUSED)
+
+    [orders] = topics_of(attrs.evolve(flow, partitions=(paused, *others)), NO_ORDERS)
+
+    assert orders["stages"] == {"paused": 1, "copying": 1}
+    assert orders["is_paused"] is False
 
 
 def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:

@@ -38,7 +38,8 @@ const most = (a, b) => (b === null ? a : Math.max(a ?? 0, b));
 function fare(topic) {
   const name = topic.isPaused ? "paused" : WORST[topic.worst];
   const found = stage(name);
-  return topic.failed ? { ...found, word: topic.failed === topic.partitions.length ? "failed" : `${topic.failed} failed` } : found;
+  const many = topic.isPaused ? topic.partitions.length : topic.partitions.filter((partition) => partition.stage === name).length;
+  return many === topic.partitions.length ? found : { ...found, word: `${many} of ${topic.partitions.length} ${found.word}` };
 }
 
 export function topicTable(flow) {
