@@ -16,7 +16,9 @@ from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
 from mm2py.config.row import Key, Level, Place
+from mm2py.config.step_kinds import short_name
 from mm2py.model.flow import Flow
+from mm2py.model.patterns import split_list
 
 
 #: Settings of the clients that copy.
@@ -127,6 +129,21 @@ def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
     elif not found.is_enabled:
         message = f"{flow} writes without transactions"
         yield Problem(line.where, line.key, message, f"add {flow.target}.exactly.once.source.support = enabled")
+
+
+def note_spread(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
+    """Say what topics do not have whose records go to several remote topics."""
+    for flow in flows:
+        listed = layers.first(spellings(key_named("transforms"), flow))
+        for name in split_list(listed.text) if listed is not None else ():
+            line = layers.get(f"{flow}.transforms.{name}.type")
+            if line is not None and short_name(line.text) == "TimestampRouter":
+                message = (
+                    f"{flow} sends records of one topic to several, by their timestamps; such a topic has no "
+                    "checkpoints, no synced group offsets, configs or ACLs, and verify cannot compare it"
+                )
+                yield Problem(line.where, line.key, message, "see docs/transforms.md")
+                break
 
 
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:

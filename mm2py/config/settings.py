@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
+from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_spread, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.imported import Imported
 from mm2py.config.keys import first_words, nearest
@@ -207,6 +207,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
+    yield from note_spread(layers, enabled)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:

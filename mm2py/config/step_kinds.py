@@ -25,14 +25,6 @@ class StepKind:
     checks: Mapping[str, Check] = attrs.field(factory=dict)
 
 
-@attrs.frozen
-class Refusal:
-    """Why a transform of Connect's is not to be had here, and what to use instead."""
-
-    why: str
-    instead: str
-
-
 def _any(_text: str) -> str | None:
     return None
 
@@ -98,15 +90,6 @@ STEPS: Mapping[str, StepKind] = {
     "ReplaceField$Key": _REPLACE_FIELD,
     "ReplaceField$Value": _REPLACE_FIELD,
     "ValueToKey": StepKind({"fields": _names}, _NULLS, _NULLS_CHECK),
-}
-#: Those that would break what a mirror promises, and not only are unknown.
-REFUSED: Mapping[str, Refusal] = {
-    "TimestampRouter": Refusal(
-        "a source topic has exactly one remote topic, on which positions, offset translation and the resume after a "
-        "crash rest; by their timestamps its records would go to several",
-        "put it into the sink connector that reads the remote topic, where records keep their timestamps; "
-        "docs/transforms.md has other ways",
-    ),
 }
 PREDICATES: Mapping[str, StepKind] = {
     "TopicNameMatches": StepKind({"pattern": _pattern}),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from mm2py.config.keys import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
-from mm2py.config.step_kinds import PREDICATES, REFUSED, STEPS, StepKind, short_name
+from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, short_name
 from mm2py.model.date_pattern import DatePattern, DatePatternError
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, split_list
@@ -143,8 +143,9 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         yield Problem(where, f"{prefix}type", "missing: the transform's class", f"add {prefix}type = …")
         return
     kind = STEPS.get(short_name(line.text))
-    if kind is None or short_name(line.text) in REFUSED:
-        yield _unsupported(line)
+    if kind is None:
+        error = ValueError(f"{line.text.strip()} is not supported")
+        yield Problem(line.where, line.key, line.reason(error), f"supported are {', '.join(STEPS)}")
         return
     yield from _judge_settings(layers, prefix, kind, line, _OWN)
     named = layers.get(f"{prefix}predicate")
@@ -153,15 +154,6 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         yield from _judge_predicate(layers, flow, named)
         predicate = _predicate(layers, flow, named.text)
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
-
-
-def _unsupported(line: Value) -> Problem:
-    """Say that there is no such transform; where one is refused on purpose, why and what there is instead."""
-    refused = REFUSED.get(short_name(line.text))
-    if refused is not None:
-        return Problem(line.where, line.key, f"{short_name(line.text)} is refused: {refused.why}", refused.instead)
-    error = ValueError(f"{line.text.strip()} is not supported")
-    return Problem(line.where, line.key, line.reason(error), f"supported are {', '.join(STEPS)}")
 
 
 def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:
@@ -176,7 +168,7 @@ def _judge_dated_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
     """Refuse a TimestampRouter whose names no topic may have, unless another router comes behind it."""
     steps = [it for name in _listed(layers, flow, "transforms") if (it := _step(layers, flow, name)) is not None]
     last = next((step for step in reversed(steps) if step.kind in {_ROUTER, _TIMESTAMP_ROUTER}), None)
-    if last is None or last.kind != _TIMESTAMP_ROUTER or last.kind in REFUSED:
+    if last is None or last.kind != _TIMESTAMP_ROUTER:
         return
     form, pattern = (last.settings[key].strip() for key in ("topic.format", "timestamp.format"))
     try:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import attrs
 
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
+from mm2py.core.transforms import TIMESTAMP_ROUTER
 from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
-from mm2py.policy.loops import Loop, Mirror, describe, find_loop
+from mm2py.model.date_pattern import DatePattern
+from mm2py.policy.loops import Loop, Mirror, describe, find_doubt, find_loop
 from mm2py.policy.plugins import PluginError
 
 
 _KEY = "replication.policy.class"
+#: 22 November 2026: names that timestamps make are tried with one of them.
+_SOME_DAY_MS = 1_795_349_109_042
 
 
 def judged(settings: MirrorSettings) -> MirrorSettings:
@@ -22,9 +27,12 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
 
     Flows that other nodes run with the same file count too.
     """
-    mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
+    flows = (*settings.flows, *settings.elsewhere)
+    mirrors = list(_mirrors(flows))
     try:
         loop = _found(mirrors)
+        if loop is None and any(mirror.is_spreading for mirror in mirrors):
+            loop = find_doubt(mirrors)
     except PluginError as error:
         note = Problem(settings.path.name, _KEY, f"whether flows feed each other cannot be told: {error.reason}")
         return attrs.evolve(settings, notes=(*settings.notes, note))
@@ -37,6 +45,8 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
             hint = "see that routers leave what the policy puts before a name, or that no topic is taken by all of them"
         raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
     hint = "see that the policy's topic_source() and upstream_topic() tell where a topic came from"
+    if any(mirror.is_spreading for mirror in mirrors):
+        hint = "see that no flow takes what the TimestampRouter of another one makes, whatever the timestamp"
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
 
@@ -52,7 +62,12 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         except Mm2Error:
             continue
         routed = transforms.routed if transforms.has_routers else None
-        yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed)
+        patterns = [it.settings["timestamp.format"] for it in flow.transforms.steps if it.kind == TIMESTAMP_ROUTER]
+        if patterns:
+            routed = partial(transforms.routed, timestamp=DatePattern(patterns[0].strip()).format(_SOME_DAY_MS))
+        yield Mirror(
+            flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed, is_spreading=bool(patterns)
+        )
 
 
 def _found(mirrors: Sequence[Mirror]) -> Loop | None:

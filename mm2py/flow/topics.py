@@ -194,20 +194,20 @@ class Topics:
                 for partition, place in self._latest.places.items()
             }
             self._latest = attrs.evolve(self._latest, places=places)
+            # What was made and does not show yet is asked for again.
             left = {
-                (wish.source.topic, wish.wanted.name): self._refusal(wish, refused.get(wish.remote_topic))
+                (wish.source.topic, wish.wanted.name): self._refusal(wish, error)
                 for wish in granted
-                if target.get(wish.remote_topic, 0) <= wish.source.partition
+                if (error := refused.get(wish.remote_topic)) is not None
+                and target.get(wish.remote_topic, 0) <= wish.source.partition
             }
             return Opened({**left, **plan.refused})
 
-    def _refusal(self, wish: Wish, error: BrokerAnsweredError | None) -> PartitionFailure:
-        """Say why a record cannot have its remote topic: because of *error*, or it does not show."""
-        told = self._explained(wish.remote_topic, error) if error is not None else None
-        why = str(told) if told is not None else "it was made, but does not show at the target yet"
-        hint = told.hint if told is not None else "it is tried again by itself"
-        message = f"{where_wished(self._settings.flow, wish)}: {why}"
-        return PartitionFailure(message, hint, "RemoteTopicRefused", wish.wanted.offset)
+    def _refusal(self, wish: Wish, error: BrokerAnsweredError) -> PartitionFailure:
+        """Say which record cannot have its remote topic because of *error*."""
+        told = self._explained(wish.remote_topic, error)
+        message = f"{where_wished(self._settings.flow, wish)}: {told}"
+        return PartitionFailure(message, told.hint, "RemoteTopicRefused", wish.wanted.offset)
 
     def want_refresh(self) -> None:
         """Have topics looked at soon: something was found that a look would mend or tell."""

@@ -44,6 +44,8 @@ class Mirror:
     heartbeats_replication_enabled: bool = True
     #: What its routers make of a topic's name, before the policy names the remote topic; None where it has none.
     routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
+    #: Does what its routers make depend on records' timestamps? `routed` is for one of them.
+    is_spreading: bool = False
 
     def name_remote(self, topic: str) -> str:
         """Give the name of the remote topic of *topic*."""
@@ -102,6 +104,18 @@ def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
     sure = [mirror for mirror in mirrors if _is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
     found = _find(sure)
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
+
+
+def find_doubt(mirrors: Sequence[Mirror]) -> Loop | None:
+    """
+    Find flows that may feed each other because of names that timestamps make.
+
+    Whether filters take such a name is known of the names that were tried, not of all that records may bring.
+    """
+    circles, edges = _possible(mirrors)
+    spreading = {edge.mirror.flow for edge in edges if edge.mirror.is_spreading}
+    found = next((circle for circle in circles if spreading & set(circle.flows)), None)
+    return Loop(found.flows, None, found.grows, is_sure=False) if found is not None else None
 
 
 def _find(mirrors: Sequence[Mirror]) -> Loop | None:

@@ -32,8 +32,8 @@ from mm2py.pipeline.records.rows import Rows
 from mm2py.wire.record_columns import NewRecord
 
 
-#: So many of the remote topics that the next records need are told at once.
-_MOST_WANTED: Final = 1_000
+#: So many of the remote topics that the next records need are told, and made, at once.
+_MOST_WANTED: Final = 50
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.resolve import FlowSettings
-from mm2py.config.settings import ConfigError, load_settings
+from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 
 
 _BASE = """\
@@ -19,10 +19,14 @@ A->B.enabled = true
 _KIND = "org.apache.kafka.connect.transforms"
 
 
-def _load(folder: Path, lines: str) -> FlowSettings:
+def _loaded(folder: Path, lines: str) -> MirrorSettings:
     path = folder / "mm2.properties"
     path.write_text(_BASE + lines)
-    return load_settings(path).flows[0]
+    return load_settings(path)
+
+
+def _load(folder: Path, lines: str) -> FlowSettings:
+    return _loaded(folder, lines).flows[0]
 
 
 def test_a_name_beats_expressions_and_those_the_whole_flow(tmp_path: Path) -> None:
@@ -105,16 +109,48 @@ def test_what_is_wrong_is_named_at_its_line(tmp_path: Path, lines: str, problem:
     assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
 
 
-@pytest.mark.parametrize("package", ["", f"{_KIND}."])
-def test_a_timestamp_router_is_refused_with_the_reason(tmp_path: Path, package: str) -> None:
-    """It says that a source topic has one remote topic, and where to route by time instead."""
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, f"{_ONE}type = {package}TimestampRouter\nA->B.transforms.x.topic.format = a")
+_DATED = f"{_ONE}type = {_KIND}.TimestampRouter\n"
 
-    (problem,) = caught.value.problems
-    assert "6: A->B.transforms.x.type: TimestampRouter is refused: a source topic has exactly one" in str(problem)
-    assert "sink connector" in str(problem)
-    assert "supported are" not in str(problem)
+
+def test_a_timestamp_router_has_java_s_defaults(tmp_path: Path) -> None:
+    """Without settings it is by the day; there is a note on what such topics do not have."""
+    settings = _loaded(tmp_path, _DATED)
+
+    (step,) = settings.flows[0].transforms.steps
+    assert step.settings == {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"}
+    (note,) = [note for note in settings.notes if "transforms.x" in note.key]
+    assert str(note).startswith("mm2.properties:6: A->B.transforms.x.type: A->B sends records of one topic to several")
+    assert settings.flows[0].timestamp_topics_max == 1_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("A->B.transforms.x.timestamp.format = yyyy-b", "7: A->B.transforms.x.timestamp.format: 'b' is no letter of"),
+        ("A->B.transforms.x.timestamp.format = yyyy'T", "7: A->B.transforms.x.timestamp.format: unterminated quote"),
+        ("A->B.transforms.x.timestamp.format = yyyy/MM", "7: A->B.transforms.x.timestamp.format: it makes names"),
+        ("A->B.transforms.x.topic.format = ${topic} ${timestamp}", "7: A->B.transforms.x.topic.format: it makes names"),
+        ("A->B.transforms.x.topic.format =", "7: A->B.transforms.x.topic.format: must not be empty"),
+        ("A->B.transforms.x.regex = a", "7: A->B.transforms.x.regex: TimestampRouter has no such setting"),
+        ("timestamp.router.topics.max = 0", "7: timestamp.router.topics.max: must be at least 1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_timestamp_router(tmp_path: Path, lines: str, problem: str) -> None:
+    """A pattern that Java would not take, and one whose names no topic can have, such as orders-2026/11."""
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, _DATED + lines)
+
+    assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
+
+
+def test_another_router_may_mend_the_names(tmp_path: Path) -> None:
+    """What a TimestampRouter makes is no topic's name yet where a RegexRouter comes behind it."""
+    lines = _DATED.replace("= x", "= x, y") + (
+        "A->B.transforms.x.timestamp.format = yyyy/MM\nA->B.transforms.y.type = RegexRouter\n"
+        "A->B.transforms.y.regex = (.*)/(.*)\nA->B.transforms.y.replacement = $1-$2"
+    )
+
+    assert [step.kind for step in _load(tmp_path, lines).transforms.steps] == ["TimestampRouter", "RegexRouter"]
 
 
 def test_a_changed_transform_is_a_changed_flow(tmp_path: Path) -> None:

@@ -50,3 +50,29 @@ def test_numbers_and_letters_survive() -> None:
     StepChain((_MASK,)).apply(record)
 
     assert record.value == '{"iban":0,"id":9007199254740993,"name":"Zoë","deep":{"a":[1.5,null,true]}}'.encode()
+
+
+_DAYS = Step("days", "TimestampRouter", {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"})
+
+
+def test_records_are_routed_by_their_timestamps() -> None:
+    """Predicates on records and on names count, and a router behind it sees the name that it made."""
+    router = Step("route", "RegexRouter", {"regex": "(.*)-1970(.*)", "replacement": "$1-old-$2"})
+    on_old = Predicate("TopicNameMatches", {"pattern": ".*-old-.*"})
+    chain = StepChain((attrs.evolve(_DAYS, predicate=_TOMBSTONE), router, attrs.evolve(_DAYS, predicate=on_old)))
+    named = []
+    for value, at_ms in ((None, 0), (None, 86_400_000), (b"", 0), (None, 1_795_349_109_042), (None, 86_399_999)):
+        record = _record(value, timestamp=at_ms)
+        chain.apply(record)
+        named.append(record.topic)
+
+    old = [f"orders-old-{day}-1970{day}" for day in ("0101", "0102")]
+    assert named == [*old, "orders", "orders-20261122", old[0]]
+
+
+def test_a_record_without_a_timestamp_cannot_be_routed_by_it() -> None:
+    """As in Connect."""
+    with pytest.raises(StepFailedError, match="Timestamp missing on record") as failed:
+        StepChain((_DAYS,)).apply(_record(b"", timestamp=-1))
+
+    assert (failed.value.stage, failed.value.column) == ("transforms.days", "timestamp")

@@ -113,3 +113,34 @@ def test_routers_count(tmp_path: Path) -> None:
     assert problem.message.endswith("because routers of B->C and C->A and A->B hide where it came from")
     assert "see that routers leave what the policy puts before a name" in problem.hint
     assert not any("feed each other" in note.message for note in judge(tmp_path, ring).notes)
+
+
+DATED = (
+    "A->B.transforms = days\nA->B.transforms.days.type = TimestampRouter\n"
+    "A->B.transforms.days.timestamp.format = yyyy\n"
+)
+
+
+def test_names_that_timestamps_make_feed_nobody_where_they_show_their_way(tmp_path: Path) -> None:
+    """The default policy puts the source before whatever a router makes."""
+    settings = judge(tmp_path, BOTH_WAYS + DATED)
+
+    assert [note for note in settings.notes if note.key == "replication.policy.class"] == []
+
+
+@pytest.mark.parametrize("back", [".*", "orders-20.*"])
+def test_dated_topics_that_come_back_are_refused(tmp_path: Path, back: str) -> None:
+    """Where names are kept, the way back takes what the router made, and that is routed again, ever longer."""
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, f"{BOTH_WAYS}{IDENTITY}{DATED}A->B.topics = orders.*\nB->A.topics = {back}\n")
+
+    (problem,) = refused.value.problems
+    assert "would feed each other without end: each round gives topic orders" in str(problem)
+
+
+def test_what_no_filter_takes_of_the_names_that_were_tried_is_a_note(tmp_path: Path) -> None:
+    """There may be a timestamp whose name comes back."""
+    settings = judge(tmp_path, f"{BOTH_WAYS}{IDENTITY}{DATED}A->B.topics = orders.*\nB->A.topics = orders-1999\n")
+
+    (note,) = [note for note in settings.notes if note.key == "replication.policy.class"]
+    assert "whatever the timestamp" in note.hint

@@ -16,12 +16,14 @@ from mm2py.model.epoch import (
     Ended,
     EpochOutcome,
     EpochPlan,
+    Lane,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
     ProducerMark,
     Run,
     Transactions,
+    WantedLane,
 )
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
@@ -59,14 +61,17 @@ class PretendedCommitter:
     is_overdue: bool = False
     terms: Transactions = TERMS
     done: list[object] = attrs.field(factory=list)
+    #: The remote partitions that each transaction began with.
+    begun: list[list[TopicPartition]] = attrs.field(factory=list)
 
     async def open(self) -> Mapping[TopicPartition, Position]:
         self.done.append("open")
         self.is_open, self.is_begun = True, False
         return self.committed
 
-    async def begin(self, _remotes: Collection[TopicPartition], _sources: Collection[TopicPartition]) -> None:
+    async def begin(self, remotes: Collection[TopicPartition], _sources: Collection[TopicPartition]) -> None:
         self.done.append("begin")
+        self.begun.append(sorted(remotes))
         self.is_open, self.is_begun = False, True
         if self.fails_to_begin is not None:
             raise self.fails_to_begin
@@ -192,6 +197,50 @@ async def test_the_next_epoch_writes_behind_the_marker() -> None:
 
     assert made.committer.done.count("open") == 1
     assert [it.downstream for it in made.asked.plans[1].partitions] == [61]
+
+
+async def test_a_spread_topic_s_transaction_has_the_lanes_that_were_used_of_late() -> None:
+    """Each is part of the transaction before it is written to, and has its own sequences; another one is not."""
+    lanes = {name: Lane(name, f"A.{name}", 1) for name in ("one", "two", "three")}
+    spread = PartitionPlan(FIRST, "A.t-${timestamp}", 100, None, is_unsure=True, lanes=lanes)
+
+    def answer(plan: EpochPlan) -> Answer:
+        (one,) = plan.partitions
+        outcome = PartitionOutcome(FIRST, 105, None, is_unsure=False, records=5)
+        if not one.lanes:
+            nothing = attrs.evolve(outcome, position=100, records=0)
+            wanted = tuple(WantedLane(name, 100, 0) for name in ("one", "two"))
+            return Answer(1, (StretchOutcome(nothing, wanted=wanted),), is_whole=True)
+        wrote = {"two": ProducerMark(7, 3, 45)}
+        return Answer(1, (StretchOutcome(outcome, used=("two",), marks=wrote),), is_whole=True)
+
+    made = rig(answer, spread)
+    first, second = await made.outcomes(), await made.outcomes()
+
+    assert made.committer.begun == [[], [TopicPartition("A.one", 0), TopicPartition("A.two", 0)]]
+    assert made.committer.done == ["open", "begin", [], "begin", (0, 45), [(0, 105, None, None)]]
+    assert [dict(it.partitions[0].lanes or {}) for it in made.asked.plans] == [
+        {},
+        {name: attrs.evolve(lanes[name], producer=MARK) for name in ("one", "two")},
+    ]
+    assert [(it[0].position, it[0].ended, it[0].downstream) for it in (first, second)] == [
+        (100, Ended.OK, None),
+        (105, Ended.OK, None),
+    ]
+
+
+async def test_a_spread_topic_waits_for_a_lane_that_is_not_there() -> None:
+    """Its outcome says which, and that nothing is to be planned before."""
+    wanted = WantedLane("new", 104, 0)
+    outcome = PartitionOutcome(FIRST, 104, None, is_unsure=False)
+    made = rig(
+        lambda _plan: Answer(1, (StretchOutcome(outcome, wanted=(wanted,)),), is_whole=True),
+        PartitionPlan(FIRST, "A.t-${timestamp}", 100, None, is_unsure=True, lanes={}),
+    )
+    outcomes = await made.outcomes()
+
+    assert (outcomes[0].position, outcomes[0].ended, outcomes[0].wanted) == (104, Ended.WANTING, (wanted,))
+    assert made.committer.done[-1] == [(0, 104, None, None)]
 
 
 async def test_where_nothing_was_kept_downstream_stays_at_the_last_record() -> None:
