@@ -191,7 +191,7 @@ class _Front:
         if needed is not Right.NONE:
             await self._let_in(request, shown, needed)
         if route is None:
-            raise _no_such(request, await _match(request, handler))
+            raise _no_such(request, await _match(request, handler), rest.view())
         if rest.is_draining and needed is Right.WRITE:
             raise RestError(503, "the node is stopping: nothing is changed any more", (), ("Retry-After", "30"))
         return await handler(request)
@@ -282,7 +282,7 @@ async def _match(request: web.Request, handler: Handler) -> Exception:
     return web.HTTPNotFound()
 
 
-def _no_such(request: web.Request, error: Exception) -> RestError:
+def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestError:
     """Say that nobody answers there, and which address may have been meant."""
     if isinstance(error, web.HTTPException) and error.status != 404:  # noqa: PLR2004
         known = as_rest_error(error)
@@ -290,6 +290,9 @@ def _no_such(request: web.Request, error: Exception) -> RestError:
         return known
     literal = [route.path for route in ROUTES if "{" not in route.path]
     near = nearest(request.path, literal)
+    if request.path.startswith("/connector") and view.flows:
+        # A tool of Connect's that was given the node's address.
+        near = f"/from:{view.flows[0].flow.source}/to:{view.flows[0].flow.target}{request.path}"
     return RestError(
         404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")
     )

@@ -98,7 +98,9 @@ def _responses(route: Route) -> Iterator[tuple[str, Json]]:
         elif schema is not None:
             described["content"] = {"application/json": {"schema": schema}}
         if route.path == "/metrics":
-            described["content"]["text/plain"] = {"schema": STRING}
+            described["content"] |= {
+                name: {"schema": STRING} for name in ("text/plain", "application/openmetrics-text")
+            }
         if route.path == "/":
             described["content"]["text/html"] = {"schema": STRING}
         yield str(status), described

@@ -311,6 +311,14 @@ async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking)
     assert node["version"] == mm2py.__version__
 
 
+async def test_tools_of_connect_s_are_sent_to_a_flow(ask: Asking) -> None:
+    """Whoever gives them the node's own address is told which one has connectors."""
+    got = await ask("GET", "/connectors")
+
+    assert got.status == 404
+    assert "did you mean /from:A/to:B/connectors?" in got.json["message"]
+
+
 async def test_a_config_is_judged_whatever_name_comes_with_it(ask: Asking) -> None:
     """Connect's tools send a made up name when they only want to know whether a config is right."""
     path = f"{FLOW}/connector-plugins/MirrorSourceConnector/config/validate"

@@ -78,3 +78,10 @@ async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
     if content is not None:
         schema = {**content["application/json"]["schema"], "components": DOCUMENT["components"]}
         jsonschema_rs.validator_for(schema).validate(got.json)
+
+
+def test_metrics_are_described_in_each_of_their_forms() -> None:
+    """Prometheus asks for one text or the other, programs for JSON."""
+    content = openapi()["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
+
+    assert set(content) == {"application/json", "text/plain", "application/openmetrics-text"}
