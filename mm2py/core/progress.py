@@ -253,6 +253,8 @@ def _wanting(
     if not is_stopped or moved.position > state.position:
         moved = _copying(moved, is_unsure=outcome.is_unsure)
         happenings += [Happening.RECOVERED] if is_stopped else []
+    else:
+        moved = attrs.evolve(moved, ended=state.ended, failure=state.failure)
     return Accounted(attrs.evolve(moved, wanted=outcome.wanted[0], retry_at=math.inf), tuple(happenings))
 
 

@@ -221,6 +221,30 @@ def test_fail_stops_and_names_the_way_out(seen: Look, key: str) -> None:
     assert setting.replace(".", "_") == f"copy_{key}"
 
 
+SPREAD = state(downstream=None, remote_topic_id=None, producer=None, is_unsure=True, lanes={})
+NO_TARGET = look(remote_topic_id=None, remote_end=0)
+
+
+def test_nothing_is_known_of_a_spread_topic_at_the_target() -> None:
+    """So nothing there can be wrong, and where it goes on is the source's place alone."""
+    expired = attrs.evolve(NO_TARGET, log_start=1105)
+    recreated = attrs.evolve(NO_TARGET, topic_id="s2", log_start=0, log_end=20, history_end=-1)
+
+    assert diagnose(SPREAD, NO_TARGET) is None
+    assert act(SPREAD, expired) == GoOn(1105, None, lost=5)
+    assert act(SPREAD, expired, on_source_expired="latest") == GoOn(1130, None, lost=30)
+    assert act(SPREAD, recreated, on_source_recreated="earliest") == GoOn(0, None, lost=30)
+
+
+def test_the_remote_topics_of_a_spread_topic_are_not_deleted() -> None:
+    """Which they are is not known: it stops, and says what can be done."""
+    recreated = attrs.evolve(NO_TARGET, topic_id="s2", log_start=0, log_end=20, history_end=-1)
+    stopped = act(SPREAD, recreated, on_source_recreated="re-create")
+
+    assert isinstance(stopped, Stop)
+    assert "earliest or latest" in stopped.failure.hint
+
+
 def test_a_reset_is_about_what_was_seen() -> None:
     """Position, ids and numbers are those of the new history; the old leader epoch and producer mean nothing there."""
     done = GoOn(0, 99, lost=30)

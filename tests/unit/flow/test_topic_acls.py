@@ -19,6 +19,7 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.topic_acls import AclSync
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.synced import ForgottenAcl, Synced, SyncedAcl
+from mm2py.model.transform import FlowTransforms, Step
 from mm2py.telemetry.events import (
     AclSyncIdle,
     ClusterUnreachable,
@@ -36,6 +37,7 @@ from tests.unit.flow.test_source import SETTINGS
 INTERVAL_S = 600.0
 ACL = TopicAcl("t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
 REMOTE = attrs.evolve(ACL, topic="A.t")
+NO_TRANSFORMS = FlowTransforms()
 
 
 @attrs.define
@@ -70,12 +72,12 @@ class Memory:
 class Rig:
     """An `AclSync` between two such clusters, in virtual time."""
 
-    def __init__(self, *, deletes: bool = False) -> None:
+    def __init__(self, *, deletes: bool = False, transforms: FlowTransforms = NO_TRANSFORMS) -> None:
         clock = LoopClock()
         self.events = EventLog(clock)
         self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), Memory()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
-        settings = attrs.evolve(SETTINGS, topic_sync=sync)
+        settings = attrs.evolve(SETTINGS, topic_sync=sync, transforms=transforms)
         reach = Reach(settings.flow, clock, self.events, lambda: 0.5)
         around = Surroundings(settings, reach, clock, self.events, lambda: 0.5)
         life: Any = SimpleNamespace(source=self.source, target=self.target, topics=SimpleNamespace(memory=self.memory))
@@ -124,6 +126,15 @@ async def test_what_is_missing_is_remembered_and_created() -> None:
     assert (rig.target.acls, rig.memory.written) == ({REMOTE}, [SyncedAcl(REMOTE)])
     assert [event.created for event in rig.events.of(TopicAclsChanged)] == [("ALLOW READ User:u on A.t",)]
     assert rig.source.looks == 3
+
+
+async def test_entries_of_a_spread_topic_are_not_mirrored() -> None:
+    """There is no one remote topic that they would be for."""
+    router = Step("days", "TimestampRouter", {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyy"})
+    rig = Rig(transforms=FlowTransforms(steps=(router,)))
+    await rig.live(0.5)
+
+    assert (rig.target.looks, rig.target.acls, rig.memory.written) == (1, set(), [])
 
 
 async def test_an_entry_that_could_not_be_created_is_not_the_mirrors() -> None:
