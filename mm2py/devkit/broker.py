@@ -170,6 +170,10 @@ class KafkaCluster:
         self._processes[broker_id].terminate()
         self.start(broker_id)
 
+    def terminate(self, broker_id: int, *, grace_s: float) -> int:
+        """Stop one broker cleanly, by force once *grace_s* seconds have passed; give its exit code."""
+        return self._processes[broker_id].terminate(grace_s)
+
     def kill(self, broker_id: int) -> None:
         """End one broker with SIGKILL."""
         self._processes[broker_id].kill()

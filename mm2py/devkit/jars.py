@@ -77,6 +77,14 @@ class KafkaJars:
         """What ``java -cp`` takes."""
         return f"{self.directory}/*"
 
+    @property
+    def class_archive(self) -> Path:
+        """Where `mm2py.devkit.class_archive` puts these jars' classes for the Java that there is."""
+        java = Path(java_command()).resolve()
+        made = java.stat()
+        digest = hashlib.sha256(f"{java} {made.st_mtime_ns} {made.st_size}".encode()).hexdigest()[:8]
+        return self.directory.with_name(f"{self.directory.name}-{digest}.jsa")
+
 
 def java_command() -> str:
     """Give the path of a Java that is new enough, the one of JAVA_HOME first."""
@@ -109,7 +117,7 @@ def kafka_jars(cache: Path | None = None) -> KafkaJars:
     jars = cache / f"kafka-{KAFKA_VERSION}-{digest}"
     if not jars.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"{jars.name}.lock"):
+        with locked(cache / f"{jars.name}.lock"):
             if not jars.is_dir():
                 _download(pom, jars)
     return KafkaJars(jars)
@@ -135,7 +143,8 @@ def _pom() -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file *path*; blocks while another process does."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

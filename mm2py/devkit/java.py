@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.devkit.jars import java_command, kafka_jars
+from mm2py.devkit.jars import KafkaJars, java_command, kafka_jars
 from mm2py.errors import Mm2Error
 
 
@@ -21,6 +21,8 @@ _LOGGER_FLAGS = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.connect.runtime.isolation=warn",
 )
 
+_USES_ARCHIVE = "-Xshare:auto"
+
 
 @attrs.frozen
 class JvmOptions:
@@ -31,23 +33,31 @@ class JvmOptions:
     """
 
     heap_mb: int = 384
-    flags: tuple[str, ...] = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    flags: tuple[str, ...] = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _USES_ARCHIVE)
 
     def command(self, main_class: str, *arguments: str, scratch: Path | None = None) -> list[str]:
         """Give the whole command line for *main_class*; native libraries are unpacked into *scratch*."""
+        jars = kafka_jars()
         return [
             java_command(),
             f"-Xmx{self.heap_mb}m",
             *self.flags,
+            *(_from_archive(jars) if _USES_ARCHIVE in self.flags else ()),
             *_LOGGER_FLAGS,
             "-XX:-UsePerfData",
             "-Djava.awt.headless=true",
             *([f"-Djava.io.tmpdir={scratch}"] if scratch else []),
             "-cp",
-            kafka_jars().classpath,
+            jars.classpath,
             main_class,
             *arguments,
         ]
+
+
+def _from_archive(jars: KafkaJars) -> tuple[str, ...]:
+    """Have classes taken from their archive where there is one; that it does not fit is nothing to be told."""
+    archive = jars.class_archive
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if archive.exists() else ()
 
 
 #: What Kafka's own start scripts give a broker or a MirrorMaker 2, apart from the heap. For measurements.

@@ -34,7 +34,7 @@ from mm2py.errors import Mm2Error, Verdict
 from mm2py.pipeline import worker
 from mm2py.pipeline.said import Sayings
 from mm2py.pipeline.sealing import check_key_file, make_key_file
-from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
+from mm2py.pipeline.spark_settings import SparkSettings, class_archive, spark_settings
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
@@ -119,6 +119,7 @@ class SparkHost:
             package_parent=str(_PACKAGE.parent),
             log_file=str(Path(__file__).with_name("log4j2.properties")),
             scratch=str(self.scratch),
+            archive=class_archive(),
         )
         #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
         self.secrets_key_file: str | None = secrets_key_file or None

@@ -8,7 +8,9 @@ only: nothing is started here.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import attrs
 
@@ -17,6 +19,8 @@ import attrs
 _DRIVER_MEMORY = "512m"
 _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
+#: Where `class_archive` looks.
+CLASSES = Path(sys.prefix, "var", "mm2py")
 #: Spark's own idea of a secret (spark.redaction.regex), and a little more.
 _SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential|private", re.IGNORECASE)
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?", re.ASCII)
@@ -75,15 +79,35 @@ class SparkSettings:
         return tuple((key, value) for key, value in self.conf if _SECRET_NAME.search(key) is None)
 
 
+def class_archive(folder: Path | None = None) -> str:
+    """
+    Give the archive of `mm2py.pipeline.class_archive` for the pyspark of this Python; nothing where there is none.
+
+    Its name tells its size. Java looks for itself whether it is of these jars, but one that was cut off makes it crash.
+    """
+    for found in sorted((folder or CLASSES).glob("spark-*.jsa")):
+        if found.stem == f"spark-{found.stat().st_size}":
+            return str(found)
+    return ""
+
+
 def spark_settings(
-    user: Mapping[str, str], *, copy_tasks: int, python: str, package_parent: str, log_file: str, scratch: str
+    user: Mapping[str, str],
+    *,
+    copy_tasks: int,
+    python: str,
+    package_parent: str,
+    log_file: str,
+    scratch: str,
+    archive: str = "",
 ) -> SparkSettings:
     """
     Put the user's ``spark.*`` keys over ours.
 
     On a cluster as many cores are asked for as there are copy tasks. ``local[*]`` becomes as many slots as there are
     copy tasks: an embedded slot is a thread, so the number of cores says nothing about how many copy tasks may wait
-    for the network at the same time. Embedded Spark keeps its files in *scratch*, which goes away with us.
+    for the network at the same time. Embedded Spark keeps its files in *scratch*, which goes away with us. The driver's
+    JVM takes its classes from *archive*, where one is named.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks)
@@ -93,7 +117,9 @@ def spark_settings(
     else:
         defaults = _OURS | {"spark.cores.max": str(max(1, copy_tasks))}
     conf = defaults | dict(user) | {"spark.master": master}
-    conf["spark.driver.extraJavaOptions"] = _java_options(user.get("spark.driver.extraJavaOptions", ""), log_file)
+    conf["spark.driver.extraJavaOptions"] = _java_options(
+        user.get("spark.driver.extraJavaOptions", ""), log_file, archive
+    )
     if slots is not None:
         conf["spark.executorEnv.PYTHONPATH"] = _joined(package_parent, user.get("spark.executorEnv.PYTHONPATH"))
     return SparkSettings(master, slots, tuple(sorted(conf.items())), user.get("spark.pyspark.python", python))
@@ -108,8 +134,11 @@ def _embedded_slots(master: str, copy_tasks: int) -> int | None:
     return int(threads) if threads.isdigit() else max(1, copy_tasks)
 
 
-def _java_options(user_options: str, log_file: str) -> str:
+def _java_options(user_options: str, log_file: str, archive: str) -> str:
     options = [_QUICK_START]
+    if archive and not re.search(r"-XX:(SharedArchiveFile|ArchiveClassesAtExit)=|-Xshare:", user_options):
+        # That it does not fit any more is no news for the log: Spark only starts more slowly.
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     if not re.search(r"-XX:\+Use\w+GC\b", user_options):
         options.append(_SERIAL_GC)
     if "-Dlog4j2.configurationFile" not in user_options:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from mm2py.pipeline import session as session_module
+from mm2py.pipeline.class_archive import make_class_archive
+from mm2py.pipeline.spark_settings import class_archive
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted, WaitingForSlot
 from tests.support.epochs import FLOW, idle_plan, lose, run_both, spark_of
 from tests.support.eventually import eventually
@@ -76,3 +82,33 @@ async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell()
         "WARN Toy: nothing more",
     ]
     assert not [event for event in said if "NO_GOOD" in event.line]
+
+
+async def test_spark_takes_its_classes_from_their_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JVM maps the file; one of something else is passed over without a word."""
+    if not class_archive():
+        await make_class_archive(tmp_path)
+    archive = Path(class_archive() or class_archive(tmp_path))
+    unfit = _spoilt(archive, tmp_path)
+
+    monkeypatch.setattr(session_module, "class_archive", lambda: str(archive))
+    async with spark_of() as spark:
+        mapped = _mapped((await spark.host.session()).process.pid)
+    monkeypatch.setattr(session_module, "class_archive", lambda: str(unfit))
+    async with spark_of() as other:
+        assert (await other.runner.run(idle_plan())).worker
+
+    assert str(archive) in mapped
+    assert not spark.events.of(SparkSaid)
+    assert not other.events.of(SparkSaid)
+
+
+def _spoilt(archive: Path, folder: Path) -> Path:
+    unfit = folder / "unfit.jsa"
+    unfit.write_bytes(bytes(64) + archive.read_bytes()[64:])
+    return unfit
+
+
+def _mapped(pid: int) -> str:
+    """Give the files that a process has in its memory."""
+    return Path(f"/proc/{pid}/maps").read_text()

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from mm2py.devkit.broker import BrokerNode, KafkaCluster, start_clusters
+from mm2py.devkit.class_archive import make_class_archive
 
 
 #: Compaction within a second or two instead of half a minute.
@@ -31,6 +32,7 @@ class MakeCluster(Protocol):
 @contextmanager
 def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Run a primary and a backup, one broker each, started side by side."""
+    make_class_archive()
     clusters = {name: KafkaCluster(name, properties=TEST_PROPERTIES) for name in ("primary", "backup")}
     start_clusters(list(clusters.values()))
     try:
@@ -43,6 +45,7 @@ def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
 @contextmanager
 def authorized_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Run a source and a target that keep ACLs, one broker each, started side by side; the tests are above all ACLs."""
+    make_class_archive()
     properties = {**TEST_PROPERTIES, **AUTHORIZED}
     clusters = {name: KafkaCluster(name, properties=properties) for name in ("source", "target")}
     start_clusters(list(clusters.values()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from mm2py.pipeline.spark_settings import SparkSettings, spark_settings
+from mm2py.pipeline.spark_settings import SparkSettings, class_archive, spark_settings
 
 
-def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3) -> SparkSettings:
+def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3, archive: str = "") -> SparkSettings:
     return spark_settings(
         user,
         copy_tasks=copy_tasks,
@@ -17,6 +18,7 @@ def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3) -> SparkSetting
         package_parent="/opt/app",
         log_file="/opt/log4j2",
         scratch="/tmp/ours",
+        archive=archive,
     )
 
 
@@ -66,6 +68,31 @@ def test_java_options_are_joined() -> None:
     assert added == f"{plain} -Dx=1"
     assert "UseSerialGC" not in other
     assert "/opt/log4j2" not in other
+
+
+@pytest.mark.parametrize(
+    "own", ["-XX:SharedArchiveFile=/mine.jsa", "-XX:ArchiveClassesAtExit=/mine.jsa", "-Xshare:off", "-Xshare:auto"]
+)
+def test_classes_come_from_the_archive(own: str) -> None:
+    """Where there is one, unless the user's options say something about archives themselves."""
+    key, flag = "spark.driver.extraJavaOptions", "-XX:SharedArchiveFile=/opt/classes.jsa"
+    without = dict(settings_of({}).conf)[key]
+    plain = dict(settings_of({key: "-Dx=1"}, archive="/opt/classes.jsa").conf)[key]
+    told = dict(settings_of({key: own}, archive="/opt/classes.jsa").conf)[key]
+
+    assert "Archive" not in without
+    assert flag in plain
+    assert flag not in told
+    assert own in told
+
+
+def test_an_archive_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    """Java would crash on it."""
+    whole, cut = tmp_path / "spark-10.jsa", tmp_path / "spark-11.jsa"
+    cut.write_bytes(bytes(10))
+    assert class_archive(tmp_path) == class_archive(tmp_path / "nowhere") == ""
+    whole.write_bytes(bytes(10))
+    assert class_archive(tmp_path) == str(whole)
 
 
 def test_workers_find_the_package() -> None:
