@@ -45,7 +45,7 @@ class Known:
     What is known of both clusters.
 
     `source` and `target` give the number of partitions by topic, `owners` the source topic of each remote topic that
-    has one, `counts` how many remote topics each spread topic has by now.
+    has one, `names` that of its lane, `counts` how many remote topics each spread topic has by now.
     """
 
     source: Mapping[str, int]
@@ -53,6 +53,7 @@ class Known:
     owners: Mapping[str, str]
     counts: Mapping[str, int]
     most: int
+    names: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -67,7 +68,7 @@ def plan_lanes(flow: Flow, wishes: Iterable[Wish], known: Known) -> LanePlan:
     """Say what the target lacks of what is wished for, in that order."""
     actions: dict[str, Action] = {}
     refused: dict[tuple[str, str], PartitionFailure] = {}
-    owners, counts = dict(known.owners), dict(known.counts)
+    owners, counts, names = dict(known.owners), dict(known.counts), dict(known.names)
     for wish in wishes:
         topic, remote = wish.source.topic, wish.remote_topic
         place = topic, wish.wanted.name
@@ -77,6 +78,9 @@ def plan_lanes(flow: Flow, wishes: Iterable[Wish], known: Known) -> LanePlan:
             continue
         if (owner := owners.setdefault(remote, topic)) != topic:
             refused[place] = _refusal(flow, wish, f"remote topic {remote} is that of {owner}", _HINT_NAME, "NameClash")
+        elif (name := names.setdefault(remote, wish.wanted.name)) != wish.wanted.name:
+            what = f"{remote} is what the replication policy makes of {name}, too"
+            refused[place] = _refusal(flow, wish, what, _HINT_NAME, "NameClash")
         elif remote in actions:
             continue
         elif found is not None and found < needed:

@@ -61,7 +61,8 @@ class Lanes:
         asked = list(wishes)
         owners = self.owners | {remote: topic for topic, remote in fixed.items()}
         counts = Counter({topic: self._count(topic, target, owners) for topic in {wish.source.topic for wish in asked}})
-        known = Known(source, target, owners, counts, self._settings.timestamp_topics_max)
+        names = {lane.remote_topic: lane.name for lanes in self._lanes.values() for lane in lanes.values()}
+        known = Known(source, target, owners, counts, self._settings.timestamp_topics_max, names)
         return plan_lanes(self._settings.flow, asked, known)
 
     def _count(self, topic: str, target: Mapping[str, int], owners: Mapping[str, str]) -> int:

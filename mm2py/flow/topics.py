@@ -182,9 +182,9 @@ class Topics:
             plan = self._lanes.plan(wishes, source, target, fixed)
             refused = await self._act(plan.actions, self._source_view)
             if plan.actions:
-                seen = await self._look_for(
-                    lambda found: self._lanes.plan(wishes, source, found, fixed).actions, refused
-                )
+                # One that is there already is one that not all brokers know of yet, or that we may not see.
+                sure = {it: why for it, why in refused.items() if why.code != ErrorCode.TOPIC_ALREADY_EXISTS}
+                seen = await self._look_for(lambda found: self._lanes.plan(wishes, source, found, fixed).actions, sure)
                 target = _partition_counts(seen)
             granted = [wish for wish in wishes if (wish.source.topic, wish.wanted.name) not in plan.refused]
             there = {wish.remote_topic for wish in granted if wish.remote_topic in target}

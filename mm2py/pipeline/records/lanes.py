@@ -3,6 +3,9 @@ Which lanes a stretch of a spread topic may use, out of all that there are.
 
 Those that its records used of late: of a topic with a thousand remote topics a stretch needs one or two, and each that
 a transaction might write to gets a marker. Another one that records need ends the stretch; the next one may use it.
+
+Where one remote topic does not take a record, others have taken what lies behind it, and get it again with the next
+stretch. So that one has a single record, and those behind it twice as many each, until all is well for a while.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from mm2py.pipeline.records.outcome import StretchOutcome
 
 #: A lane that so many stretches did not use has to be asked for again.
 _KEPT_STRETCHES: Final = 16
+#: Stretches of so many offsets are no longer short.
+_LONG: Final = 100_000
 
 
 @attrs.define
@@ -29,6 +34,8 @@ class LaneUse:
     _marks: dict[str, ProducerMark] = attrs.field(factory=dict)
     #: Those that a stretch was given of which nobody has told yet.
     _lent: dict[str, ProducerMark] = attrs.field(factory=dict)
+    #: How many offsets the next stretch may have; None where as many as others.
+    _most: int | None = None
 
     def narrowed(self, one: PartitionPlan) -> PartitionPlan:
         """
@@ -43,8 +50,11 @@ class LaneUse:
         marks = {name: mark for name, mark in self._marks.items() if name in there}
         self._lent = {name: mark for name, mark in marks.items() if name in names}
         self._marks = {name: mark for name, mark in marks.items() if name not in names}
+        until = one.until
+        if self._most is not None and until is not None:
+            until = min(until, one.position + self._most)
         return attrs.evolve(
-            one, lanes={name: attrs.evolve(there[name], producer=self._lent.get(name)) for name in names}
+            one, until=until, lanes={name: attrs.evolve(there[name], producer=self._lent.get(name)) for name in names}
         )
 
     def learn(self, one: PartitionPlan, stretch: StretchOutcome) -> PartitionOutcome:
@@ -56,6 +66,10 @@ class LaneUse:
         unused = {name: mark for name, mark in self._lent.items() if name not in stretch.used}
         self._marks |= {**unused, **stretch.marks}
         self._lent = {}
+        if stretch.partition.is_unsure:
+            self._most = 1
+        elif self._most is not None and stretch.partition.ended is Ended.OK:
+            self._most = self._most * 2 if self._most < _LONG else None
         outcome = attrs.evolve(stretch.partition, wanted=lacking)
         is_first = bool(lacking) and lacking[0] == stretch.wanted[0]
         return attrs.evolve(outcome, ended=Ended.WANTING) if is_first and outcome.ended is Ended.OK else outcome

@@ -78,6 +78,15 @@ def test_two_topics_do_not_share_a_new_one() -> None:
     assert list(plan.refused) == [("carts", "x")]
 
 
+def test_two_names_do_not_share_a_remote_topic() -> None:
+    """A policy of one's own may call them alike; their records would have sequences of two writers."""
+    upper, lower = (Wish(TopicPartition("orders", 0), WantedLane(name, 0, 0), "A.jan") for name in ("JAN", "jan"))
+    known = attrs.evolve(KNOWN, target={"A.jan": 4}, owners={"A.jan": "orders"}, names={"A.jan": "JAN"})
+
+    assert list(plan_lanes(FLOW, [upper, lower], KNOWN).refused) == [("orders", "jan")]
+    assert list(plan_lanes(FLOW, [upper, lower], known).refused) == [("orders", "jan")]
+
+
 @pytest.mark.parametrize(
     ("patterns", "name", "fits"),
     [

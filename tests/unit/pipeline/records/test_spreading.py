@@ -232,6 +232,19 @@ def test_lanes_that_are_not_used_are_left_out_but_their_writers_are_known() -> N
     assert gone == {}
 
 
+def test_what_others_took_behind_a_refused_record_is_not_written_again_and_again() -> None:
+    """The record that one remote topic refuses is tried alone; once it is taken, stretches grow to what they were."""
+    use = LaneUse()
+    untils = []
+    for is_unsure in (False, True, True, False, False, True, *[False] * 20):
+        untils.append(use.narrowed(planned(until=1_000_000)).until)
+        stretch = told(ended=Ended.FAILED if is_unsure else Ended.OK)
+        use.learn(planned(), attrs.evolve(stretch, partition=attrs.evolve(stretch.partition, is_unsure=is_unsure)))
+
+    assert untils[:8] == [1_000_000, 1_000_000, 11, 11, 12, 14, 11, 12]
+    assert untils[-1] == 1_000_000
+
+
 def test_who_wrote_a_stretch_that_nobody_tells_of_is_not_gone_on_with() -> None:
     """It may still be writing: its sequences mean nothing any more."""
     use = LaneUse()
