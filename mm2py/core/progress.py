@@ -306,6 +306,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         log_start_offset=_fresh(outcome.log_start_offset, state.log_start_offset),
         high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
         last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
+        wanted=None,
     )
 
 

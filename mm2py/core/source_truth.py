@@ -197,6 +197,7 @@ def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> Partit
         producer=state.producer if act.keeps_producer else None,
         leader=None,
         repair=act.repair,
+        wanted=None,
         stray_from=state.stray_from if act.repair is not None else None,
         is_questioned=False,
         look_at=0.0,
