@@ -192,6 +192,17 @@ async def test_a_row_of_the_topics_table_is_one_line(browser: Browser, served: S
         assert await seen.width() <= DESKTOP[0]
 
 
+async def test_a_topic_of_which_a_part_rests(browser: Browser, served: Served) -> None:
+    """One paused partition does not make its topic look paused: it is said how many of how many."""
+    failed, first, second = served.node.shown.flows[0].partitions
+    served.show(partitions=(failed, attrs.evolve(first, stage=PartitionStage.PAUSED), second))
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("1 of 2 paused", "table.topics")
+
+        assert await seen.rows("topics", 2) == ["failed", "1 of 2 paused"]
+
+
 async def test_names_and_errors_are_text(browser: Browser, served: Served) -> None:
     """Whatever a group is called and a broker says, it is shown as it is, and is never part of the page."""
     offset = GroupOffsetView(TopicPartition(HOSTILE, 0), TopicPartition(HOSTILE, 0), 1, None, None, False, HOSTILE)
