@@ -91,7 +91,7 @@ def _print(one: Tried, remote_topic: str) -> None:
     if one.after is not None:
         _print_row("after", one.after)
         if remote_topic:
-            print(f"          to {remote_topic}")
+            print(f"          to {remote_topic}-{one.after.partition}")
     else:
         print(f"  after   {f'fails: {one.error}' if one.error else 'dropped'}")
 

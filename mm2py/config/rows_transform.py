@@ -24,16 +24,17 @@ TRANSFORMS = Section(
     (
         Key("transform.*", Kind.STRING, None, Place.FLOW_ONLY,
             "`….sql`: a statement of Spark SQL over the table `records`. `….function`: a Python function as "
-            "`module:function`, which gets a DataFrame and gives one."),
+            "`module:function`, which gets a DataFrame and gives one. `….routes` = `true`: it may say by the columns "
+            "`topic` and `partition` where each record goes."),
         Key("transforms", Kind.LIST, "", Place.FLOW, "Names of single message transforms, in order."),
         Key("transforms.*", Kind.STRING, None, Place.FLOW_ONLY,
             "Their settings: `transforms.NAME.type`, `.predicate`, `.negate`, and what the type takes."),
         Key("predicates", Kind.LIST, "", Place.FLOW, "Names of predicates for transforms."),
         Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings: `predicates.NAME.type` and others."),
         Key("timestamp.router.topics.max", Kind.INT, "1000", Place.FLOW,
-            "How many remote topics a `TimestampRouter` may give one source topic, those counted that the target has "
-            "already. Where a record needs one more, its topic-partition stops: wrong timestamps must not make topics "
-            "without end.", check=at_least(1)),
+            "How many remote topics a `TimestampRouter`, or a transform that routes, may give one source topic, those "
+            "counted that the target has already. Where a record needs one more, its topic-partition stops: wrong "
+            "timestamps must not make topics without end.", check=at_least(1)),
         Key("errors.tolerance", Kind.STRING, "none", Place.FLOW,
             "What becomes of a record that a transform cannot take: `none` stops its topic, visibly, `all` leaves the "
             "record out.", check=one_of("none", "all")),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+import attrs
+
 from mm2py.config.keys import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
@@ -22,6 +24,7 @@ from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, Topic
 
 _WHOLE_FLOW = ".*"
 _FORMS = ("sql", "function")
+_ROUTES = "routes"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
@@ -73,12 +76,14 @@ def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
 
 
 def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
-    found = [(topics, form, line) for topics, form, line in _rule_lines(layers, flow) if form in _FORMS]
+    lines = list(_rule_lines(layers, flow))
+    routing = {topics for topics, form, line in lines if form == _ROUTES and line.text.strip().lower() == "true"}
+    found = [(topics, form, line) for topics, form, line in lines if form in _FORMS]
     for topics, form, line in sorted(found, key=lambda rule: _rank(rule[0])):
         name = line.key.removeprefix(f"{flow}.")
         text = line.text.strip()
         transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
-        yield TopicRule(topics, transform)
+        yield TopicRule(topics, attrs.evolve(transform, routes=topics in routing))
 
 
 def _rank(topics: str) -> int:
@@ -90,7 +95,11 @@ def _rank(topics: str) -> int:
 
 def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
     seen: dict[str, str] = {}
+    ruled = {topics for topics, form, _ in _rule_lines(layers, flow) if form in _FORMS}
     for topics, form, line in _rule_lines(layers, flow):
+        if form == _ROUTES:
+            yield from _judge_routes(line, has_rule=topics in ruled)
+            continue
         if form not in _FORMS:
             hint = f"write {flow}.transform.<topic or expression>.sql, or .function"
             yield Problem(line.where, line.key, "it must end in .sql or .function", hint)
@@ -106,6 +115,14 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
             yield Problem(line.where, line.key, line.reason(wrong))
         if (other := seen.setdefault(topics, form)) != form:
             yield Problem(line.where, line.key, f"the same topics have .{other} too", "keep one of them")
+
+
+def _judge_routes(line: Value, *, has_rule: bool) -> Iterator[Problem]:
+    if line.text.strip().lower() not in {"true", "false"}:
+        yield Problem(line.where, line.key, f"expected true or false, found {line.text.strip()!r}")
+    elif not has_rule:
+        hint = f"add {line.key.removesuffix(_ROUTES)}sql or {line.key.removesuffix(_ROUTES)}function"
+        yield Problem(line.where, line.key, "there is no statement or function for these topics", hint)
 
 
 # Connect's single message transforms.

@@ -26,7 +26,8 @@ _HINT_MOST = (
     f"raise {MOST_KEY} or delete old remote topics; if the timestamp is wrong, step over the record with mm2py "
     "offsets, or filter such records out"
 )
-_HINT_NAME = "change topic.format or timestamp.format, or put a RegexRouter behind it"
+_HINT_NAME = "change what names it: topic.format, timestamp.format, the transform, or a RegexRouter behind them"
+_HINT_PARTITION = "have the transform choose among the source topic's partitions, or create the remote topic with more"
 _SOME_DAY_MS = 1_795_349_109_042
 
 
@@ -58,7 +59,7 @@ class Known:
 
 @attrs.frozen
 class LanePlan:
-    """What is due; `refused` says of which wishes why they are not granted, by source topic and name."""
+    """What is due; `refused` says of which wishes why they are not granted, by source topic and the lane's key."""
 
     actions: tuple[Action, ...]
     refused: Mapping[tuple[str, str], PartitionFailure]
@@ -71,29 +72,50 @@ def plan_lanes(flow: Flow, wishes: Iterable[Wish], known: Known) -> LanePlan:
     owners, counts, names = dict(known.owners), dict(known.counts), dict(known.names)
     for wish in wishes:
         topic, remote = wish.source.topic, wish.remote_topic
-        place = topic, wish.wanted.name
+        place = topic, wish.wanted.key
         needed = max(known.source.get(topic, 0), wish.source.partition + 1)
         found = known.target.get(remote)
         if place in refused:
             continue
-        if (owner := owners.setdefault(remote, topic)) != topic:
-            refused[place] = _refusal(flow, wish, f"remote topic {remote} is that of {owner}", _HINT_NAME, "NameClash")
-        elif (name := names.setdefault(remote, wish.wanted.name)) != wish.wanted.name:
-            what = f"{remote} is what the replication policy makes of {name}, too"
-            refused[place] = _refusal(flow, wish, what, _HINT_NAME, "NameClash")
+        owner, name = owners.setdefault(remote, topic), names.setdefault(remote, wish.wanted.name)
+        why = _why_not_called(wish, owner, name) or _why_not_there(wish, max(needed, found or 0))
+        if why is not None:
+            refused[place] = _refusal(flow, wish, *why)
         elif remote in actions:
             continue
         elif found is not None and found < needed:
             actions[remote] = GrowPartitions(remote, found, needed)
-        elif found is None and _NAME.fullmatch(remote) is None:
-            refused[place] = _refusal(flow, wish, f"no topic can be called {remote}", _HINT_NAME, "InvalidTopic")
         elif found is None and counts.get(topic, 0) >= known.most:
             what = f"{topic} has {counts.get(topic, 0)} remote topics already, and {MOST_KEY} is {known.most}"
             refused[place] = _refusal(flow, wish, what, _HINT_MOST, "TooManyTopics")
         elif found is None:
-            actions[remote] = CreateTopic(topic, remote, needed, Reason.NEW_TIMESTAMP)
+            actions[remote] = CreateTopic(topic, remote, needed, Reason.NEEDED_BY_RECORD)
             counts[topic] = counts.get(topic, 0) + 1
     return LanePlan(tuple(actions.values()), refused)
+
+
+_Why = tuple[str, str, str]
+
+
+def _why_not_called(wish: Wish, owner: str, name: str) -> _Why | None:
+    """Say why the remote topic cannot have its name: what, a hint, and the kind of error."""
+    remote = wish.remote_topic
+    if owner != wish.source.topic:
+        return f"remote topic {remote} is that of {owner}", _HINT_NAME, "NameClash"
+    if name != wish.wanted.name:
+        return f"{remote} is what the replication policy makes of {name}, too", _HINT_NAME, "NameClash"
+    if _NAME.fullmatch(remote) is None:
+        return f"no topic can be called {remote}", _HINT_NAME, "InvalidTopic"
+    return None
+
+
+def _why_not_there(wish: Wish, partitions: int) -> _Why | None:
+    """Say why it cannot have the partition, out of so many that it has or gets."""
+    number = wish.wanted.partition
+    if number is None or number < partitions:
+        return None
+    what = f"the transform sends it to partition {number} of a topic that has {partitions}"
+    return what, _HINT_PARTITION, "NoSuchPartition"
 
 
 def _refusal(flow: Flow, wish: Wish, what: str, hint: str, error: str) -> PartitionFailure:

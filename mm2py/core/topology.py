@@ -24,7 +24,7 @@ class Reason(enum.Enum):
 
     NO_REMOTE_TOPIC = "the source has the topic, the target has no remote topic of it"
     FEWER_PARTITIONS = "the source has more partitions than the remote topic"
-    NEW_TIMESTAMP = "a record's timestamp names a remote topic that the target has not"
+    NEEDED_BY_RECORD = "a record needs a remote topic that the target has not"
 
 
 @attrs.frozen

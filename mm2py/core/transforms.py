@@ -3,6 +3,7 @@ Which topics of a flow have a transform, what their remote topics are called, an
 
 A step that only looks at the topic's name, a router, has done its work once the topic is named: where no other step is
 left, records travel unopened. A TimestampRouter *spreads* a topic: its records have remote topics by their timestamps.
+So does a statement or function that routes: it says for each record where that goes.
 """
 
 from __future__ import annotations
@@ -163,8 +164,20 @@ class TopicTransforms:
         return topic if self._is_exempt(topic) else routed(topic, self._settings.steps, timestamp)
 
     def is_spread(self, topic: str) -> bool:
-        """Say whether records of *topic* have several remote topics, by their timestamps."""
-        return not self._is_exempt(topic) and is_spread(topic, self._settings.steps)
+        """Say whether records of *topic* have several remote topics, by their timestamps or a transform's word."""
+        if self._is_exempt(topic):
+            return False
+        return is_spread(topic, self._settings.steps) or self._is_routed_by_rule(topic)
+
+    def _is_routed_by_rule(self, topic: str) -> bool:
+        rule = next((rule for rule in self._rules if rule.matches(topic)), None)
+        return rule is not None and rule.transform.routes
+
+    @property
+    def may_spread(self) -> bool:
+        """Say whether records of any topic may go to several remote topics."""
+        steps, rules = self._settings.steps, self._settings.rules
+        return any(step.kind == TIMESTAMP_ROUTER for step in steps) or any(rule.transform.routes for rule in rules)
 
 
 #: Stretches of so many topic-partitions are transformed side by side for each record task.

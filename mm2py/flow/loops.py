@@ -46,7 +46,7 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
         raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
     hint = "see that the policy's topic_source() and upstream_topic() tell where a topic came from"
     if any(mirror.is_spreading for mirror in mirrors):
-        hint = "see that no flow takes what the TimestampRouter of another one makes, whatever the timestamp"
+        hint = "see that no flow takes what routers and transforms of another one make, whatever the record"
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
 
@@ -66,7 +66,12 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         if patterns:
             routed = partial(transforms.routed, timestamp=DatePattern(patterns[0].strip()).format(_SOME_DAY_MS))
         yield Mirror(
-            flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed, is_spreading=bool(patterns)
+            flow.flow,
+            policy,
+            topic_filter,
+            flow.heartbeats_replication_enabled,
+            routed,
+            is_spreading=transforms.may_spread,
         )
 
 

@@ -73,7 +73,7 @@ class Spreading:
             lane = state.wanted
             if lane is None or lane not in wanted.get(state.source, ()):
                 continue
-            refusal = opened.refused.get((state.source.topic, lane.name))
+            refusal = opened.refused.get((state.source.topic, lane.key))
             if refusal is None:
                 tasks.grant(state.source)
             else:

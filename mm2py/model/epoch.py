@@ -89,15 +89,42 @@ class Lane:
     max_message_bytes: int = 1_048_588
     #: As of a partition's plan; each remote partition has sequences of its own.
     producer: ProducerMark | None = None
+    #: As of a partition's plan: that of the remote topic; None for the number that it has at the source.
+    partition: int | None = None
+
+    def remote(self, source: TopicPartition) -> TopicPartition:
+        """Say where records of *source* go on this lane."""
+        return TopicPartition(self.remote_topic, source.partition if self.partition is None else self.partition)
 
 
 @attrs.frozen
 class WantedLane:
-    """A name that a record of a spread topic needs a lane of, and the first record that does."""
+    """
+    A name that a record of a spread topic needs a lane of, and the first record that does.
+
+    `partition` is that of the remote topic, None where it has the number that it has at the source.
+    """
 
     name: str
     offset: int
     timestamp_ms: int
+    partition: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells lanes of one plan apart."""
+        return lane_key(self.name, self.partition)
+
+
+def lane_key(name: str, partition: int | None) -> str:
+    """Give what tells lanes of one plan apart; no topic's name holds a slash."""
+    return name if partition is None else f"{name}/{partition}"
+
+
+def read_lane_key(key: str) -> tuple[str, int | None]:
+    """Give a lane's name and partition back."""
+    name, slash, partition = key.partition("/")
+    return name, int(partition) if slash else None
 
 
 @attrs.frozen
@@ -132,6 +159,14 @@ class PartitionPlan:
     #: Where records of a spread topic may go, by name: its `remote_topic` is no topic, but how the many are called
     #: together, and no offset at the target is known of it. None for every other topic.
     lanes: Mapping[str, Lane] | None = attrs.field(default=None, hash=False)
+    #: Of the remote topic, where it is not the number that it has at the source.
+    remote_partition: int | None = None
+
+    @property
+    def remote(self) -> TopicPartition:
+        """Where the records go; of a spread topic its lanes tell that."""
+        number = self.source.partition if self.remote_partition is None else self.remote_partition
+        return TopicPartition(self.remote_topic, number)
 
 
 @attrs.frozen

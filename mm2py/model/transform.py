@@ -60,6 +60,8 @@ class Transform:
     function: str = ""
     steps: tuple[Step, ...] = ()
     errors: Errors = Errors()
+    #: May the statement or function say by the columns `topic` and `partition` where records go?
+    routes: bool = False
 
     @property
     def uses_spark(self) -> bool:

@@ -195,7 +195,7 @@ class PartitionCopy:
         copy = cls(
             plan=plan,
             fetch=fetch,
-            remote=TopicPartition(plan.remote_topic, source.partition),
+            remote=plan.remote,
             remote_topic=plan.remote_topic.encode(),
             position=plan.position,
             downstream=plan.downstream,

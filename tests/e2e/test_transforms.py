@@ -114,11 +114,13 @@ async def _prepare(source: str, start: str) -> None:
         ("broken", 1),
         ("wrong", 1),
         ("chain", 1),
+        ("sorted", 2),
     ):
         await create_topic(source, f"{start}-{name}", partitions=partitions)
     for name, partitions in (("filtered", 2), ("plain", 2), ("masked", 2), ("broken", 1)):
         await produce_numbers(source, f"{start}-{name}", count=_COUNT, partitions=partitions)
     await produce_numbers(source, f"{start}-wrong", count=_FEW, partitions=1)
+    await produce_numbers(source, f"{start}-sorted", count=_FEW, partitions=2)
     await produce(source, f"{start}-mask-strange", [_strange()])
     await produce(source, f"{start}-chain", [_accounts()], batch_bytes=65_536)
 
@@ -126,11 +128,17 @@ async def _prepare(source: str, start: str) -> None:
 def _rules(start: str) -> dict[str, object]:
     breaks = "IF(offset = 50000, CAST(raise_error('no good') AS BINARY), value) AS value"
     return {
-        "TF->B.topics": f"{start}-(filtered|plain|mask.*|broken|wrong)",
+        "TF->B.topics": f"{start}-(filtered|plain|mask.*|broken|wrong|sorted)",
         f"TF->B.transform.{start}-filtered.sql": "SELECT * FROM records WHERE offset % 10 = 0",
         f"TF->B.transform.{start}-mask.*.function": "tests.support.transforms:masked",
         f"TF->B.transform.{start}-broken.sql": f"SELECT * EXCEPT (value), {breaks} FROM records",
         f"TF->B.transform.{start}-wrong.sql": "SELECT * EXCEPT (value), amount AS value FROM records",
+        # Every fifth record becomes one of another topic, every second one changes its partition.
+        f"TF->B.transform.{start}-sorted.sql": (
+            "SELECT * EXCEPT (topic, partition), IF(offset % 5 = 0, CONCAT(topic, '-fifth'), topic) AS topic, "
+            "IF(offset % 2 = 0, 1 - partition, partition) AS partition FROM records"
+        ),
+        f"TF->B.transform.{start}-sorted.routes": "true",
         "TF->B.transforms": "route",
         "TF->B.transforms.route.type": f"{_CONNECT}.RegexRouter",
         "TF->B.transforms.route.regex": "(.*)-plain",
@@ -206,6 +214,34 @@ async def test_topics_without_a_transform_stay_unopened_and_are_routed(mirror: _
         if line.startswith("mm2py_flow_batches_total{") and '"unopened"' in line and '"TF"' in line
     ]
     assert unopened > 0
+
+
+async def test_a_statement_says_where_records_go(mirror: _Mirror) -> None:
+    """Each record goes to the topic and partition that its row names, once; those of one place keep their order."""
+    topic, remote, fifth = mirror.topic("sorted"), mirror.remote("sorted"), mirror.remote("sorted-fifth")
+    await mirror.running.wait_for_positions(topic, "TF->B", [_FEW // 2] * 2, within_s=_LONG_S)
+
+    source = await read_numbers(mirror.source, topic)
+    for name, is_fifth in ((fifth, True), (remote, False)):
+        found = await read_numbers(mirror.target, name)
+        for partition in (0, 1):
+            for origin in (0, 1):
+                wanted = [
+                    number
+                    for offset, number in enumerate(source[origin])
+                    if (offset % 5 == 0) is is_fifth and (offset % 2 == 0) is (partition != origin)
+                ]
+                own = set(source[origin])
+                assert [number for number in found[partition] if number in own] == wanted
+
+
+async def test_a_sample_shows_where_records_go(mirror: _Mirror) -> None:
+    """Topic and partition at the target, record by record."""
+    done = await mirror.type("transform", str(mirror.file), "TF->B", mirror.topic("sorted"), "--sample", "4")
+
+    assert done.returncode == 0, done.stderr
+    assert f"to {mirror.remote('sorted')}-0\n" in done.stdout
+    assert f"to {mirror.remote('sorted')}-1\n" in done.stdout
 
 
 async def test_a_function_masks_values_and_nothing_else(mirror: _Mirror) -> None:

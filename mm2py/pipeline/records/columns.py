@@ -82,16 +82,33 @@ def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=_HEADERS)
 
 
-def chunk_of(batch: pa.RecordBatch, source: TopicPartition) -> Chunk:
-    """Give the rows of a batch that has the canonical columns, in order; they should be records of *source*."""
+def chunk_of(batch: pa.RecordBatch, source: TopicPartition, *, routes: bool = False) -> Chunk:
+    """
+    Give the rows of a batch that has the canonical columns, in order.
+
+    They should be records of *source*, unless the transform *routes* them to any topic and partition.
+    """
     return Chunk(
         batch.column("offset").to_pylist(),
         _millis(batch),
         batch.column("key").to_pylist(),
         batch.column("value").to_pylist(),
         _headers_lists(batch.column("headers")),
-        _stray(batch, source),
+        _nowhere(batch) if routes else _stray(batch, source),
+        _places(batch) if routes else None,
     )
+
+
+def _places(batch: pa.RecordBatch) -> list[tuple[str, int]]:
+    return list(zip(batch.column("topic").to_pylist(), batch.column("partition").to_pylist(), strict=True))
+
+
+def _nowhere(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    """Find the first row whose topic or partition is none."""
+    known = {"topic": batch.column("topic").is_valid()}
+    known["partition"] = pc.greater_equal(batch.column("partition"), 0).fill_null(False)  # noqa: FBT003 - Arrow's form
+    found = [(at, name) for name, column in known.items() if (at := pc.index(column, False).as_py()) >= 0]
+    return min(found, key=lambda one: one[0], default=None)
 
 
 def _stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | None:

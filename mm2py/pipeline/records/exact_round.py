@@ -162,10 +162,9 @@ class ExactRound(Round):
         if one.lanes is None:
             (remote,) = _remotes(one)
             return attrs.evolve(one, producer=self._committer.mark(remote))
-        number = one.source.partition
-        marks = {name: self._committer.mark(TopicPartition(it.remote_topic, number)) for name, it in one.lanes.items()}
+        marks = {key: self._committer.mark(lane.remote(one.source)) for key, lane in one.lanes.items()}
         return attrs.evolve(
-            one, lanes={name: attrs.evolve(lane, producer=marks[name]) for name, lane in one.lanes.items()}
+            one, lanes={key: attrs.evolve(lane, producer=marks[key]) for key, lane in one.lanes.items()}
         )
 
     def _note_written(self, one: PartitionPlan, stretch: StretchOutcome) -> None:
@@ -173,8 +172,8 @@ class ExactRound(Round):
             (remote,) = _remotes(one)
             self._committer.wrote(remote, stretch.partition.producer)
             return
-        for name, mark in stretch.marks.items():
-            self._committer.wrote(TopicPartition(one.lanes[name].remote_topic, one.source.partition), mark)
+        for key, mark in stretch.marks.items():
+            self._committer.wrote(one.lanes[key].remote(one.source), mark)
 
     async def _commit(self, stretches: Sequence[PartitionPlan], outcomes: Sequence[StretchOutcome]) -> None:
         """Commit what was written, with the positions behind it, and account for it."""
@@ -243,8 +242,7 @@ class ExactRound(Round):
 
 def _remotes(one: PartitionPlan) -> list[TopicPartition]:
     """Give the remote partitions that a stretch may write to."""
-    topics = [one.remote_topic] if one.lanes is None else [lane.remote_topic for lane in one.lanes.values()]
-    return [TopicPartition(topic, one.source.partition) for topic in topics]
+    return [one.remote] if one.lanes is None else [lane.remote(one.source) for lane in one.lanes.values()]
 
 
 def _doubts(stretches: Collection[PartitionPlan], outcomes: Sequence[StretchOutcome]) -> list[PartitionOutcome]:

@@ -10,11 +10,12 @@ stretch. So that one has a single record, and those behind it twice as many each
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-from mm2py.model.epoch import Ended, PartitionOutcome, PartitionPlan, ProducerMark
+from mm2py.model.epoch import Ended, Lane, PartitionOutcome, PartitionPlan, ProducerMark, read_lane_key
 from mm2py.pipeline.records.outcome import StretchOutcome
 
 
@@ -45,23 +46,27 @@ class LaneUse:
         """
         self._number += 1
         there, oldest = one.lanes or {}, self._number - _KEPT_STRETCHES
-        self._used = {name: used for name, used in self._used.items() if used >= oldest and name in there}
-        names = [name for name in self._used if there[name].partitions > one.source.partition]
-        marks = {name: mark for name, mark in self._marks.items() if name in there}
-        self._lent = {name: mark for name, mark in marks.items() if name in names}
-        self._marks = {name: mark for name, mark in marks.items() if name not in names}
+        self._used = {
+            key: used for key, used in self._used.items() if used >= oldest and read_lane_key(key)[0] in there
+        }
+        lanes = {key: lane for key in self._used if (lane := _lane_of(key, there, one)) is not None}
+        marks = {key: mark for key, mark in self._marks.items() if read_lane_key(key)[0] in there}
+        self._lent = {key: mark for key, mark in marks.items() if key in lanes}
+        self._marks = {key: mark for key, mark in marks.items() if key not in lanes}
         until = one.until
         if self._most is not None and until is not None:
             until = min(until, one.position + self._most)
         return attrs.evolve(
-            one, until=until, lanes={name: attrs.evolve(there[name], producer=self._lent.get(name)) for name in names}
+            one,
+            until=until,
+            lanes={key: attrs.evolve(lane, producer=self._lent.get(key)) for key, lane in lanes.items()},
         )
 
     def learn(self, one: PartitionPlan, stretch: StretchOutcome) -> PartitionOutcome:
         """Take over what became of a stretch of *one*; give its outcome with the lanes that are not there."""
-        there, number = one.lanes or {}, one.source.partition
-        lacking = tuple(it for it in stretch.wanted if it.name not in there or there[it.name].partitions <= number)
-        named = {it.name for it in stretch.wanted if it not in lacking}
+        there = one.lanes or {}
+        lacking = tuple(it for it in stretch.wanted if _lane_of(it.key, there, one) is None)
+        named = {it.key for it in stretch.wanted if it not in lacking}
         self._used |= dict.fromkeys((*stretch.used, *named), self._number)
         unused = {name: mark for name, mark in self._lent.items() if name not in stretch.used}
         self._marks |= {**unused, **stretch.marks}
@@ -73,3 +78,12 @@ class LaneUse:
         outcome = attrs.evolve(stretch.partition, wanted=lacking)
         is_first = bool(lacking) and lacking[0] == stretch.wanted[0]
         return attrs.evolve(outcome, ended=Ended.WANTING) if is_first and outcome.ended is Ended.OK else outcome
+
+
+def _lane_of(key: str, there: Mapping[str, Lane], one: PartitionPlan) -> Lane | None:
+    """Give the lane that a stretch of *one* calls *key*, of those that are *there*; None where the target lacks it."""
+    name, partition = read_lane_key(key)
+    if name not in there:
+        return None
+    lane = attrs.evolve(there[name], partition=partition)
+    return lane if lane.remote(one.source).partition < lane.partitions else None

@@ -37,6 +37,8 @@ class Chunk:
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
     stray: tuple[int, str] | None = None
+    #: Where each record goes, by the transform's word: topic and partition; None where they stay what they are.
+    places: Sequence[tuple[str, int]] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

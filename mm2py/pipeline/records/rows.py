@@ -8,8 +8,8 @@ is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from operator import lt
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ from mm2py.wire.record_columns import NewRecord
 _HINT_SHAPE: Final = "a transform may drop and change records, one by one; see docs/transforms.md"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
+#: Where a record goes: the name that routers make of its topic's, and a partition where that is not its own.
+Way = tuple[str, int | None]
+
 
 class Rows:
     """Takes the rows of one stretch. What became of those it did not give is told once all are taken."""
@@ -33,7 +36,8 @@ class Rows:
         self._partition = partition
         self._end = partition.until if partition.until is not None else partition.position
         self._last_offset = partition.position - 1
-        transform = plan.transform
+        self._here = partition.source.topic, partition.source.partition
+        self._transform = transform = plan.transform
         self._steps = StepChain(transform.steps if transform is not None else ())
         self._errors = transform.errors if transform is not None else Errors()
         #: Why the stretch ends early, None where it does not.
@@ -45,15 +49,15 @@ class Rows:
 
     def records(self, chunks: Iterable[Chunk]) -> Iterator[NewRecord]:
         """Give what is to be written of *chunks*."""
-        for rows in self._sound(chunks):
+        for rows, _ in self._sound(chunks):
             yield from self._stepped(rows) if self._steps else rows
 
-    def routed(self, chunks: Iterable[Chunk]) -> Iterator[tuple[str, NewRecord]]:
-        """Give what is to be written of *chunks*, each record with the name that routers make of its topic's."""
-        for rows in self._sound(chunks):
-            yield from self._named(rows)
+    def routed(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Way, NewRecord]]:
+        """Give what is to be written of *chunks*, each record with where it goes."""
+        for rows, places in self._sound(chunks):
+            yield from self._sent(rows, repeat(self._here) if places is None else places)
 
-    def _sound(self, chunks: Iterable[Chunk]) -> Iterator[Iterator[Any]]:
+    def _sound(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Iterator[Any], Sequence[tuple[str, int]] | None]]:
         for chunk in chunks:
             if self.failure is not None:
                 continue
@@ -61,7 +65,7 @@ class Rows:
             columns = (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
             if sound:
                 self._last_offset = chunk.offsets[sound - 1] or 0
-            yield islice(zip(*columns, strict=True), sound)
+            yield islice(zip(*columns, strict=True), sound), chunk.places
             if sound < len(chunk) and self.failure is None:
                 self._refuse(chunk, sound)
 
@@ -77,22 +81,34 @@ class Rows:
                 if not self._tolerates(offset, failed):
                     return
 
-    def _named(self, rows: Iterable[NewRecord]) -> Iterator[tuple[str, NewRecord]]:
-        """Do so, and say where they are routed; a name that no topic can have is one that no step could take."""
-        source, apply = self._partition.source, self._steps.apply
-        good: set[str] = set()
-        for offset, timestamp, key, value, headers in rows:
-            record = StepRecord(source.topic, source.partition, offset, timestamp, key, value, headers)
+    def _sent(self, rows: Iterable[NewRecord], places: Iterable[tuple[str, int]]) -> Iterator[tuple[Way, NewRecord]]:
+        """Do so, and say where they go; a place that there cannot be is one that no step could take."""
+        own, apply = self._partition.source.partition, self._steps.apply
+        good: set[tuple[str, int]] = set()
+        for (offset, timestamp, key, value, headers), (topic, number) in zip(rows, places, strict=False):
+            record = StepRecord(topic, number, offset, timestamp, key, value, headers)
             try:
                 if apply(record):
                     continue
-                if record.topic not in good:
-                    _check_name(record.topic)
-                    good.add(record.topic)
-                yield record.topic, (offset, record.timestamp, record.key, record.value, record.headers)
+                if (record.topic, number) not in good:
+                    self._check_place(record.topic, number)
+                    good.add((record.topic, number))
+                way = record.topic, None if number == own else number
+                yield way, (offset, record.timestamp, record.key, record.value, record.headers)
             except StepFailedError as failed:
                 if not self._tolerates(offset, failed):
                     return
+
+    def _check_place(self, topic: str, number: int) -> None:
+        """Raise `StepFailedError` where no record can go there."""
+        stage = self._transform.name if self._transform is not None and self._transform.routes else "transforms"
+        if _NAME.fullmatch(topic) is None or topic in {".", ".."}:
+            column = "topic" if stage != "transforms" else "timestamp"
+            raise StepFailedError(stage, StepError(f"no topic can be called {topic!r}", column))
+        # Two stretches may not write to one partition with the transaction's one producer.
+        if self._plan.transactions is not None and number != self._partition.source.partition:
+            why = f"{number} is not the record's own: in exactly-once mode it keeps its partition"
+            raise StepFailedError(stage, StepError(why, "partition"))
 
     def _tolerates(self, offset: int, failed: StepFailedError) -> bool:
         """Leave a record out that a step cannot take, or end the stretch before it."""
@@ -112,17 +128,14 @@ class Rows:
         if chunk.stray is not None and chunk.stray[0] == at and self._is_next(offset):
             column = chunk.stray[1]
             what = f"the transform changes the column {column}"
+            if chunk.places is not None:
+                what = f"the transform leaves no {column} to send the record to"
         where = f"{self._plan.flow}, {self._partition.source}, offset {offset}, column {column}: {what}"
         self.failure = PartitionFailure(where, _HINT_SHAPE, "TransformRefused", offset)
         self.done_until = self._last_offset + 1
 
     def _is_next(self, offset: int | None) -> bool:
         return offset is not None and self._last_offset < offset < self._end
-
-
-def _check_name(topic: str) -> None:
-    if _NAME.fullmatch(topic) is None or topic in {".", ".."}:
-        raise StepFailedError("transforms", StepError(f"no topic can be called {topic!r}", "timestamp"))
 
 
 def first_unsound(chunk: Chunk, *, after: int, before: int) -> int:

@@ -41,7 +41,7 @@ class Tried:
     """
     A record before and after its transform; `after` is None where it is dropped, or fails for the reason `error`.
 
-    `routed` is what routers make of its topic's name, empty where there are no steps.
+    `routed` is what routers make of its topic's name, empty where it is dropped or fails.
     """
 
     before: Row
@@ -88,6 +88,9 @@ def _transformed(
 ) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
     with sql.use() as session:
         frames.check(session, transform)
+        if transform.routes:
+            # Whose row it is shows in columns that it may change.
+            return _one_by_one(session, transform, records)
         try:
             rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
             return {_place(row): row for row in rows}, {}
@@ -104,7 +107,7 @@ def _one_by_one(
     for at, before in enumerate(_rows(records)):
         try:
             made = frames.transformed(session, transform, frames.held(session, records.slice(at, 1))).toArrow()
-            changed |= {_place(row): row for row in _rows(made)}
+            changed |= {_place(before): row for row in _rows(made)}
         except (PySparkException, Py4JJavaError) as error:
             errors[_place(before)] = ": ".join(raised_in(str(error)))
     return changed, errors
@@ -112,7 +115,7 @@ def _one_by_one(
 
 def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Tried:
     if row is None or not chain:
-        return Tried(before, row, error)
+        return Tried(before, row, error, routed=row.topic if row is not None else "")
     record = StepRecord(*row)
     try:
         if chain.apply(record):

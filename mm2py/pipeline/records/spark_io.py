@@ -167,14 +167,15 @@ class _Message(WriterCommitMessage):
 async def _write(
     plan: EpochPlan, one: PartitionPlan, batches: Iterator[pa.RecordBatch], state: WorkerState
 ) -> StretchOutcome:
-    return await StretchWriter(plan, one, state, SystemClock()).write(_chunks(batches, one))
+    routes = plan.transform is not None and plan.transform.routes
+    return await StretchWriter(plan, one, state, SystemClock()).write(_chunks(batches, one, routes=routes))
 
 
-def _chunks(batches: Iterator[pa.RecordBatch], one: PartitionPlan) -> Iterator[Chunk]:
+def _chunks(batches: Iterator[pa.RecordBatch], one: PartitionPlan, *, routes: bool) -> Iterator[Chunk]:
     """Give all rows. Raise `InputCutOffError` where it is not certain that these are all."""
     whole_before = inputs.count
     for batch in batches:
-        yield chunk_of(batch, one.source)
+        yield chunk_of(batch, one.source, routes=routes)
     if inputs.count == whole_before:
         raise InputCutOffError
 

@@ -23,6 +23,7 @@ from mm2py.model.epoch import (
     PartitionPlan,
     ProducerMark,
     WantedLane,
+    lane_key,
 )
 from mm2py.pipeline.partition import Parcel, PartitionCopy
 from mm2py.pipeline.records.delivery import batches_of, put_all
@@ -70,7 +71,8 @@ class SpreadStretch:
     def __init__(self, plan: EpochPlan, partition: PartitionPlan, lanes: Mapping[str, Lane], rows: Rows) -> None:
         self._plan = plan
         self._partition = partition
-        self._lanes = {name: lane for name, lane in lanes.items() if lane.partitions > partition.source.partition}
+        here = partition.source
+        self._lanes = {key: lane for key, lane in lanes.items() if lane.remote(here).partition < lane.partitions}
         self._rows = rows
         self._outlets: dict[str, _Outlet] = {}
         self._wanted: dict[str, WantedLane] = {}
@@ -105,18 +107,20 @@ class SpreadStretch:
     def _sorted_out(self, chunks: Iterable[Chunk]) -> dict[str, list[NewRecord]]:
         """Give the records up to the first whose lane is not there, by name; note all lanes that are not."""
         by_name: dict[str, list[NewRecord]] = {}
-        for name, record in self._rows.routed(chunks):
-            if name not in self._lanes:
-                if name not in self._wanted and len(self._wanted) < _MOST_WANTED:
-                    self._wanted[name] = WantedLane(name, record[0], record[1])
+        for (name, partition), record in self._rows.routed(chunks):
+            key = name if partition is None else lane_key(name, partition)
+            if key not in self._lanes:
+                if key not in self._wanted and len(self._wanted) < _MOST_WANTED:
+                    self._wanted[key] = WantedLane(name, record[0], record[1], partition)
             elif not self._wanted:
-                by_name.setdefault(name, []).append(record)
+                by_name.setdefault(key, []).append(record)
         return by_name
 
     def _plan_of(self, lane: Lane) -> PartitionPlan:
         return attrs.evolve(
             self._partition,
             remote_topic=lane.remote_topic,
+            remote_partition=lane.partition,
             downstream=None,
             is_unsure=False,
             max_message_bytes=lane.max_message_bytes,

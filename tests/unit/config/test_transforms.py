@@ -44,6 +44,21 @@ def test_a_name_beats_expressions_and_those_the_whole_flow(tmp_path: Path) -> No
     assert [rule.transform.name for rule in flow.transforms.rules][-1] == "transform.sql"
 
 
+def test_a_transform_routes_where_that_is_said(tmp_path: Path) -> None:
+    """Of the topics that the line names, and of no others."""
+    flow = _load(
+        tmp_path,
+        "A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = true\n"
+        "A->B.transform.s.*.sql = SELECT 3\nA->B.transform.s.*.routes = False\nA->B.transform.sql = SELECT 1\n",
+    )
+
+    assert [(rule.topics, rule.transform.routes) for rule in flow.transforms.rules] == [
+        ("orders", True),
+        ("s.*", False),
+        (".*", False),
+    ]
+
+
 def test_steps_have_their_settings_predicates_and_defaults(tmp_path: Path) -> None:
     """Steps stand in the order of the list, by Java's names with or without the package."""
     flow = _load(
@@ -87,6 +102,8 @@ _ROUTED = (
         ("A->B.transform.o.function = a.b.c", "5: A->B.transform.o.function: 'a.b.c' is not of the form module:func"),
         ("A->B.transform.o.sql = S\nA->B.transform.o.function = a:b", "6: A->B.transform.o.function: the same topics"),
         ("A->B.transform.o(.sql = S", "5: A->B.transform.o(.sql: "),
+        ("A->B.transform.o.sql = S\nA->B.transform.o.routes = yes", "6: A->B.transform.o.routes: expected true or"),
+        ("A->B.transform.o.sql = S\nA->B.transform.p.routes = true", "6: A->B.transform.p.routes: there is no statem"),
         ("A->B.transforms = x", "5: A->B.transforms.x.type: missing: the transform's class"),
         (f"{_ONE}type = {_KIND}.Cast$Value", f"6: A->B.transforms.x.type: {_KIND}.Cast$Value is not supported"),
         (f"{_ONE}type = DropHeaders", "6: A->B.transforms.x.headers: missing: DropHeaders needs it"),

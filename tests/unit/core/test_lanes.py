@@ -32,7 +32,7 @@ def test_what_is_not_there_is_made_like_other_remote_topics() -> None:
 
     assert plan.actions == (
         GrowPartitions("A.orders-1", 2, 4),
-        CreateTopic("orders", "A.orders-2", 4, Reason.NEW_TIMESTAMP),
+        CreateTopic("orders", "A.orders-2", 4, Reason.NEEDED_BY_RECORD),
     )
     assert plan.refused == {}
 
@@ -62,6 +62,20 @@ def test_what_is_refused_names_the_record(wished: list[Wish], why: str) -> None:
     assert len(plan.actions) == len(wished) - 1
 
 
+def test_a_partition_that_no_topic_gets_is_refused() -> None:
+    """Topics grow with their source, not with what records say."""
+
+    def to(number: int, day: str) -> Wish:
+        plain = wish(day)
+        return attrs.evolve(plain, wanted=attrs.evolve(plain.wanted, partition=number))
+
+    plan = plan_lanes(FLOW, [to(3, "2"), to(4, "2"), to(4, "0")], KNOWN)
+
+    assert [action.remote_topic for action in plan.actions] == ["A.orders-2"]
+    assert list(plan.refused) == [("orders", "orders-2/4"), ("orders", "orders-0/4")]
+    assert all("partition 4 of a topic that has 4" in failure.message for failure in plan.refused.values())
+
+
 def test_what_is_there_is_never_too_many() -> None:
     """The bound is for new ones."""
     known = attrs.evolve(KNOWN, counts={"orders": 900})
@@ -74,7 +88,7 @@ def test_two_topics_do_not_share_a_new_one() -> None:
     one, other = (Wish(TopicPartition(topic, 0), WantedLane("x", 0, 0), "A.x") for topic in ("orders", "carts"))
     plan = plan_lanes(FLOW, [one, other], KNOWN)
 
-    assert plan.actions == (CreateTopic("orders", "A.x", 4, Reason.NEW_TIMESTAMP),)
+    assert plan.actions == (CreateTopic("orders", "A.x", 4, Reason.NEEDED_BY_RECORD),)
     assert list(plan.refused) == [("carts", "x")]
 
 

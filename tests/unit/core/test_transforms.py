@@ -68,6 +68,16 @@ def test_a_timestamp_router_spreads_the_topics_that_it_is_for(
     assert transforms.routed(topic) == (name or topic)
 
 
+def test_a_transform_that_routes_spreads_its_topics() -> None:
+    """And those of no other rule, be it one that comes later and fits too."""
+    routing = TopicRule("orders", Transform("transform.orders.sql", sql="SELECT", routes=True))
+    transforms = TopicTransforms(FlowTransforms((routing, _rule(".*"))))
+
+    assert (transforms.is_spread("orders"), transforms.is_spread("carts")) == (True, False)
+    assert transforms.may_spread
+    assert not TopicTransforms(FlowTransforms((_rule(".*"), routing))).is_spread("orders")
+
+
 def test_heartbeats_are_not_spread() -> None:
     """They are mirrored as they are."""
     transforms = TopicTransforms(FlowTransforms(steps=(_DATED,)), is_exempt="heartbeats".__eq__)

@@ -7,6 +7,7 @@ import pytest
 
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.records.columns import ARROW, chunk_of, rows_of, to_arrow
+from mm2py.pipeline.records.row import Chunk
 from mm2py.wire.record_columns import Headers, RecordColumns
 
 
@@ -67,6 +68,22 @@ def test_strays_are_found(
     changed = changed.set_column(1, "partition", pa.array(partitions, pa.int32()))
 
     assert chunk_of(changed, ORDERS).stray == stray
+
+
+def test_where_records_go_is_the_transform_s_word() -> None:
+    """One without a topic, or a partition, goes nowhere."""
+    columns = columns_of((), (), ())
+    batch = to_arrow("orders", 3, columns)
+
+    def routed(topics: list[str | None], partitions: list[int | None]) -> Chunk:
+        changed = batch.set_column(0, ARROW.field(0), pa.array(topics, pa.string()))
+        changed = changed.set_column(1, ARROW.field(1), pa.array(partitions, pa.int32()))
+        return chunk_of(changed, ORDERS, routes=True)
+
+    good = routed(["orders", "sales", "orders"], [3, 0, 4])
+    assert (good.places, good.stray) == ([("orders", 3), ("sales", 0), ("orders", 4)], None)
+    assert routed(["orders", None, "orders"], [3, -1, None]).stray == (1, "topic")
+    assert routed(["orders", "orders", "orders"], [3, -1, None]).stray == (1, "partition")
 
 
 def test_timestamps_are_cut_to_milliseconds() -> None:

@@ -16,6 +16,7 @@ from mm2py.model.epoch import (
     PartitionOutcome,
     PartitionPlan,
     ProducerMark,
+    Transactions,
     WantedLane,
 )
 from mm2py.model.flow import Flow, TopicPartition
@@ -23,6 +24,7 @@ from mm2py.model.transform import Errors, Step, Transform
 from mm2py.pipeline.records.lanes import LaneUse
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.row import Chunk
+from mm2py.pipeline.records.rows import Rows
 from mm2py.pipeline.records.writing import StretchWriter
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.clocks import LoopClock
@@ -51,17 +53,24 @@ class Target:
         self.worker = worker_of(self.source, self.cluster)
 
     async def write(
-        self, *chunks: Chunk, errors: Errors | None = None, step: Step = _DAYS, **plan: Any
+        self,
+        *chunks: Chunk,
+        errors: Errors | None = None,
+        step: Step = _DAYS,
+        transform: Transform | None = None,
+        **plan: Any,
     ) -> StretchOutcome:
         until = 10 + sum(map(len, chunks))
         one = PartitionPlan(SOURCE, "A.orders-${timestamp}", 10, None, is_unsure=False, until=until, lanes=LANES)
         one = attrs.evolve(one, **plan)
-        transform = Transform("transforms", steps=(step,), errors=errors or Errors())
-        epoch = EpochPlan(
-            Flow("A", "B"), 0, 0, self.source.endpoint, self.cluster.endpoint, (one,), CopyLimits(), 1_000, 500,
-            transform=transform,
-        )  # fmt: skip
+        transform = transform or Transform("transforms", steps=(step,), errors=errors or Errors())
+        epoch = self.epoch_of(one, transform=transform)
         return await StretchWriter(epoch, one, self.worker, LoopClock()).write(chunks)
+
+    def epoch_of(self, one: PartitionPlan, **facts: Any) -> EpochPlan:
+        return EpochPlan(
+            Flow("A", "B"), 0, 0, self.source.endpoint, self.cluster.endpoint, (one,), CopyLimits(), 1_000, 500, **facts
+        )  # fmt: skip
 
     def log(self, day: int) -> ModelPartition:
         return self.cluster.partitions[TopicPartition(f"A.orders-{day}", 0)]
@@ -164,6 +173,54 @@ async def test_a_name_that_no_topic_can_have_is_a_record_that_fails(target: Targ
         assert 'DataException: no topic can be called "orders-1\'"' in written.partition.failure.message
 
 
+ROUTING = Transform("transform.orders.sql", sql="SELECT", routes=True)
+
+
+async def test_each_record_goes_where_its_row_says(target: Target) -> None:
+    """To a topic and a partition; a place that is not there ends the stretch before the record."""
+    target.cluster.partitions[TopicPartition("A.orders-2", 3)] = ModelPartition()
+    lanes = {
+        "orders-1": LANES["orders-1"],
+        "orders-2/3": Lane("orders-2", "A.orders-2", 4, 1_000, partition=3),
+        "orders-1/1": Lane("orders-1", "A.orders-1", 1, 1_000, partition=1),
+    }
+    places = [("orders-1", 0), ("orders-2", 3), ("orders-1", 0), ("orders-1", 1), ("orders-1", 0)]
+    chunk = attrs.evolve(rows(1, 2, 1, 1, 1), places=places)
+    written = await target.write(chunk, lanes=lanes, transform=ROUTING)
+
+    assert target.days(1) == [1, 1]
+    assert len(target.cluster.partitions[TopicPartition("A.orders-2", 3)].records()) == 1
+    assert (written.partition.position, written.partition.ended) == (13, Ended.OK)
+    assert written.wanted == (WantedLane("orders-1", 13, 0, 1),)
+    assert set(written.marks) == {"orders-1", "orders-2/3"}
+
+
+@pytest.mark.parametrize("topic", ["or ders", "..", "x" * 250])
+async def test_a_topic_that_there_cannot_be_stops_the_topic(target: Target, topic: str) -> None:
+    """What is before the record is written."""
+    written = await target.write(attrs.evolve(rows(1, 1), places=[("orders-1", 0), (topic, 0)]), transform=ROUTING)
+
+    assert (written.partition.position, written.partition.ended) == (11, Ended.FAILED)
+    assert written.partition.failure is not None
+    assert "orders-0, offset 11, column topic: transform.orders.sql fails" in written.partition.failure.message
+
+
+@pytest.mark.parametrize("transactions", [None, Transactions("mm2py-x", "positions")])
+async def test_in_a_transaction_records_keep_their_partition(target: Target, transactions: Transactions | None) -> None:
+    """Two stretches would write to one partition as the same producer."""
+    one = planned(position=10, until=12)
+    epoch = target.epoch_of(one, transform=ROUTING, transactions=transactions)
+    taken = Rows(epoch, one)
+    given = [way for way, _ in taken.routed([attrs.evolve(rows(1, 1), places=[("orders-1", 0), ("orders-1", 1)])])]
+
+    if transactions is None:
+        assert (given, taken.failure, taken.done_until) == ([("orders-1", None), ("orders-1", 1)], None, 12)
+    else:
+        assert (given, taken.done_until) == ([("orders-1", None)], 11)
+        assert taken.failure is not None
+        assert "offset 11, column partition: transform.orders.sql fails" in taken.failure.message
+
+
 # What is kept between stretches.
 
 
@@ -211,6 +268,22 @@ def test_a_lane_without_the_partition_is_not_there() -> None:
 
     assert use.learn(other, told("orders-1")).ended is Ended.WANTING
     assert use.narrowed(other).lanes == {}
+
+
+def test_a_lane_of_another_partition_is_one_of_its_own() -> None:
+    """The remote topic is the same, who writes there is not."""
+    use = LaneUse()
+    wanted = (WantedLane("orders-1", 10, 0, 2), WantedLane("orders-2", 11, 0))
+    lanes = {"orders-1": Lane("orders-1", "A.orders-1", 3), "orders-2": LANES["orders-2"]}
+    outcome = use.learn(planned(lanes=lanes), attrs.evolve(told(), wanted=wanted, marks={"orders-1/2": MARK}))
+    narrowed = use.narrowed(planned(lanes=lanes)).lanes or {}
+
+    assert (outcome.wanted, set(narrowed)) == ((), {"orders-1/2", "orders-2"})
+    assert narrowed["orders-1/2"].remote(SOURCE) == TopicPartition("A.orders-1", 2)
+    assert narrowed["orders-1/2"].producer == MARK
+    assert narrowed["orders-2"].remote(SOURCE) == TopicPartition("A.orders-2", 0)
+    short = use.learn(planned(), attrs.evolve(told(), wanted=wanted))
+    assert [it.key for it in short.wanted] == ["orders-1/2"]
 
 
 def test_lanes_that_are_not_used_are_left_out_but_their_writers_are_known() -> None:
