@@ -29,7 +29,7 @@ async def make_class_archive(folder: Path) -> None:
     """Start Spark, have it do what a daemon has it do, and let it leave its classes in *folder*, for the next start."""
     _empty(folder)
     unfinished = folder / "spark-unfinished"
-    await _run(f"-XX:ArchiveClassesAtExit={unfinished}")
+    await _run(f"-XX:ArchiveClassesAtExit={unfinished}", is_recorded=True)
     await _run(f"-XX:SharedArchiveFile={unfinished}")  # it must not be the daemon that finds out
     unfinished.rename(folder / f"spark-{unfinished.stat().st_size}.jsa")
 
@@ -40,13 +40,14 @@ def _empty(folder: Path) -> None:
         old.unlink()
 
 
-async def _run(option: str) -> None:
+async def _run(option: str, *, is_recorded: bool = False) -> None:
     clock = SystemClock()
     options = {"spark.driver.extraJavaOptions": f"{option} -Xlog:disable"}
     host = SparkHost(options, copy_tasks=1, clock=clock, events=EventLog(clock))
     try:
         session = await host.session()
-        await asyncio.to_thread(_use_sql, session, host.scratch)
+        if is_recorded:
+            await asyncio.to_thread(_use_sql, session, host.scratch)
         await asyncio.to_thread(_leave, session)
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)

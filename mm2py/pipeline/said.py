@@ -19,6 +19,9 @@ _END: Final = re.compile(r"[A-Za-z_][\w.]*(: .*)?")
 #: A stack that was cut off, because its process was killed, must not swallow what others say for ever.
 _MOST_LINES: Final = 400
 _NAMED_PARTS: Final = 2
+#: Spark hangs up on a worker when its task has failed, and says of what.
+_HUNG_UP: Final = ("BrokenPipeError", "ConnectionResetError")
+_DAEMON: Final = "pyspark/daemon.py"
 
 
 class Sayings:
@@ -53,8 +56,10 @@ class Sayings:
             self._where = f"{'/'.join(found['file'].split('/')[-_NAMED_PARTS:])}, line {found['line']}"
         return None
 
-    def _close(self, line: str) -> str:
+    def _close(self, line: str) -> str | None:
         self._open -= 1
         self._swallowed = 0
         where, self._where = self._where, self._where if self._open else ""
+        if line.startswith(_HUNG_UP) and where.startswith(_DAEMON):
+            return None
         return f"{line} ({where})" if where else line

@@ -18,7 +18,7 @@ _STACK = (
     '  File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker',
     "    outfile.flush()",
 )
-_BROKEN = "BrokenPipeError: [Errno 32] Broken pipe"
+_BROKEN = "OSError: [Errno 5] Input/output error"
 _TOLD = f"{_BROKEN} (pyspark/daemon.py, line 95)"
 
 
@@ -41,6 +41,15 @@ def _told(lines: Iterable[str]) -> list[str]:
 def test_a_stack_is_one_line(lines: list[str], told: list[str]) -> None:
     """It says what was raised and where; all else passes as it is."""
     assert _told(lines) == told
+
+
+@pytest.mark.parametrize("error", ["BrokenPipeError: [Errno 32] Broken pipe", "ConnectionResetError"])
+def test_that_spark_hung_up_on_a_worker_is_no_news(error: str) -> None:
+    """It does so when a task has failed, and says of what; a pipe that breaks elsewhere is told."""
+    elsewhere = [line.replace("pyspark", "mm2py") for line in _STACK]
+
+    assert _told([*_STACK, error, "next"]) == ["next"]
+    assert _told([*elsewhere, error]) == [f"{error} (mm2py/daemon.py, line 95)"]
 
 
 def test_stacks_of_several_processes_at_once_are_a_line_each() -> None:
