@@ -39,6 +39,11 @@ class Wish:
     wanted: WantedLane
     remote_topic: str
 
+    @property
+    def partition(self) -> int:
+        """That of the remote topic which is needed."""
+        return self.source.partition if self.wanted.partition is None else self.wanted.partition
+
 
 @attrs.frozen
 class Known:

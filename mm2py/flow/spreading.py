@@ -54,7 +54,7 @@ class Spreading:
                 if state.wanted is not None:
                     self._wanted.setdefault(state.source, (state.wanted,))
             if self._wanted and not await self._reach.once(
-                "make remote topics for timestamps", self._aliases, self._make
+                "make remote topics that records need", self._aliases, self._make
             ):
                 await self._clock.sleep(_RETRY_S)
                 self._has_news.set()

@@ -186,7 +186,7 @@ class Topics:
                 sure = {it: why for it, why in refused.items() if why.code != ErrorCode.TOPIC_ALREADY_EXISTS}
                 seen = await self._look_for(lambda found: self._lanes.plan(wishes, source, found, fixed).actions, sure)
                 target = _partition_counts(seen)
-            granted = [wish for wish in wishes if (wish.source.topic, wish.wanted.name) not in plan.refused]
+            granted = [wish for wish in wishes if (wish.source.topic, wish.wanted.key) not in plan.refused]
             there = {wish.remote_topic for wish in granted if wish.remote_topic in target}
             self._lanes.add(granted, target, await self._message_limits(sorted(there)))
             places = {
@@ -196,10 +196,10 @@ class Topics:
             self._latest = attrs.evolve(self._latest, places=places)
             # What was made and does not show yet is asked for again.
             left = {
-                (wish.source.topic, wish.wanted.name): self._refusal(wish, error)
+                (wish.source.topic, wish.wanted.key): self._refusal(wish, error)
                 for wish in granted
                 if (error := refused.get(wish.remote_topic)) is not None
-                and target.get(wish.remote_topic, 0) <= wish.source.partition
+                and target.get(wish.remote_topic, 0) <= wish.partition
             }
             return Opened({**left, **plan.refused})
 

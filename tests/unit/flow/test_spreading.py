@@ -17,7 +17,7 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.spreading import Spreading
 from mm2py.flow.topics import Mirrored, Topics
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan, WantedLane
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan, WantedLane, read_lane_key
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -97,10 +97,10 @@ class Rig:
 
     def _outcome(self, one: PartitionPlan) -> PartitionOutcome:
         outcome = PartitionOutcome(one.source, one.position, None, is_unsure=False)
-        name = self.wanted.get(one.source)
-        lane = (one.lanes or {}).get(name or "")
-        if name is not None and (lane is None or lane.partitions <= one.source.partition):
-            return attrs.evolve(outcome, ended=Ended.WANTING, wanted=(WantedLane(name, one.position, 1_000),))
+        name, number = read_lane_key(self.wanted.get(one.source, ""))
+        lane = (one.lanes or {}).get(name)
+        if name and (lane is None or lane.partitions <= (one.source.partition if number is None else number)):
+            return attrs.evolve(outcome, ended=Ended.WANTING, wanted=(WantedLane(name, one.position, 1_000, number),))
         return attrs.evolve(outcome, position=one.position + 10, records=10)
 
     async def refresh(self) -> Mirrored:
@@ -203,6 +203,20 @@ async def test_a_refusal_stops_the_partition_until_it_is_taken_back() -> None:
     assert f"A->B, orders-0, offset 0, timestamp 1000, needs remote topic {TODAY}: " in stops[0].message
     assert moved > 0
     assert rig.state(FIRST).stage is PartitionStage.COPYING
+
+
+async def test_a_partition_that_a_record_names_stops_its_own_alone() -> None:
+    """The other one goes to the same remote topic; a refusal of the target's is told for any partition."""
+    async with running({FIRST: "orders-20261122/7", SECOND: "orders-20261122"}) as rig:
+        await rig.until(lambda: rig.state(FIRST).stage is PartitionStage.STOPPED and rig.state(SECOND).position > 0)
+        failure = rig.state(FIRST).failure
+        assert failure is not None
+        assert "sends it to partition 7 of a topic that has 2" in failure.message
+        rig.target.refused = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "B", "CreateTopics", TOMORROW)
+        rig.wanted[FIRST] = "orders-20261123/1"
+        await rig.until(lambda: "TOPIC_AUTHORIZATION" in str(rig.state(FIRST).failure))
+        rig.target.refused = None
+        await rig.until(lambda: rig.state(FIRST).position > 0)
 
 
 async def test_there_are_no_more_than_the_setting_says() -> None:
