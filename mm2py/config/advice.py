@@ -138,12 +138,20 @@ def note_spread(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
         for name in split_list(listed.text) if listed is not None else ():
             line = layers.get(f"{flow}.transforms.{name}.type")
             if line is not None and short_name(line.text) == "TimestampRouter":
-                message = (
-                    f"{flow} sends records of one topic to several, by their timestamps; such a topic has no "
-                    "checkpoints, no synced group offsets, configs or ACLs, and verify cannot compare it"
-                )
-                yield Problem(line.where, line.key, message, "see docs/transforms.md")
+                yield _spread(flow, line, "by their timestamps")
                 break
+        for line in layers.lines():
+            is_routing = line.key.startswith(f"{flow}.transform.") and line.key.endswith(".routes")
+            if is_routing and line.text.strip().lower() == "true":
+                yield _spread(flow, line, "by its transform's word")
+
+
+def _spread(flow: Flow, line: Value, how: str) -> Problem:
+    message = (
+        f"{flow} sends records of one topic to several, {how}; such a topic has no checkpoints, no synced group "
+        "offsets, configs or ACLs, and verify cannot compare it"
+    )
+    return Problem(line.where, line.key, message, "see docs/transforms.md")
 
 
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:

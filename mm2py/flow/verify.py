@@ -49,7 +49,7 @@ from mm2py.wire.topic_log import TopicLog
 #: No more Spark tasks than that for each slot: each costs some milliseconds.
 _TASKS_PER_SLOT = 16
 _TRANSFORMED = "a transform changes its records on their way"
-_SPREAD = "a TimestampRouter sends its records to several topics"
+_SPREAD = "a TimestampRouter or its transform sends its records to several topics"
 _PLAIN_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 

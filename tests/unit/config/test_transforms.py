@@ -59,6 +59,14 @@ def test_a_transform_routes_where_that_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_what_a_routing_transform_costs_is_a_note(tmp_path: Path) -> None:
+    """At its line."""
+    lines = "A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = true\nA->B.transform.sql = SELECT 1\n"
+    (note,) = [note for note in _loaded(tmp_path, lines).notes if "sends records of one topic" in note.message]
+
+    assert (note.key, note.where) == ("A->B.transform.orders.routes", "mm2.properties:6")
+
+
 def test_steps_have_their_settings_predicates_and_defaults(tmp_path: Path) -> None:
     """Steps stand in the order of the list, by Java's names with or without the package."""
     flow = _load(
