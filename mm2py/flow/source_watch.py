@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from mm2py.core import progress
 from mm2py.core.lag import RETENTION_CONFIGS, Retention
@@ -17,6 +18,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.group import Surroundings
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source_group import SourceLife
+from mm2py.model.flow import TopicPartition
 from mm2py.wire.admin import Admin
 from mm2py.wire.requests import EARLIEST, LATEST
 
@@ -49,11 +51,13 @@ class SourceWatch:
         read_at = -math.inf
         while True:
             now = self._clock.monotonic()
-            if self._topics - self._known or now - read_at >= self._interval_s:
+            # Where there is nothing to ask, nobody answers: the source may be away.
+            if self._topics - self._known or (self._topics and now - read_at >= self._interval_s):
                 await self._reach.once("read what source topics keep", [self._source], self._read_retention)
                 read_at = now
             await self._clock.sleep(_LOOK_EVERY_S)
-            await self._reach.once("look at what is not read", [self._source], self._look)
+            if unread := self._unread():
+                await self._reach.once("look at what is not read", [self._source], partial(self._look, unread))
 
     async def finish(self) -> None:
         """There is nothing to finish."""
@@ -71,12 +75,14 @@ class SourceWatch:
         self._measures.retention, self._known = found, topics
         return True
 
-    async def _look(self) -> bool:
-        """Bring up to date what nobody reads at the moment."""
+    def _unread(self) -> frozenset[TopicPartition]:
+        """Say what nobody reads at the moment."""
+        tasks = self._life.tasks
+        return frozenset(it for it in tasks.states if it.topic in self._topics and not tasks.is_held(it))
+
+    async def _look(self, unread: frozenset[TopicPartition]) -> bool:
+        """Bring it up to date."""
         tasks, cluster = self._life.tasks, self._life.source
-        unread = {source for source in tasks.states if source.topic in self._topics and not tasks.is_held(source)}
-        if not unread:
-            return True
         starts = await cluster.list_offsets(unread, EARLIEST)
         ends = await cluster.list_offsets(unread, LATEST)
         for source in unread:

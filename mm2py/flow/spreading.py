@@ -29,7 +29,8 @@ class Spreading:
         self._reach = around.reach
         self._clock = around.clock
         self._life = life
-        self._aliases = (around.flow.source, around.flow.target)
+        # The source is not asked, or only for the configs of what is made.
+        self._target = around.flow.target
         self._wanted: dict[TopicPartition, tuple[WantedLane, ...]] = {}
         self._has_news = asyncio.Event()
         life.tasks.listeners.append(self._take)
@@ -54,7 +55,7 @@ class Spreading:
                 if state.wanted is not None:
                     self._wanted.setdefault(state.source, (state.wanted,))
             if self._wanted and not await self._reach.once(
-                "make remote topics that records need", self._aliases, self._make
+                "make remote topics that records need", [self._target], self._make
             ):
                 await self._clock.sleep(_RETRY_S)
                 self._has_news.set()

@@ -102,6 +102,18 @@ async def test_what_nobody_reads_falls_behind_visibly(rig: Rig) -> None:
     assert rig.states[HELD].high_watermark == rig.states[GONE].high_watermark == -1
 
 
+async def test_where_nothing_is_asked_nobody_answers(rig: Rig) -> None:
+    """A source that is away is not said to be back, only because everything is held."""
+    for source in (PAUSED, GONE):
+        del rig.states[source]
+    rig.mirror({})
+    rig.reach.failed("copy", ClusterUnreachableError("A", "a:1", "refused"))
+    await rig.live(30)
+
+    assert rig.asked == []
+    assert not rig.reach.is_complete
+
+
 async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: Rig) -> None:
     """A broker's refusal says nothing about where the log ends."""
     rig.ends[PAUSED] = DENIED
