@@ -31,8 +31,6 @@ _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
 _TIMESTAMP_ROUTER = "TimestampRouter"
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
-#: 22 November 2026, about noon.
-_SOME_DAY_MS = 1_795_349_109_042
 _OWN = ("type", "predicate", "negate")
 
 
@@ -189,7 +187,7 @@ def _judge_dated_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
         return
     form, pattern = (last.settings[key].strip() for key in ("topic.format", "timestamp.format"))
     try:
-        dated = DatePattern(pattern).format(_SOME_DAY_MS)
+        dated = DatePattern(pattern).example
     except DatePatternError:
         return  # which is told already
     name = form.replace("${topic}", "orders").replace("${timestamp}", dated)

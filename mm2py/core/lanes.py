@@ -17,18 +17,17 @@ from mm2py.core.transforms import TIMESTAMP
 from mm2py.model.date_pattern import DatePattern
 from mm2py.model.epoch import PartitionFailure, WantedLane
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.topic import is_topic_name
 
 
 #: The setting that says how many there may be for one source topic.
 MOST_KEY = "timestamp.router.topics.max"
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _HINT_MOST = (
     f"raise {MOST_KEY} or delete old remote topics; if the timestamp is wrong, step over the record with mm2py "
     "offsets, or filter such records out"
 )
 _HINT_NAME = "change what names it: topic.format, timestamp.format, the transform, or a RegexRouter behind them"
 _HINT_PARTITION = "have the transform choose among the source topic's partitions, or create the remote topic with more"
-_SOME_DAY_MS = 1_795_349_109_042
 
 
 @attrs.frozen
@@ -109,7 +108,7 @@ def _why_not_called(wish: Wish, owner: str, name: str) -> _Why | None:
         return f"remote topic {remote} is that of {owner}", _HINT_NAME, "NameClash"
     if name != wish.wanted.name:
         return f"{remote} is what the replication policy makes of {name}, too", _HINT_NAME, "NameClash"
-    if _NAME.fullmatch(remote) is None:
+    if not is_topic_name(remote):
         return f"no topic can be called {remote}", _HINT_NAME, "InvalidTopic"
     return None
 
@@ -136,7 +135,7 @@ def where_wished(flow: Flow, wish: Wish) -> str:
 
 def shape_of(patterns: Iterable[str]) -> str:
     """Give an expression for what timestamps look like in one of the date *patterns*."""
-    return "|".join(_shape(DatePattern(pattern).format(_SOME_DAY_MS)) for pattern in patterns) or "(?!)"
+    return "|".join(_shape(DatePattern(pattern).example) for pattern in patterns) or "(?!)"
 
 
 def _shape(text: str) -> str:

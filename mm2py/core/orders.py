@@ -17,6 +17,7 @@ import attrs
 from mm2py.errors import OrderConflictError, OrderRefusedError, UnknownConnectorError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.orders import Orders, RateLimit, Wanted
+from mm2py.model.topic import is_topic_name
 
 
 SOURCE: Final = "MirrorSourceConnector"
@@ -24,8 +25,6 @@ CHECKPOINT: Final = "MirrorCheckpointConnector"
 HEARTBEAT: Final = "MirrorHeartbeatConnector"
 CONNECTORS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
 
-#: Kafka's rule for names of topics (org.apache.kafka.common.internals.Topic).
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMG]i?)?\s*(B|bytes?|records?)?\s*(?:/\s*s)?")
 _FACTORS: Final = {
     "": 1, "k": 1_000, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000,
@@ -118,7 +117,7 @@ def resume_partition(orders: Orders, partition: TopicPartition) -> Orders:
 
 
 def _check_topic(topic: str) -> None:
-    if _TOPIC_NAME.fullmatch(topic) is None or topic in {".", ".."}:
+    if not is_topic_name(topic):
         raise OrderRefusedError((f"{topic!r} cannot be the name of a topic",))
 
 

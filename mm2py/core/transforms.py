@@ -165,19 +165,14 @@ class TopicTransforms:
 
     def is_spread(self, topic: str) -> bool:
         """Say whether records of *topic* have several remote topics, by their timestamps or a transform's word."""
-        if self._is_exempt(topic):
-            return False
-        return is_spread(topic, self._settings.steps) or self._is_routed_by_rule(topic)
-
-    def _is_routed_by_rule(self, topic: str) -> bool:
-        rule = next((rule for rule in self._rules if rule.matches(topic)), None)
-        return rule is not None and rule.transform.routes
+        task = self.task_of(topic)
+        return task is not None and (self.tasks[task].routes or is_spread(topic, self._settings.steps))
 
     @property
     def may_spread(self) -> bool:
         """Say whether records of any topic may go to several remote topics."""
-        steps, rules = self._settings.steps, self._settings.rules
-        return any(step.kind == TIMESTAMP_ROUTER for step in steps) or any(rule.transform.routes for rule in rules)
+        has_router = any(step.kind == TIMESTAMP_ROUTER for step in self._settings.steps)
+        return has_router or any(task.routes for task in self.tasks)
 
 
 #: Stretches of so many topic-partitions are transformed side by side for each record task.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.devkit.jars import kafka_jars, locked
+from mm2py.devkit.jars import java_command, kafka_jars, locked
 from mm2py.devkit.java import JvmOptions
 from mm2py.errors import Mm2Error
 
@@ -28,7 +28,7 @@ def make_class_archive() -> Path:
 
     One that could not be made is an empty file, which Java passes over, so that it is not tried at every start.
     """
-    archive = kafka_jars().class_archive
+    archive = kafka_jars().class_archive(java_command())
     if not archive.exists():
         with locked(archive.with_suffix(".lock")):
             if not archive.exists():

@@ -77,12 +77,11 @@ class KafkaJars:
         """What ``java -cp`` takes."""
         return f"{self.directory}/*"
 
-    @property
-    def class_archive(self) -> Path:
-        """Where `mm2py.devkit.class_archive` puts these jars' classes for the Java that there is."""
-        java = Path(java_command()).resolve()
-        made = java.stat()
-        digest = hashlib.sha256(f"{java} {made.st_mtime_ns} {made.st_size}".encode()).hexdigest()[:8]
+    def class_archive(self, java: str) -> Path:
+        """Say where `mm2py.devkit.class_archive` puts these jars' classes for the command *java*."""
+        program = Path(java).resolve()
+        made = program.stat()
+        digest = hashlib.sha256(f"{program} {made.st_mtime_ns} {made.st_size}".encode()).hexdigest()[:8]
         return self.directory.with_name(f"{self.directory.name}-{digest}.jsa")
 
 

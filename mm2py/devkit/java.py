@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.devkit.jars import KafkaJars, java_command, kafka_jars
+from mm2py.devkit.jars import java_command, kafka_jars
 from mm2py.errors import Mm2Error
 
 
@@ -37,12 +37,12 @@ class JvmOptions:
 
     def command(self, main_class: str, *arguments: str, scratch: Path | None = None) -> list[str]:
         """Give the whole command line for *main_class*; native libraries are unpacked into *scratch*."""
-        jars = kafka_jars()
+        jars, java = kafka_jars(), java_command()
         return [
-            java_command(),
+            java,
             f"-Xmx{self.heap_mb}m",
             *self.flags,
-            *(_from_archive(jars) if _USES_ARCHIVE in self.flags else ()),
+            *(_from_archive(jars.class_archive(java)) if _USES_ARCHIVE in self.flags else ()),
             *_LOGGER_FLAGS,
             "-XX:-UsePerfData",
             "-Djava.awt.headless=true",
@@ -54,9 +54,8 @@ class JvmOptions:
         ]
 
 
-def _from_archive(jars: KafkaJars) -> tuple[str, ...]:
+def _from_archive(archive: Path) -> tuple[str, ...]:
     """Have classes taken from their archive where there is one; that it does not fit is nothing to be told."""
-    archive = jars.class_archive
     return (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if archive.exists() else ()
 
 

@@ -17,8 +17,6 @@ from mm2py.policy.plugins import PluginError
 
 
 _KEY = "replication.policy.class"
-#: 22 November 2026: names that timestamps make are tried with one of them.
-_SOME_DAY_MS = 1_795_349_109_042
 
 
 def judged(settings: MirrorSettings) -> MirrorSettings:
@@ -64,7 +62,7 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         routed = transforms.routed if transforms.has_routers else None
         patterns = [it.settings["timestamp.format"] for it in flow.transforms.steps if it.kind == TIMESTAMP_ROUTER]
         if patterns:
-            routed = partial(transforms.routed, timestamp=DatePattern(patterns[0].strip()).format(_SOME_DAY_MS))
+            routed = partial(transforms.routed, timestamp=DatePattern(patterns[0].strip()).example)
         yield Mirror(
             flow.flow,
             policy,

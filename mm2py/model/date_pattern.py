@@ -34,6 +34,8 @@ _MONTHS: Final = (
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _BEFORE_MONTH: Final = (0, *accumulate((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30)))
 _WEEK: Final = 7
+#: 22 November 2026, about noon.
+_SOME_DAY_MS: Final = 1_795_349_109_042
 _HALF_DAY: Final = 12
 
 
@@ -89,6 +91,11 @@ class DatePattern:
                 self._parts.append(partial(_constant, text if found[0] != "''" else "'"))
         #: Timestamps of one stretch of so many milliseconds, counted from the epoch on, have one name.
         self.width_ms = _width(letters)
+
+    @property
+    def example(self) -> str:
+        """Give the text of some timestamp, to see what names look like."""
+        return self.format(_SOME_DAY_MS)
 
     def format(self, timestamp_ms: int) -> str:
         """Give the text of a timestamp."""

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 
 import attrs
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Say whether a topic can be called *name* (org.apache.kafka.common.internals.Topic)."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def is_other_topic(one_id: str | None, other_id: str | None) -> bool:

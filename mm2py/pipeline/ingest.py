@@ -26,7 +26,7 @@ from mm2py.wire.batch import (
     batches,
 )
 from mm2py.wire.fetch import PartitionAnswer
-from mm2py.wire.rebuild import Rebuilder, Rebuilt, UnreadableBatchError
+from mm2py.wire.rebuild import BAD_CHECKSUM, Rebuilder, Rebuilt, UnreadableBatchError
 
 
 #: length, leader epoch, magic, attributes; they start behind the base offset
@@ -110,7 +110,7 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter,
         return True
     copy.read_under(batch.leader_epoch, batch.base_offset)
     if not batch.matches_crc():
-        return end_corrupt(copy, batch.base_offset, "its checksum does not match its content")
+        return end_corrupt(copy, batch.base_offset, BAD_CHECKSUM)
     if not data.is_data(batch) or batch.record_count == 0:
         copy.batches_dropped += 1
         copy.pass_over(after)

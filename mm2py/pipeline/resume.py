@@ -29,7 +29,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
 from mm2py.wire.log_end import log_ends
-from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
+from mm2py.wire.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
 
 
 LATEST: Final = -1
@@ -354,7 +354,7 @@ def _offset_behind(batch: RecordBatchView) -> int:
     if batch.magic < MAGIC_V2:
         return decode(bytes(batch.view))[-1].offset + 1
     if not batch.matches_crc():
-        raise UnreadableBatchError(batch.base_offset, "its checksum does not match its content")
+        raise UnreadableBatchError(batch.base_offset, BAD_CHECKSUM)
     return batch.last_offset + 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from mm2py.devkit.broker import BrokerNotStartedError, KafkaCluster
-from mm2py.devkit.jars import kafka_jars
+from mm2py.devkit.jars import java_command, kafka_jars
 from mm2py.devkit.java import JvmOptions, ToolFailedError
 from mm2py.devkit.java_mm2 import JavaMirrorMaker2, JavaMm2FailedError
 from mm2py.devkit.process import start_process
@@ -58,7 +58,7 @@ from tests.support.topics import (
 
 def test_brokers_take_their_classes_from_their_archive(primary: KafkaCluster) -> None:
     """It is made before the first of them starts."""
-    archive = kafka_jars().class_archive
+    archive = kafka_jars().class_archive(java_command())
 
     assert archive.stat().st_size > 0
     assert str(archive) in Path(f"/proc/{primary.pid(0)}/maps").read_text()

@@ -7,7 +7,6 @@ is lost.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from operator import lt
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from mm2py.core.steps import StepChain, StepError, StepFailedError, StepRecord
 from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.model.topic import is_topic_name
 from mm2py.model.transform import Errors
 from mm2py.pipeline.records.outcome import HINT_FAILED, BadRecord
 from mm2py.pipeline.records.row import Chunk
@@ -22,7 +22,6 @@ from mm2py.wire.record_columns import NewRecord
 
 
 _HINT_SHAPE: Final = "a transform may drop and change records, one by one; see docs/transforms.md"
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 #: Where a record goes: the name that routers make of its topic's, and a partition where that is not its own.
 Way = tuple[str, int | None]
@@ -102,7 +101,7 @@ class Rows:
     def _check_place(self, topic: str, number: int) -> None:
         """Raise `StepFailedError` where no record can go there."""
         stage = self._transform.name if self._transform is not None and self._transform.routes else "transforms"
-        if _NAME.fullmatch(topic) is None or topic in {".", ".."}:
+        if not is_topic_name(topic):
             column = "topic" if stage != "transforms" else "timestamp"
             raise StepFailedError(stage, StepError(f"no topic can be called {topic!r}", column))
         # Two stretches may not write to one partition with the transaction's one producer.

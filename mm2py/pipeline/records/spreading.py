@@ -108,7 +108,7 @@ class SpreadStretch:
         """Give the records up to the first whose lane is not there, by name; note all lanes that are not."""
         by_name: dict[str, list[NewRecord]] = {}
         for (name, partition), record in self._rows.routed(chunks):
-            key = name if partition is None else lane_key(name, partition)
+            key = lane_key(name, partition)
             if key not in self._lanes:
                 if key not in self._wanted and len(self._wanted) < _MOST_WANTED:
                     self._wanted[key] = WantedLane(name, record[0], record[1], partition)
