@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from mm2py.core.anchors import find_anchor, paired
-from mm2py.core.verify_terms import PARTS, SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want, mark_of
+from mm2py.core.verify_terms import PARTS, SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
 from mm2py.model.verify import Counts, Difference, Kind
 
 
@@ -50,10 +50,13 @@ class Comparison:
 
     Whoever reads feeds it records as `advance` asks for them, until that says `Want.NOTHING`. a. A side gets its
     records in the order of their offsets. b. While `is_level`, equal batches may be passed over with `pass_equal`.
+
+    Records that are equal need no marks; *mark_of* gives those of the others.
     """
 
-    def __init__(self, edges: Edges, *, ignore_timestamps: bool = False) -> None:
+    def __init__(self, edges: Edges, mark_of: Callable[[Content], Mark], *, ignore_timestamps: bool = False) -> None:
         self._edges = edges
+        self._mark_of = mark_of
         self._ignore_timestamps = ignore_timestamps
         self._rows = [Rows(), Rows()]
         self._windows: list[deque[tuple[int, Mark]]] = [deque(), deque()]
@@ -90,7 +93,7 @@ class Comparison:
     def feed(self, side: int, offsets: Sequence[int], contents: Sequence[Content]) -> None:
         """Take the next records of a side, of which nothing was left over."""
         if self._ignore_timestamps:
-            contents = [(-1, *rest) for _, *rest in contents]  # type: ignore[misc]
+            contents = [(-1, *rest) for _, *rest in contents]
         self._rows[side] = Rows(offsets, contents)
         self._tally.add("target" if side else "source", len(offsets))
 
@@ -186,7 +189,7 @@ class Comparison:
         count = min(wanted - len(window), rows.left)
         if count > 0:
             until = rows.at + count
-            marks = map(mark_of, rows.contents[rows.at : until])
+            marks = map(self._mark_of, rows.contents[rows.at : until])
             window.extend(zip(rows.offsets[rows.at : until], marks, strict=True))
             rows.at = until
         return len(window) >= wanted
@@ -415,7 +418,7 @@ class Comparison:
 
         def recognise(contents: Iterable[Content]) -> bool:
             for timestamp, *rest in contents:
-                mark = mark_of((-1 if self._ignore_timestamps else timestamp, *rest))  # type: ignore[arg-type]
+                mark = self._mark_of((-1 if self._ignore_timestamps else timestamp, *rest))
                 if mark in left:
                     left.discard(mark)
                     self._recognise(mark)

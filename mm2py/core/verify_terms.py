@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
 
-#: Timestamp, key, value and headers of a record.
-Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+#: A record: its timestamp, and whatever else tells it from another one.
+Content = tuple[Any, ...]
 #: Timestamp, and the hashes of key, value and headers; meant for one process.
 Mark = tuple[int, int, int, int]
 
@@ -69,9 +70,3 @@ class Rows:
     @property
     def left(self) -> int:
         return len(self.offsets) - self.at
-
-
-def mark_of(content: Content) -> Mark:
-    """Give what is remembered of a record."""
-    timestamp, key, value, headers = content
-    return timestamp, hash(key), hash(value), hash(headers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeGuard
 
 import attrs
 
@@ -25,18 +25,18 @@ from mm2py.wire.batch import (
     LOG_APPEND_TIME,
     MAGIC_V2,
     RecordBatchView,
-    batches,
 )
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
 from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
 from mm2py.wire.patience import Patience
-from mm2py.wire.record_columns import RecordColumns
+from mm2py.wire.payloads import Payloads, Singles, pieces, read
+from mm2py.wire.rebuild import UnreadableBatchError
 
 
 _WAIT_MS: Final = 500
-#: Small batches are decoded together, up to so many bytes.
-_JOINED_BYTES: Final = 64 * 1024
+#: Small batches are read together, up to so many bytes.
+_TOGETHER_BYTES: Final = 64 * 1024
 #: What of a batch's attributes tells how its records are to be read.
 _MEANT: Final = CODEC_MASK | DELETE_HORIZON | LOG_APPEND_TIME
 
@@ -83,7 +83,7 @@ class Side:
         self._purpose = purpose
         self._sizes = sizes
         self._tasks = tasks
-        self._waiting: deque[RecordBatchView] = deque()
+        self._waiting: deque[RecordBatchView | Singles] = deque()
         self._coming: asyncio.Task[PartitionAnswer] | None = None
 
     @property
@@ -95,8 +95,8 @@ class Side:
         """Give an offset that the next record has, or one behind it."""
         return max(self._waiting[0].base_offset, self.start) if self._waiting else self.position
 
-    async def peek(self) -> RecordBatchView | None:
-        """Give the next batch, which stays; None at the end."""
+    async def peek(self) -> RecordBatchView | Singles | None:
+        """Give the next batch, or the next ones of one record each, which stays; None at the end."""
         while not self._waiting:
             if self.position >= self.end:
                 return None
@@ -107,39 +107,34 @@ class Side:
         """Pass the batch over that `peek` gave."""
         self._waiting.popleft()
 
-    def is_whole(self, batch: RecordBatchView) -> bool:
-        """Say whether all records of a batch lie between start and end."""
+    def is_whole(self, batch: RecordBatchView | Singles) -> TypeGuard[RecordBatchView]:
+        """Say whether this is a batch, not opened yet, all records of which lie between start and end."""
+        if isinstance(batch, Singles):
+            return False
         return batch.magic >= MAGIC_V2 and batch.base_offset >= self.start and batch.last_offset < self.end
 
     async def rows(self) -> tuple[Sequence[int], Sequence[Content], int]:
         """
-        Decode the next records: offsets, contents, and how many batches they come from; none at the end.
+        Read the next records: offsets, contents (timestamp and payload), and how many batches they come from.
 
-        Raise `UnreadableBatchError` for a batch that cannot be decoded, which is passed over.
+        None come at the end. Raise `UnreadableBatchError` for a batch that cannot be read, which is passed over.
         """
         if await self.peek() is None:
             return (), (), 0
-        joined = [self._waiting.popleft()]
-        size = joined[0].size_bytes
-        while self._waiting and self._joins(joined[0], self._waiting[0], size):
-            size += self._waiting[0].size_bytes
-            joined.append(self._waiting.popleft())
-        columns = RecordColumns()
-        try:
-            columns.add(b"".join(batch.view for batch in joined), from_offset=self.start, before=self.end)
-        except ValueError:
-            # One of them is damaged: the others are read one by one.
-            self._waiting.extendleft(reversed(joined[1:]))
-            columns = RecordColumns()
-            columns.add(bytes(joined[0].view), from_offset=self.start, before=self.end)
-            joined = joined[:1]
-        contents = list(zip(columns.timestamps, columns.keys, columns.values, columns.headers, strict=True))
-        return columns.offsets, contents, len(joined)
-
-    @staticmethod
-    def _joins(first: RecordBatchView, batch: RecordBatchView, size: int) -> bool:
-        are_new = first.magic >= MAGIC_V2 and batch.magic >= MAGIC_V2
-        return are_new and size + batch.size_bytes <= _JOINED_BYTES
+        found, count, size = Payloads(), 0, 0
+        while self._waiting and (not count or size + self._waiting[0].size_bytes <= _TOGETHER_BYTES):
+            batch = self._waiting[0]
+            try:
+                found.extend(batch if isinstance(batch, Singles) else read(batch).between(self.start, self.end))
+            except UnreadableBatchError:
+                if count:
+                    break
+                self._waiting.popleft()
+                raise
+            self._waiting.popleft()
+            size += batch.size_bytes
+            count += len(batch.offsets) if isinstance(batch, Singles) else 1
+        return found.offsets, found.contents, count
 
     def close(self) -> None:
         """Give up what is being fetched."""
@@ -163,25 +158,41 @@ class Side:
 
     def _take(self, answer: PartitionAnswer) -> None:
         data = DataFilter(answer.aborted)
-        for batch in batches(answer.record_set):
-            after = batch.last_offset + 1
-            if after <= self.position:
-                continue
-            if batch.base_offset >= self.end and batch.magic >= MAGIC_V2:
-                self._count_hole(self.end)
-                self.position = self.end
-                break
-            if batch.magic >= MAGIC_V2:
-                self._count_hole(batch.base_offset)
-                if batch.record_count < batch.offset_count:
-                    self.holes += batch.offset_count - batch.record_count
-            self.position = after
-            self.bytes += batch.size_bytes
-            self.is_stamped = self.is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
-            if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
-                self._waiting.append(batch)
-        if self.position < self.end:
-            self._coming = self._ask_ahead()
+        for piece in pieces(answer.record_set):
+            if isinstance(piece, Singles):
+                self._take_singles(piece)
+            else:
+                self._take_batch(piece, data)
+            if self.position >= self.end:
+                return
+        self._coming = self._ask_ahead()
+
+    def _take_singles(self, singles: Singles) -> None:
+        kept = singles.between(self.position, self.end)
+        after = self.end if singles.last_offset >= self.end else singles.last_offset + 1
+        self.holes += max(0, after - self.position - len(kept.offsets))
+        self.position = max(self.position, after)
+        self.bytes += singles.size_bytes
+        if kept.offsets:
+            self._waiting.append(kept)
+
+    def _take_batch(self, batch: RecordBatchView, data: DataFilter) -> None:
+        after = batch.last_offset + 1
+        if after <= self.position:
+            return
+        if batch.base_offset >= self.end and batch.magic >= MAGIC_V2:
+            self._count_hole(self.end)
+            self.position = self.end
+            return
+        if batch.magic >= MAGIC_V2:
+            self._count_hole(batch.base_offset)
+            if batch.record_count < batch.offset_count:
+                self.holes += batch.offset_count - batch.record_count
+        self.position = after
+        self.bytes += batch.size_bytes
+        self.is_stamped = self.is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
+        if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
+            self._waiting.append(batch)
 
     def _count_hole(self, until: int) -> None:
         self.holes += max(0, until - self.position)

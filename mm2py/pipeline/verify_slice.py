@@ -16,7 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.anchors import ANCHOR
 from mm2py.core.verify import Comparison
-from mm2py.core.verify_terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want, mark_of
+from mm2py.core.verify_terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.verify import Slice, SliceOutcome, VerifyPlan
 from mm2py.pipeline.refusals import failure_of
@@ -24,6 +24,7 @@ from mm2py.pipeline.verify_side import Side, SliceLostError, are_same
 from mm2py.wire.batch import MalformedRecordSetError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSizes
+from mm2py.wire.payloads import split
 from mm2py.wire.rebuild import UnreadableBatchError
 
 
@@ -65,7 +66,7 @@ class _Reading:
             source_has_expired=part.source_has_expired,
             target_has_expired=part.target_has_expired,
         )
-        self._comparison = Comparison(edges, ignore_timestamps=ignore_timestamps)
+        self._comparison = Comparison(edges, mark_of, ignore_timestamps=ignore_timestamps)
         #: The two that are compared, and all that were read, by what they are of.
         self._sides: tuple[Side, Side]
         self._read: tuple[list[Side], list[Side]] = [], []
@@ -285,7 +286,7 @@ class _Scouting:
         """Look at the next records of a side."""
         other = self._windows[1 - which]
         if self._ignore_timestamps:
-            contents = [(-1, key, value, headers) for _, key, value, headers in contents]
+            contents = [(-1, payload) for _, payload in contents]
         marks = list(map(mark_of, contents))
         for at, mark in enumerate(marks):
             place = self._sought[1 - which].get(mark)
@@ -315,6 +316,17 @@ class _Scouting:
         if which == SOURCE:
             return Passed((ours, theirs[:place]), (self._further[SOURCE], 0))
         return Passed((ours[:place], theirs), (0, self._further[TARGET]))
+
+
+def mark_of(content: Content) -> Mark:
+    """Give what is remembered of a record, of which a side gives timestamp and payload."""
+    timestamp, payload = content
+    try:
+        key, value, headers = split(payload)
+    except ValueError:
+        # Its batch is sound and still this makes no sense: it is the same only as what is the same bytes.
+        key, value, headers = None, payload, ()
+    return timestamp, hash(key), hash(value), hash(headers)
 
 
 def _first(group: BaseExceptionGroup[Any]) -> Any:
