@@ -158,7 +158,7 @@ class Side:
 
     def _take(self, answer: PartitionAnswer) -> None:
         data = DataFilter(answer.aborted)
-        for piece in pieces(answer.record_set):
+        for piece in pieces(answer.record_set, self.end):
             if isinstance(piece, Singles):
                 self._take_singles(piece)
             else:
@@ -169,12 +169,12 @@ class Side:
 
     def _take_singles(self, singles: Singles) -> None:
         kept = singles.between(self.position, self.end)
-        after = self.end if singles.last_offset >= self.end else singles.last_offset + 1
-        self.holes += max(0, after - self.position - len(kept.offsets))
-        self.position = max(self.position, after)
-        self.bytes += singles.size_bytes
         if kept.offsets:
+            after = kept.last_offset + 1
+            self.holes += after - self.position - len(kept.offsets)
+            self.position = after
             self._waiting.append(kept)
+        self.bytes += singles.size_bytes
 
     def _take_batch(self, batch: RecordBatchView, data: DataFilter) -> None:
         after = batch.last_offset + 1

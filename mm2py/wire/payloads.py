@@ -25,6 +25,8 @@ from mm2py.wire.record_columns import RecordColumns
 #: Key, value and headers of a record.
 Parts = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 
+#: Behind every offset.
+NO_END: Final = 1 << 63
 _NO_CODEC: Final = 0
 _DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
 #: Base offset, length, magic, crc, attributes, last offset delta, base timestamp, record count; then the first byte of
@@ -79,10 +81,11 @@ class Singles(Payloads):
         return self.offsets[-1]
 
 
-def pieces(record_set: memoryview) -> Iterator[RecordBatchView | Singles]:
+def pieces(record_set: memoryview, before: int = NO_END) -> Iterator[RecordBatchView | Singles]:
     """
     Walk a record set's whole batches, as `mm2py.wire.batch.batches` does; small ones of one record come together, read.
 
+    That is those before offset *before*; behind it batches are batches.
     Raises `MalformedRecordSetError`.
     """
     at, whole = 0, b""
@@ -90,7 +93,7 @@ def pieces(record_set: memoryview) -> Iterator[RecordBatchView | Singles]:
         for batch in batches(record_set[at:]):
             if _is_single(batch):
                 whole = whole or bytes(record_set)
-                singles = _read_singles(whole, at)
+                singles = _read_singles(whole, at, before)
                 if singles.offsets:
                     at += singles.size_bytes
                     yield singles
@@ -105,7 +108,7 @@ def _is_single(batch: RecordBatchView) -> bool:
     return batch.record_count == 1 and not batch.attributes and batch.size_bytes < _SINGLE_BELOW_BYTES
 
 
-def _read_singles(record_set: bytes, at: int) -> Singles:
+def _read_singles(record_set: bytes, at: int, before: int) -> Singles:
     """
     Read the one-record batches from byte *at* on, up to the first that is not small, plain and sound.
 
@@ -119,6 +122,8 @@ def _read_singles(record_set: bytes, at: int) -> Singles:
         base_offset, length, magic, crc, attributes, delta, timestamp, count, first = glance(record_set, at)
         after = at + LOG_OVERHEAD_BYTES + length
         if count != 1 or attributes or delta or magic != MAGIC_V2 or after > end or length >= _SINGLE_BELOW_BYTES:
+            break
+        if base_offset >= before:
             break
         body = at + (HEADER_BYTES + 1 if first < _MORE else HEADER_BYTES + 2)
         if record_set[body : body + 3] != _FIRST or crc32c(record_set[at + _SIGNED_FROM : after]) != crc:

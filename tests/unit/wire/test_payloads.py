@@ -123,7 +123,12 @@ def test_what_lies_between_them_stays_a_batch() -> None:
 
 def test_a_part_of_them() -> None:
     """Whoever compares begins and ends anywhere."""
-    (found,) = pieces(memoryview(_singles(contents(10), first=20)))
+    record_set = _singles(contents(10), first=20)
+    before, behind, *_ = pieces(memoryview(record_set), 24)
+    assert isinstance(before, Singles)
+    assert (before.offsets, before.size_bytes) == ([20, 21, 22, 23], len(record_set) * 4 // 10)
+    assert isinstance(behind, RecordBatchView)
+    (found,) = pieces(memoryview(record_set))
 
     assert isinstance(found, Singles)
     assert found.between(0, 99) is found
