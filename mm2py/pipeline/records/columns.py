@@ -51,8 +51,8 @@ _MICROS: Final = 1000
 _NO_TIMESTAMP: Final = -1
 
 
-def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBatch:
-    """Give records of one partition as an Arrow batch."""
+def to_arrow(topic: str, partition: int, columns: RecordColumns, names: Sequence[str] = NAMES) -> pa.RecordBatch:
+    """Give records of one partition as an Arrow batch; of their columns those of *names*, in that order."""
     count = len(columns)
     millis = pa.array(columns.timestamps, pa.int64())
     if min(columns.timestamps, default=0) < 0:
@@ -69,7 +69,7 @@ def to_arrow(topic: str, partition: int, columns: RecordColumns) -> pa.RecordBat
             _headers_array(columns.headers),
         ],
         schema=ARROW,
-    )
+    ).select(list(names))
 
 
 def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
@@ -84,9 +84,10 @@ def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
 
 def chunk_of(batch: pa.RecordBatch, source: TopicPartition, *, routes: bool = False) -> Chunk:
     """
-    Give the rows of a batch that has the canonical columns, in order.
+    Give the rows of a batch, in order.
 
-    They should be records of *source*, unless the transform *routes* them to any topic and partition.
+    They should be records of *source*, unless the transform *routes* them to any topic and partition; they are where
+    the batch has no such columns.
     """
     return Chunk(
         batch.column("offset").to_pylist(),
@@ -115,6 +116,8 @@ def _stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | N
     """Find the first row whose topic or partition is not that of *source*."""
     found: list[tuple[int, str]] = []
     for name, wanted in (("topic", source.topic), ("partition", source.partition)):
+        if name not in batch.schema.names:
+            continue
         column = batch.column(name)
         same = pc.equal(column, pa.scalar(wanted, column.type)).fill_null(False)  # noqa: FBT003 - Arrow's own form
         at = pc.index(same, False).as_py()

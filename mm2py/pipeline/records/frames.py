@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -18,13 +18,13 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.columns import NAMES, SCHEMA
-from mm2py.pipeline.records.spark_io import FOLDER, SOURCE, RecordSink, RecordSource
+from mm2py.pipeline.records.columns import NAMES, SCHEMA, SCHEMA_TYPES
+from mm2py.pipeline.records.spark_io import COLUMNS, FOLDER, SOURCE, RecordSink, RecordSource
 
 
 #: They print each refusal once more, with a stack, in a form of their own.
@@ -49,17 +49,6 @@ _REORDERS: Final = re.compile(
     r"|LocalLimit|\w*Aggregate|Window|Generate|Expand|CartesianProduct|SortMergeJoin|ShuffledHashJoin)",
     re.MULTILINE,
 )
-_BYTES_OF_UNKNOWN: Final = "CAST(CAST(some AS STRING) AS BINARY)"
-_UNKNOWN: Final = {
-    "topic": "CAST(some AS STRING)",
-    "partition": "CAST(some AS INT)",
-    "offset": "some",
-    "timestamp": "timestamp_micros(some)",
-    "timestamp_type": "CAST(some AS INT)",
-    "key": _BYTES_OF_UNKNOWN,
-    "value": _BYTES_OF_UNKNOWN,
-    "headers": f"array(named_struct('key', CAST(some AS STRING), 'value', {_BYTES_OF_UNKNOWN}))",
-}
 _OF_QUERY: Final = re.compile(r"\s*;?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
@@ -89,8 +78,7 @@ def register(session: SparkSession) -> None:
 def nothing(session: SparkSession) -> DataFrame:
     """Give a DataFrame of no records, to see what a transform does: nothing runs it."""
     # Of what Spark knows to be empty, or to be in order, it leaves out the very steps that are looked for.
-    unknown = session.range(1_000_000_000).where("id < 0").selectExpr("id ^ 1 AS some")
-    return unknown.selectExpr(*(f"{expression} AS {name}" for name, expression in _UNKNOWN.items()))
+    return session.createDataFrame(session.sparkContext.emptyRDD(), SCHEMA)
 
 
 def held(session: SparkSession, records: pa.Table) -> DataFrame:
@@ -98,9 +86,14 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def stream_of(session: SparkSession, folder: str) -> DataFrame:
-    """Give the records of all plans that come into *folder*."""
-    return session.readStream.format(SOURCE).option(FOLDER, folder).load()
+def stream_of(session: SparkSession, folder: str, reads: Sequence[str] = NAMES) -> DataFrame:
+    """Give the records of all plans that come into *folder*; nobody may look at columns other than *reads*."""
+    stream = session.readStream.format(SOURCE).option(FOLDER, folder).option(COLUMNS, ",".join(reads)).load()
+    return stream.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
+
+
+def _unread(name: str) -> Column:
+    return f.lit(None).cast(SCHEMA_TYPES[name]).alias(name)
 
 
 def transformed(session: SparkSession, transform: Transform, records: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.transform import Transform
 from mm2py.pipeline.records import frames
+from mm2py.pipeline.records.crossing import crossing_of
 from mm2py.pipeline.records.outcome import Answer, Failed
 from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.records.spark_io import FOLDER, SINK, pack_payloads
@@ -96,7 +97,9 @@ class Query(RoundRunner):
         self.folder.mkdir()
         with self.sql.use() as sql:
             frames.check(sql, self.transform)
-            made = frames.transformed(sql, self.transform, frames.stream_of(sql, str(self.folder)))
+            crossing = crossing_of(sql, self.transform)
+            records = frames.stream_of(sql, str(self.folder), crossing.reads)
+            made = frames.transformed(sql, self.transform, records).select(*crossing.gives)
         try:
             self._streaming = (
                 made.writeStream.format(SINK)

@@ -29,7 +29,7 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.pipeline.copier import WorkerState
-from mm2py.pipeline.records.columns import SCHEMA, chunk_of, to_arrow
+from mm2py.pipeline.records.columns import SCHEMA_TYPES, chunk_of, to_arrow
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
@@ -43,6 +43,7 @@ from mm2py.pipeline.worker import refuse_repetition, this_worker, uncollected
 SOURCE: Final = "mm2py-records"
 SINK: Final = "mm2py-target"
 FOLDER: Final = "folder"
+COLUMNS: Final = "columns"
 _EPOCH: Final = "epoch"
 _POLL_S: Final = 0.01
 
@@ -92,7 +93,7 @@ def unpack_payloads(packed: bytes) -> tuple[int, list[bytes]]:
     return count, payloads
 
 
-def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(partition: InputPartition, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, _Stretch)  # noqa: S101 - we made it
     plan = unseal(partition.payload)
     here, clock = this_worker(), SystemClock()
@@ -101,26 +102,31 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     reader = StretchReader(cluster, plan.limits, clock, within_s=READ_WITHIN_S)
     stretch = reader.read(one)
     while (columns := here.run(anext(stretch, None))) is not None:
-        yield to_arrow(one.source.topic, one.source.partition, columns)
+        yield to_arrow(one.source.topic, one.source.partition, columns, names)
 
 
 class RecordSource(DataSource):
-    """Records of the partitions in a plan."""
+    """Records of the partitions in a plan, of which it reads the columns that it is asked for."""
 
     @classmethod
     def name(cls) -> str:
         return SOURCE
 
+    @property
+    def _names(self) -> list[str]:
+        return str(self.options[COLUMNS]).split(",")
+
     def schema(self) -> str:
-        return SCHEMA
+        return ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in self._names)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return _StreamReader(str(self.options[FOLDER]))
+        return _StreamReader(str(self.options[FOLDER]), self._names)
 
 
 class _StreamReader(DataSourceStreamReader):
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, names: list[str]) -> None:
         self._folder = folder
+        self._names = names
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {_EPOCH: 0}
@@ -141,7 +147,7 @@ class _StreamReader(DataSourceStreamReader):
         return _stretches(self._folder, end[_EPOCH])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition)
+        return _read(partition, self._names)
 
 
 class RecordSink(DataSource):

@@ -1,0 +1,78 @@
+"""What a statement does not look at does not cross to Spark, and what it leaves as it is does not come back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.model.transform import Transform
+from mm2py.pipeline.records.columns import NAMES
+from mm2py.pipeline.records.crossing import Crossing, crossing_of
+from mm2py.pipeline.records.query import Sql
+from mm2py.pipeline.session import SparkHost
+from mm2py.telemetry.journal import EventLog
+
+
+_ALWAYS = ("offset", "timestamp", "key", "value", "headers")
+_GIVEN_ALL = ("topic", "partition", *_ALWAYS)
+
+#: Statements, with the columns that are read beside the usual ones, and those that are given.
+_STATEMENTS = {
+    "SELECT * FROM records": ((), _ALWAYS),
+    "SELECT * FROM records WHERE get_json_object(CAST(value AS STRING), '$.a') = 'b'": ((), _ALWAYS),
+    "SELECT topic, partition, offset, timestamp, key, value, headers FROM records": ((), _ALWAYS),
+    "SELECT * FROM records r WHERE r.topic LIKE 'orders%'": (("topic",), _ALWAYS),
+    "SELECT * FROM (SELECT * FROM records WHERE partition > 3) WHERE timestamp_type = 0": (
+        ("partition", "timestamp_type"),
+        _ALWAYS,
+    ),
+    "WITH r AS (SELECT *, concat(topic, partition) AS place FROM records) SELECT * EXCEPT (place, value), "
+    "place || CAST(value AS STRING) AS value FROM r": (("topic", "partition"), _ALWAYS),
+    "SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records": (
+        ("topic",),
+        ("topic", *_ALWAYS),
+    ),
+    "SELECT * EXCEPT (partition), 1 AS partition FROM records": ((), ("partition", *_ALWAYS)),
+    "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic",), _ALWAYS),
+    # Where it is not certain what is looked at, everything is read.
+    "SELECT * FROM records WHERE topic = (SELECT max(name) FROM VALUES ('a'), ('b') AS c(name))": (NAMES, _ALWAYS),
+    "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _ALWAYS),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Crossing]:
+    """All of them in one life of Spark."""
+    return asyncio.run(_found())
+
+
+async def _found() -> dict[str, Crossing]:
+    clock = SystemClock()
+    host = SparkHost({"spark.master": "local[1]"}, copy_tasks=1, clock=clock, events=EventLog(clock))
+    transforms = [Transform(text, sql=text) for text in _STATEMENTS]
+    transforms.append(Transform("masked", function="tests.support.transforms:masked"))
+    transforms.append(Transform("routes", sql="SELECT * FROM records WHERE value IS NOT NULL", routes=True))
+    transforms.append(Transform("steps"))
+    try:
+        with Sql(await host.session()).use() as session:
+            return {transform.name: crossing_of(session, transform) for transform in transforms}
+    finally:
+        await host.stop(within_s=10)
+
+
+@pytest.mark.parametrize("text", _STATEMENTS)
+def test_only_what_is_looked_at_is_read(found: dict[str, Crossing], text: str) -> None:
+    """Topic and partition are given where they may have been changed."""
+    further, given = _STATEMENTS[text]
+
+    assert found[text].gives == given
+    assert found[text].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
+
+
+def test_functions_and_routes(found: dict[str, Crossing]) -> None:
+    """A function is analysed as well; whoever routes says where each record goes; steps alone need no Spark."""
+    assert found["masked"] == Crossing(_ALWAYS, _ALWAYS)
+    assert found["routes"] == Crossing(_GIVEN_ALL, _GIVEN_ALL)
+    assert found["steps"] == Crossing()
