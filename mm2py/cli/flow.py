@@ -224,7 +224,8 @@ async def _change(requests: Sequence[Request], rest: Rest, *, is_json: bool) -> 
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
         if is_json:
-            print(json.dumps(answer, ensure_ascii=False))
+            # Like Connect's, most changes are answered without a word.
+            print(json.dumps({"done": request.done} if answer is None else answer, ensure_ascii=False))
         else:
             looking.said(request.done)
         sys.stdout.flush()

@@ -208,6 +208,18 @@ async def test_only_connectors_that_a_flow_has_are_steered(capsys: pytest.Captur
     assert capsys.readouterr().out == f"{SOURCE} of A->B paused\n"
 
 
+async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the daemon answers, or what was done where it answers nothing."""
+    rest = Answers({f"{AT}/connectors": [SOURCE], f"{AT}/limit": {"bytes_per_s": None}})
+    await command.serve(parsed("pause", "--json"), rest, ManualClock())
+    await command.serve(parsed("limit", "--none", "--json"), rest, ManualClock())
+
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"done": f"{SOURCE} of A->B paused"},
+        {"bytes_per_s": None},
+    ]
+
+
 async def test_events_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
     """What happened lately comes first, then what happens; neither twice."""
     first = {"id": 1, "wall_ms": 0, "name": "flow_started", "level": "info", "flow": "A->B", "text": "topics: 1"}
