@@ -35,6 +35,8 @@ _GLANCE: Final = struct.Struct(">qi4xbIhiq22xiB")
 _SIGNED_FROM: Final = 21
 #: Larger batches are worth being compared unopened, even if there is but one record in each.
 _SINGLE_BELOW_BYTES: Final = 4096
+#: What is smaller, as its length counts, has no record; whoever follows such a length may never get to the end.
+_SINGLE_FROM_BYTES: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES + 1
 #: Attributes, timestamp delta and offset delta of a batch's first record.
 _FIRST: Final = b"\0\0\0"
 #: A byte that another one of the same number follows, and what of it counts.
@@ -121,9 +123,9 @@ def _read_singles(record_set: bytes, at: int, before: int) -> Singles:
     while at + HEADER_BYTES < end:
         base_offset, length, magic, crc, attributes, delta, timestamp, count, first = glance(record_set, at)
         after = at + LOG_OVERHEAD_BYTES + length
-        if count != 1 or attributes or delta or magic != MAGIC_V2 or after > end or length >= _SINGLE_BELOW_BYTES:
+        if count != 1 or attributes or delta or magic != MAGIC_V2 or after > end or base_offset >= before:
             break
-        if base_offset >= before:
+        if not _SINGLE_FROM_BYTES <= length < _SINGLE_BELOW_BYTES:
             break
         body = at + (HEADER_BYTES + 1 if first < _MORE else HEADER_BYTES + 2)
         if record_set[body : body + 3] != _FIRST or crc32c(record_set[at + _SIGNED_FROM : after]) != crc:

@@ -121,6 +121,22 @@ def test_what_lies_between_them_stays_a_batch() -> None:
         list(pieces(memoryview(record_set + bytes(100))))
 
 
+@pytest.mark.parametrize("length", [-12, -1, 0, 20])
+def test_lengths_that_lead_nowhere(length: int) -> None:
+    """A batch that claims to be empty, or to lie before itself, has a right checksum even: that of no bytes."""
+    few = contents(2)
+    broken = bytearray(build_batch(1, base_offset=2))
+    broken[8:12] = length.to_bytes(4, "big", signed=True)
+    broken[17:21] = bytes(4)
+    found = pieces(memoryview(_singles(few) + bytes(broken)))
+    first = next(found)
+
+    assert isinstance(first, Singles)
+    assert first.offsets == [0, 1]
+    with pytest.raises(MalformedRecordSetError):
+        next(found)
+
+
 def test_a_part_of_them() -> None:
     """Whoever compares begins and ends anywhere."""
     record_set = _singles(contents(10), first=20)
