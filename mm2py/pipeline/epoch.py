@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import attrs
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
@@ -27,7 +27,7 @@ from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
 from mm2py.pipeline.records.tasks import RecordTasks
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import SparkHost, SparkSession, message_of
+from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, message_of
 from mm2py.telemetry.events import WaitingForSlot
 from mm2py.telemetry.journal import EventLog
 
@@ -197,7 +197,7 @@ def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOut
     try:
         session.context.setJobGroup(_group(plan), plan.name)
         outcome: EpochOutcome = session.one_row.mapPartitions(function).collect()[0]
-    except Py4JJavaError as error:
+    except JOB_FAILED as error:
         cause, may_still_write = judge_failure(message_of(error))
         raise EpochLostError(plan.name, cause, may_still_write) from error
     except (Py4JError, OSError, EOFError, IndexError) as error:

@@ -20,7 +20,7 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -272,8 +272,15 @@ def _warm_up(session: SparkSession, workers: int) -> None:
     rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)).collect()
 
 
-def message_of(error: Py4JJavaError) -> str:
+#: What a job that failed raises. Once this process has used Spark SQL, pyspark makes its own error of what it knows.
+JOB_FAILED: Final = (Py4JJavaError, PySparkException)
+
+
+def message_of(error: Py4JJavaError | PySparkException) -> str:
     """Give what Spark says about a job that failed; its JVM may be gone by now."""
+    if isinstance(error, PySparkException):
+        # As text it would ask the JVM whether to show its stack.
+        return str(getattr(error, "_desc", "") or error)
     try:
         return str(error.java_exception.getMessage())
     except (Py4JError, OSError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import attrs
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error
@@ -20,7 +20,7 @@ from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline import worker
 from mm2py.pipeline.epoch import judge_failure
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import SparkHost, SparkSession
+from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, message_of
 
 
 _LOOK_EVERY_S = 0.3
@@ -76,12 +76,8 @@ def _run_job(session: SparkSession, group: str, title: str, payloads: Sequence[b
         session.context.setJobGroup(group, f"{title} verify")
         rows = session.context.parallelize(payloads, len(payloads))
         outcomes: list[SliceOutcome] = rows.mapPartitions(worker.compare_slices).collect()
-    except Py4JJavaError as error:
-        try:
-            message = str(error.java_exception.getMessage())
-        except (Py4JError, OSError):
-            message = "Spark is gone"
-        raise VerifyLostError(judge_failure(message)[0]) from error
+    except JOB_FAILED as error:
+        raise VerifyLostError(judge_failure(message_of(error))[0]) from error
     except (Py4JError, OSError, EOFError) as error:
         raise VerifyLostError(f"Spark is gone ({type(error).__name__})") from error
     return outcomes

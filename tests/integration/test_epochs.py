@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 import pytest_asyncio
+from pyspark.errors.exceptions.captured import install_exception_handler
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
@@ -107,8 +108,15 @@ async def test_a_nudge_ends_an_epoch(spark: Spark) -> None:
     assert not spark.runner.nudge(FLOW, 0)
 
 
-async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark) -> None:
-    """Of what the task raised one line is left, and it is known that nothing is being written any more."""
+@pytest.mark.parametrize("uses_sql", [False, True])
+async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: bool) -> None:
+    """
+    Of what the task raised one line is left, and it is known that nothing is being written any more.
+
+    It is the same beside a transform in Spark SQL, which has pyspark raise other errors in the whole process.
+    """
+    if uses_sql:
+        install_exception_handler()
     senseless = attrs.evolve(idle_plan(), epoch_ms="soon")  # type: ignore[arg-type]
 
     with pytest.raises(EpochLostError) as lost:

@@ -13,7 +13,7 @@ import itertools
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
@@ -21,7 +21,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline import worker
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
 from mm2py.pipeline.records.round_runner import RoundRunner
-from mm2py.pipeline.session import SparkSession, message_of
+from mm2py.pipeline.session import JOB_FAILED, SparkSession, message_of
 
 
 #: As many Spark tasks as a record task has slots for.
@@ -50,7 +50,7 @@ class StepJob(RoundRunner):
         number, payloads = self._next_round(plan)
         try:
             outcomes = await asyncio.to_thread(self._collect, number, payloads)
-        except Py4JJavaError as error:
+        except JOB_FAILED as error:
             return Failed(message_of(error), number, None)
         except (Py4JError, OSError, EOFError) as error:
             return Failed(f"Spark is gone ({type(error).__name__})", number, None)
