@@ -11,6 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from crc32c import crc32c
 
+from mm2py.wire.batch import RecordBatchView, batches
 from tests.support.records import Headers
 
 
@@ -76,6 +77,12 @@ def build_batch(
         _TIMESTAMP.pack_into(batch, 35, max_timestamp)
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     return resigned(batch)
+
+
+def view_of(batch: bytes) -> RecordBatchView:
+    """Give the view of a single batch."""
+    (found,) = batches(memoryview(batch))
+    return found
 
 
 def resigned(batch: bytes | bytearray) -> bytes:

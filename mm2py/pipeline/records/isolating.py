@@ -14,14 +14,14 @@ from typing import Final
 
 import attrs
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
 
 from mm2py.model.epoch import PartitionPlan
 from mm2py.pipeline.records.columns import ARROW, to_arrow
 from mm2py.pipeline.records.outcome import BadRecord
 from mm2py.pipeline.records.reading import StretchReader
 from mm2py.pipeline.records.round_runner import RoundRunner
+from mm2py.pipeline.session import JOB_FAILED
 
 
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
@@ -65,7 +65,7 @@ class Isolation:
     def _try(self, records: pa.Table) -> str | None:
         try:
             self._query.dry_run(records)
-        except (PySparkException, Py4JJavaError) as error:
+        except JOB_FAILED as error:
             return str(error)
         except (Py4JError, OSError):
             return None  # Spark is gone, which is no fault of a record

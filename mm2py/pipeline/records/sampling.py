@@ -12,8 +12,6 @@ from typing import Any, Final
 
 import attrs
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
@@ -28,7 +26,7 @@ from mm2py.pipeline.records.isolating import raised_in, table_of
 from mm2py.pipeline.records.query import Sql
 from mm2py.pipeline.records.reading import StretchReader
 from mm2py.pipeline.records.row import Row
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.session import JOB_FAILED, SparkHost
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import EARLIEST, LATEST
 
@@ -94,7 +92,7 @@ def _transformed(
         try:
             rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
             return {_place(row): row for row in rows}, {}
-        except (PySparkException, Py4JJavaError):
+        except JOB_FAILED:
             return _one_by_one(session, transform, records)
 
 
@@ -108,7 +106,7 @@ def _one_by_one(
         try:
             made = frames.transformed(session, transform, frames.held(session, records.slice(at, 1))).toArrow()
             changed |= {_place(before): row for row in _rows(made)}
-        except (PySparkException, Py4JJavaError) as error:
+        except JOB_FAILED as error:
             errors[_place(before)] = ": ".join(raised_in(str(error)))
     return changed, errors
 

@@ -25,6 +25,7 @@ from tests.support.batches import (
     flipped,
     legacy_messages,
     resigned,
+    view_of,
 )
 
 
@@ -32,11 +33,6 @@ PARTS = st.none() | st.binary(max_size=200) | st.sampled_from([b"x" * 63, b"x" *
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=70)), max_size=3).map(tuple)
 TIMES = st.integers(START_MS - 9_000_000_000, START_MS + 70) | st.integers(-1, 1)
 RECORDS = st.lists(st.tuples(TIMES, PARTS, PARTS, HEADERS), min_size=1, max_size=150)
-
-
-def _view(batch: bytes) -> RecordBatchView:
-    (found,) = batches(memoryview(batch))
-    return found
 
 
 def _taken_apart(found: Payloads) -> list[tuple[object, ...]]:
@@ -71,13 +67,13 @@ def test_a_batch_s_records(records: list[tuple], codec: int, data: st.DataObject
         [Content(delta, *rest) for delta, rest in zip(deltas, records, strict=True)], base_offset=77, codec=codec
     )
 
-    assert _taken_apart(read(_view(batch))) == _by_codec(batch)
+    assert _taken_apart(read(view_of(batch))) == _by_codec(batch)
 
 
 def test_a_large_batch_s_records() -> None:
     """The offsets of records take one byte, two, and three of it."""
     batch = build_batch(20_000, base_offset=5)
-    found = read(_view(batch))
+    found = read(view_of(batch))
 
     assert found.offsets == list(range(5, 20_005))
     assert _taken_apart(found) == _by_codec(batch)
@@ -156,7 +152,7 @@ def test_a_part_of_them() -> None:
 
 def test_stamped_by_the_broker() -> None:
     """All records of a batch have its greatest timestamp then."""
-    found = read(_view(build_batch(3, attributes=LOG_APPEND_TIME, max_timestamp=START_MS + 99)))
+    found = read(view_of(build_batch(3, attributes=LOG_APPEND_TIME, max_timestamp=START_MS + 99)))
 
     assert [timestamp for timestamp, _ in found.contents] == [START_MS + 99] * 3
 
@@ -182,7 +178,7 @@ def test_a_damaged_batch_is_named(codec: int) -> None:
     batch = build_batch(3, base_offset=40, codec=codec)
     for damaged in (flipped(batch), resigned(batch[:-1]), resigned(batch + b"\1" * 9)):
         with pytest.raises(UnreadableBatchError) as caught:
-            read(_view(damaged))
+            read(view_of(damaged))
         assert caught.value.offset == 40
         assert caught.value.detail
 
@@ -193,7 +189,7 @@ def test_nonsense_is_refused_or_read(at: int, byte: int) -> None:
     batch = bytearray(build_batch(3))
     batch[at] = byte
     try:
-        found = read(_view(resigned(batch)))
+        found = read(view_of(resigned(batch)))
     except UnreadableBatchError:
         return
     for _, payload in found.contents:
