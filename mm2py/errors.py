@@ -8,9 +8,26 @@ operator may try in `hint`. Errors cross Spark's process border, so they pickle:
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
+
+
+#: As much is kept, in characters, of what a broker, Spark or somebody's function says of one failure.
+_LONGEST_WORDS: Final = 1_000
+
+
+def shortened(text: str, longest: int = _LONGEST_WORDS) -> str:
+    """
+    Return *text*; of one that is longer than *longest* characters the beginning and the end.
+
+    Whatever others say passes through here before it becomes part of an error or an event: they may say it of every
+    record of a batch, and it is told again at every retry.
+    """
+    if len(text) <= longest:
+        return text
+    end = longest // 4
+    return f"{text[: longest - end]} … ({len(text) - longest} characters left out) … {text[-end:]}"
 
 
 class Verdict(enum.Enum):
@@ -38,7 +55,7 @@ class ClusterUnreachableError(Mm2Error):
 
     cluster: str
     servers: str
-    cause: str
+    cause: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"cluster {self.cluster} does not answer at {self.servers}: {self.cause}"
@@ -52,7 +69,7 @@ class BrokerConnectionError(Mm2Error):
 
     cluster: str
     broker: str
-    cause: str
+    cause: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"connection to broker {self.broker} of cluster {self.cluster}: {self.cause}"
@@ -66,7 +83,7 @@ class BrokerAnsweredError(Mm2Error):
     request: str
     code: int
     name: str
-    detail: str = ""
+    detail: str = attrs.field(default="", converter=shortened)
 
     def __str__(self) -> str:
         tail = f" ({self.detail})" if self.detail else ""
@@ -85,7 +102,7 @@ class CorruptBatchError(Mm2Error):
     topic: str
     partition: int
     offset: int
-    detail: str
+    detail: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"corrupt record batch at {self.topic}-{self.partition} offset {self.offset}: {self.detail}"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.telemetry.events import TaskRestarted
 
 
@@ -64,7 +64,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 
 
 def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return shortened(f"{type(error).__name__}: {error}")
 
 
 def _traceback(errors: tuple[BaseException, ...]) -> str:

@@ -15,6 +15,7 @@ from typing import overload
 
 import attrs
 
+from mm2py.errors import shortened
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare, RateUse
@@ -300,7 +301,7 @@ class Ended(enum.Enum):
 class PartitionFailure:
     """Why a partition stopped, in words for the operator."""
 
-    message: str
+    message: str = attrs.field(converter=shortened)
     hint: str = ""
     error: str = ""
     offset: int | None = None

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
@@ -52,7 +52,7 @@ class EpochLostError(Mm2Error):
     hint: ClassVar[str] = "its topic-partitions are planned again by themselves; look for the cause in the worker's log"
 
     epoch: str
-    cause: str
+    cause: str = attrs.field(converter=shortened)
     may_still_write: bool = True
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ from pyspark.java_gateway import launch_gateway
 
 import mm2py
 from mm2py.clock import Clock
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline import worker
 from mm2py.pipeline.said import Sayings
 from mm2py.pipeline.sealing import check_key_file, make_key_file
@@ -75,7 +75,7 @@ class SparkStartError(Mm2Error):
     hint: ClassVar[str] = "check the spark.* settings of the properties file and that the master is reachable"
 
     master: str
-    cause: str
+    cause: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"Spark did not start with master {self.master}: {self.cause}"

@@ -15,7 +15,7 @@ import attrs
 from py4j.protocol import Py4JError
 
 from mm2py.clock import Clock
-from mm2py.errors import Mm2Error
+from mm2py.errors import Mm2Error, shortened
 from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline import worker
 from mm2py.pipeline.epoch import judge_failure
@@ -32,7 +32,7 @@ class VerifyLostError(Mm2Error):
 
     hint: ClassVar[str] = "try again; look for the cause in the log of Spark's worker"
 
-    cause: str
+    cause: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"the comparison's Spark job failed: {self.cause}"

@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.verify_terms import Content
-from mm2py.errors import BrokerConnectionError, Mm2Error
+from mm2py.errors import BrokerConnectionError, Mm2Error, shortened
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.ingest import DataFilter
 from mm2py.wire.batch import (
@@ -49,7 +49,7 @@ class SliceLostError(Mm2Error):
 
     partition: str
     cluster: str
-    problem: str
+    problem: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return f"{self.partition} of cluster {self.cluster}: {self.problem}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.errors import shortened
 from mm2py.telemetry.events import Event, FlowSummary, Level, SparkEnded, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
@@ -118,7 +119,7 @@ def _flow_of(facts: dict[str, object]) -> str:
 
 def _worded(facts: dict[str, object]) -> str:
     text = ", ".join(f"{key.replace('_', ' ')}: {_value(value)}" for key, value in facts.items() if value != ())
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+    return shortened(text, _LONGEST_TEXT)
 
 
 def _value(value: object) -> str:

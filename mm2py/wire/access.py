@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import attrs
 from aiokafka import errors as aiokafka_errors
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, shortened
 
 
 _FIRST_PAUSE_S: Final = 2.0
@@ -85,7 +85,7 @@ def next_penalty(before: Penalty | None, error: BrokerAccessError, now: float, s
 class Refused:
     """What is wrong, and what to do about it."""
 
-    cause: str
+    cause: str = attrs.field(converter=shortened)
     hint: str
     may_lock: bool = False
 

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, shortened
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import Buffer
@@ -79,16 +79,26 @@ def read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
         for _ in range(count):
             number, error_code, base_offset, _, _, record_errors = _ANSWER.unpack_from(frame, at)
             at += _ANSWER.size
-            messages = []
-            for _ in range(record_errors):
-                at += 4
-                text, at = _nullable_string(frame, at)
-                messages.append(text)
-            text, at = _nullable_string(frame, at)
-            messages.append(text)
-            acks.append(PartitionAck(topic, number, error_code, base_offset, "; ".join(filter(None, messages))))
+            message, at = _message(frame, at, record_errors)
+            acks.append(PartitionAck(topic, number, error_code, base_offset, message))
     (throttle_ms,) = _INT32.unpack_from(frame, at)
     return acks, throttle_ms
+
+
+def _message(frame: memoryview, at: int, record_errors: int) -> tuple[str, int]:
+    """
+    Return what the broker says of a batch, and where the next field begins.
+
+    Brokers repeat the same of every record that they refuse, so the first one's is told, and how many more there are.
+    """
+    told = ""
+    for _ in range(record_errors):
+        text, at = _nullable_string(frame, at + _INT32.size)
+        told = told or text
+    if told and record_errors > 1:
+        told = f"{told} (and {record_errors - 1} more records)"
+    text, at = _nullable_string(frame, at)
+    return "; ".join(shortened(it) for it in (told, text) if it), at
 
 
 def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:

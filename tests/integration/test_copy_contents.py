@@ -301,6 +301,21 @@ async def test_record_too_large_for_the_target_stops_its_partition_alone(pair: P
     assert_exactly_once(task)
 
 
+async def test_a_refusal_of_every_record_of_a_batch_is_told_in_a_few_words(pair: Pair) -> None:
+    """The target refuses each of 2 000 records for its timestamp: the failure quotes one, and counts the others."""
+    await pair.create()
+    await pair.create_remote(message_timestamp_before_max_ms="3600000")
+    await produce(pair.source_bootstrap, pair.topic, [list(plain_records(2_000))], batch_bytes=600_000)
+    async with copying(pair.primary, pair.backup, {pair.topic: pair.remote}) as task:
+        await task.catch_up()
+        (sick,) = task.stopped
+        failure = task.failure(sick)
+
+        assert failure.error == "INVALID_TIMESTAMP"
+        assert "and 1999 more records" in failure.message
+        assert len(failure.message) < 1_000
+
+
 @pytest.mark.parametrize("codec", [None, "snappy"], ids=str)
 async def test_smaller_limit_of_the_target_splits_batches(pair: Pair, codec: str | None) -> None:
     """Batches larger than the target's max.message.bytes arrive as several smaller ones."""

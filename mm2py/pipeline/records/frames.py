@@ -21,7 +21,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.transform import Transform
 from mm2py.pipeline.records.columns import NAMES, SCHEMA, SCHEMA_TYPES
 from mm2py.pipeline.records.spark_io import COLUMNS, FOLDER, SOURCE, RecordSink, RecordSource
@@ -60,7 +60,7 @@ class TransformRefusedError(Mm2Error):
     hint: ClassVar[str] = "correct it in the properties file and reload; see docs/transforms.md"
 
     transform: str
-    problem: str
+    problem: str = attrs.field(converter=shortened)
     column: str = ""
 
     def __str__(self) -> str:

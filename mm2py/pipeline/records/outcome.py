@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from mm2py.errors import shortened
 from mm2py.model.epoch import Histogram, PartitionOutcome, ProducerMark, WantedLane
 
 
@@ -24,7 +25,7 @@ class BadRecord:
     offset: int
     stage: str
     error: str
-    message: str
+    message: str = attrs.field(converter=shortened)
 
 
 @attrs.frozen

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
+from mm2py.errors import shortened
 from mm2py.model.flow import Flow, TopicPartition
+
+
+#: What a log line holds of one text, in characters: a stack's beginning and end.
+_LONGEST_TEXT: Final = 16_000
 
 
 class Level(enum.Enum):
@@ -46,6 +51,8 @@ class Event:
                 facts[field.name] = round(value, 3)
             elif isinstance(value, Flow):
                 facts[field.name] = str(value)
+            elif isinstance(value, str) and value:
+                facts[field.name] = shortened(value, _LONGEST_TEXT)
             elif value is not None and value != "":
                 facts[field.name] = value
         return facts

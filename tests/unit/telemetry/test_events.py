@@ -45,6 +45,15 @@ def test_fields_are_plain() -> None:
     }
 
 
+def test_no_log_line_is_endless() -> None:
+    """Of a text that goes on and on, a line of the log holds the beginning and the end."""
+    line = str(SparkSaid("begin" + "x" * 10_000_000 + "end").fields()["line"])
+
+    assert len(line) < 20_000
+    assert line.startswith("begin")
+    assert line.endswith("end")
+
+
 def test_the_journal_remembers_counts_and_writes() -> None:
     """An event is in the ring with its time, counted by name, and handed to the log."""
     written: list[Event] = []

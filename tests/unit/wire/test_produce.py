@@ -68,12 +68,21 @@ def answer(topics: list[Any], throttle_ms: int = 0) -> memoryview:
         ([], "", ""),
         ([], "too old", "too old"),
         ([(3, "bad key")], None, "bad key"),
-        ([(3, "bad key"), (4, None), (5, "bad value")], "invalid records", "bad key; bad value; invalid records"),
+        (
+            [(3, "bad key"), (4, None), (5, "bad value")],
+            "invalid records",
+            "bad key (and 2 more records); invalid records",
+        ),
+        (
+            [(n, "too new") for n in range(125)],
+            "invalid timestamp",
+            "too new (and 124 more records); invalid timestamp",
+        ),
         ([(0, "größer")], "ü", "größer; ü"),
     ],
 )
 def test_error_messages_are_put_together(record_errors: list[Any], message: str | None, expected: str) -> None:
-    """What version 8 says of single records and of the batch becomes one message (KIP-467)."""
+    """What version 8 says of single records and of the batch becomes one message (KIP-467), however many it refuses."""
     acks, _ = read_answer(answer([("t", [(0, 87, -1, -1, -1, record_errors, message)])]))
 
     assert acks == [PartitionAck(b"t", 0, 87, -1, expected)]
