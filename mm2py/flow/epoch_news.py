@@ -1,9 +1,21 @@
-"""What is told of an epoch once it is over."""
+"""What is told of an epoch once it is over, and of its partitions."""
 
 from __future__ import annotations
 
-from mm2py.model.epoch import EpochOutcome, EpochPlan
-from mm2py.telemetry.events import EpochEnded
+from mm2py.core.progress import Happening, PartitionState
+from mm2py.flow.measures import pause_left_s
+from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events import (
+    EpochEnded,
+    Event,
+    ForeignRecordsFound,
+    PartitionInterrupted,
+    PartitionRecovered,
+    PartitionStopped,
+    ResumedExactly,
+    ResumeUnproven,
+)
 
 
 def epoch_ended(plan: EpochPlan, outcome: EpochOutcome, took_s: float, lag: int) -> EpochEnded:
@@ -30,3 +42,27 @@ def epoch_ended(plan: EpochPlan, outcome: EpochOutcome, took_s: float, lag: int)
         throttled_ms=outcome.throttled_ms,
         worker=outcome.worker,
     )
+
+
+def partition_news(
+    flow: Flow, happening: Happening, before: PartitionState, after: PartitionState, *, now: float
+) -> Event | None:
+    """Put into words what an epoch brought of a partition; None where nobody is told."""
+    source, failure = after.source, after.failure or PartitionFailure("")
+    event: Event | None = None
+    match happening:
+        case Happening.RESUMED_EXACTLY:
+            found = after.resumed_records - before.resumed_records
+            event = ResumedExactly(flow, source, found, before.position + found)
+        case Happening.RESUME_UNPROVEN:
+            event = ResumeUnproven(flow, source, after.position, failure.message, failure.hint)
+        case Happening.INTERRUPTED:
+            event = PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now))
+        case Happening.STOPPED:
+            ended, retry_in_s = after.ended.name.lower(), pause_left_s(after, now)
+            event = PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
+        case Happening.FOREIGN_RECORDS:
+            event = ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records)
+        case Happening.RECOVERED:
+            event = PartitionRecovered(flow, source, now - before.failed_at)
+    return event

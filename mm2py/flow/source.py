@@ -19,8 +19,8 @@ from mm2py.core import progress
 from mm2py.core.assignment import Assignment, assign_beside
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
-from mm2py.flow.epoch_news import epoch_ended
-from mm2py.flow.measures import FlowMeasures, pause_left_s, paused
+from mm2py.flow.epoch_news import epoch_ended, partition_news
+from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.rates import RateShares
 from mm2py.flow.topics import Mirrored, Place
@@ -39,15 +39,7 @@ from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.model.topic import is_other_topic
-from mm2py.telemetry.events import (
-    AssignmentChanged,
-    ForeignRecordsFound,
-    PartitionInterrupted,
-    PartitionRecovered,
-    PartitionStopped,
-    ResumedExactly,
-    ResumeUnproven,
-)
+from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
 
@@ -270,30 +262,15 @@ class SourceTasks:
             self.states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause, quiet_until=quiet_until)
 
     def _tell(self, happening: Happening, before: PartitionState, after: PartitionState) -> None:
-        flow, source, now = self._settings.flow, after.source, self._clock.monotonic()
-        failure = after.failure or PartitionFailure("")
-        match happening:
-            case Happening.RESUMED_EXACTLY:
-                found = after.resumed_records - before.resumed_records
-                self._events.emit(ResumedExactly(flow, source, found, before.position + found))
-            case Happening.RESUME_UNPROVEN:
-                self._events.emit(ResumeUnproven(flow, source, after.position, failure.message, failure.hint))
-            case Happening.INTERRUPTED:
-                self._events.emit(PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now)))
-                if failure.cluster:
-                    self.refusals[failure.cluster, failure.hint] = failure
-                self.is_interrupted.set()
-            case Happening.STOPPED:
-                ended, retry_in_s = after.ended.name.lower(), pause_left_s(after, now)
-                self._events.emit(
-                    PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
-                )
-            case Happening.QUESTIONED:
-                self.has_questions.set()
-            case Happening.FOREIGN_RECORDS:
-                self._events.emit(ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records))
-            case Happening.RECOVERED:
-                self._events.emit(PartitionRecovered(flow, source, now - before.failed_at))
+        event = partition_news(self._settings.flow, happening, before, after, now=self._clock.monotonic())
+        if event is not None:
+            self._events.emit(event)
+        if happening is Happening.INTERRUPTED:
+            if after.failure is not None and after.failure.cluster:
+                self.refusals[after.failure.cluster, after.failure.hint] = after.failure
+            self.is_interrupted.set()
+        elif happening is Happening.QUESTIONED:
+            self.has_questions.set()
 
     # What operators ask for.
 
