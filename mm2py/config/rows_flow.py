@@ -84,7 +84,8 @@ _SOURCE = Section(
             "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
             "min.insync.replicas", Place.FLOW,
             "Topic configurations that are never copied. Replication throttles never are, whatever this says; the "
-            "brokers' names of the limits on timestamps stand for the topics' too.",
+            "brokers' names of the limits on timestamps stand for the topics' too. A limit that is named as topics "
+            "call it is not raised either where the target's brokers let less through than the source.",
             aliases=("config.properties.blacklist",)),
         Key("config.property.filter.class", Kind.CLASS, _JAVA + "DefaultConfigPropertyFilter", Place.FLOW,
             "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",

@@ -7,7 +7,8 @@ by an operator: it stays, and the mirror forgets that it ever had it. A key that
 the mirror sets it where the source does. So an operator takes a key by setting it at the remote topic, and gives it
 back by deleting it there.
 
-Only what is set on the topic itself counts as set; brokers' defaults of the target are nobody's hand.
+Only what is set on the topic itself counts as set; brokers' defaults of the target are nobody's hand. Where they are
+narrower than what the source topic takes, they are widened for the remote topic: see `core.topic_limits`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from mm2py.core.topic_limits import BROKER_NAMES, is_wide_enough, limits_beneath, wider_limits
 from mm2py.model.topic import ConfigEntry, ConfigSource
-from mm2py.policy.filters import ConfigPropertyFilter
+from mm2py.policy.filters import ConfigPropertyFilter, is_ruled_out
 
 
 #: They name replicas of one cluster's own brokers, so they are copied under no setting.
@@ -38,6 +40,8 @@ class ConfigPlan:
     forget: frozenset[str] = frozenset()
     #: What an operator set by hand and the source would have otherwise.
     kept: Mapping[str, str] = attrs.field(factory=dict)
+    #: Those of the changes that let records through which the source took, see `core.topic_limits`.
+    limits: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def copied_configs(source: Configs, chosen: ConfigPropertyFilter) -> dict[str, str]:
@@ -70,12 +74,21 @@ def plan_configs(
 
     *overwrites* does away with what was set by hand, as MirrorMaker 2 does.
     """
-    wanted = copied_configs(source, chosen)
-    found = {
+    copied = copied_configs(source, chosen)
+    own = {
         key: entry.value
         for key, entry in target.items()
-        if entry.source is ConfigSource.TOPIC and entry.value is not None and _may_be_copied(key, entry, chosen)
+        if entry.source is ConfigSource.TOPIC and entry.value is not None
     }
+    limits = {
+        key: value
+        for key, value in wider_limits(source, limits_beneath(target), chosen).items()
+        if key not in copied
+        and (own.get(key, "") in synced.get(key, ()) or not is_wide_enough(own.get(key, ""), value))
+    }
+    wanted = copied | limits
+    widened = {key for key in BROKER_NAMES if key in limits or (key in synced and not is_ruled_out(chosen, key))}
+    found = {key: value for key, value in own.items() if key in widened or _may_be_copied(key, target[key], chosen)}
     changes: dict[str, str | None] = {}
     remember: dict[str, tuple[str, ...]] = {}
     kept: dict[str, str] = {}
@@ -91,7 +104,7 @@ def plan_configs(
             kept[key] = has
     forget = frozenset(key for key in synced if key not in remember)
     news = {key: values for key, values in remember.items() if synced.get(key) != values}
-    return ConfigPlan(changes, news, forget, kept)
+    return ConfigPlan(changes, news, forget, kept, {key: limits[key] for key in limits if key in changes})
 
 
 def _may_be_copied(key: str, entry: ConfigEntry, chosen: ConfigPropertyFilter) -> bool:

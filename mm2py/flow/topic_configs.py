@@ -16,6 +16,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.group import Surroundings
 from mm2py.flow.source_group import SourceLife
+from mm2py.flow.topic_creation import tell_raised
 from mm2py.model.synced import ForgottenConfig, Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.policy.plugins import load_config_property_filter
@@ -120,6 +121,11 @@ class ConfigSync:
         self._complaints.note(topics, {topic: error for topic, error in refused.items() if topic not in unseen})
         for remote, plan in plans.items():
             self._tell(remote, plan, answers.get(remote, {}))
+        raised = {
+            remote: {key: value for key, value in plan.limits.items() if key not in answers.get(remote, {})}
+            for remote, plan in plans.items()
+        }
+        tell_raised(self._settings.flow, raised, self._events)
         limits = {
             remote: plan.changes[_LIMIT]
             for remote, plan in plans.items()

@@ -9,20 +9,27 @@ told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.config_sync import copied_configs
+from mm2py.core.topic_limits import BROKER_NAMES, limits_of_brokers, wider_limits
 from mm2py.core.topology import CreateTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.complaints import Complaints
 from mm2py.flow.synced import SyncedMemory
+from mm2py.model.flow import Flow
 from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import NewTopic, TopicsView
 from mm2py.policy.plugins import load_config_property_filter
+from mm2py.telemetry.events import TopicLimitsRaised
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.admin import Admin
 from mm2py.wire.error_codes import ErrorCode
+
+
+#: How many topics are named in an event.
+_NAMED = 5
 
 
 class TopicCreation:
@@ -35,6 +42,8 @@ class TopicCreation:
         self._source = source
         self._target = target
         self._memory = memory
+        self._flow = settings.flow
+        self._events = events
         self._complaints = Complaints(settings.flow, "create remote topics with their source's configs", events)
         sync = settings.topic_sync
         self._remembers = sync.configs_enabled
@@ -51,7 +60,9 @@ class TopicCreation:
         if not wanted:
             return {}
         described = await self._source.topic_configs([it.topic for it in wanted])
+        brokers_limits = await self._limits_of_brokers()
         configs: dict[str, dict[str, str]] = {}
+        limits: dict[str, Mapping[str, str]] = {}
         unread: dict[str, BrokerAnsweredError] = {}
         for it in wanted:
             found = described[it.topic]
@@ -59,7 +70,8 @@ class TopicCreation:
                 unread[it.remote_topic] = found
                 configs[it.remote_topic] = {}
             else:
-                configs[it.remote_topic] = copied_configs(found, self._chosen)
+                limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
+                configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
         new = [
             NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
             for it in wanted
@@ -73,7 +85,16 @@ class TopicCreation:
         ]
         refused = await self._create_bare(untaken, results)
         self._complaints.note(list(results), unremembered | unread | refused)
+        created = {topic: limits[topic] for topic in limits if results[topic] is None and topic not in refused}
+        tell_raised(self._flow, created, self._events)
         return results
+
+    async def _limits_of_brokers(self) -> dict[str, int]:
+        """Ask the target's brokers for their limits; where we may not, the first look at the topics sets them right."""
+        try:
+            return limits_of_brokers(await self._target.broker_configs(BROKER_NAMES.values()))
+        except BrokerAnsweredError:
+            return {}
 
     async def _remember(self, new: Sequence[NewTopic]) -> dict[str, Mm2Error]:
         """
@@ -108,3 +129,13 @@ class TopicCreation:
         if self._replication_factor is not None:
             return self._replication_factor
         return max(1, min(source_topics.topics[topic].replication_factor, self._target.brokers))
+
+
+def tell_raised(flow: Flow, limits: Mapping[str, Mapping[str, str]], events: EventLog) -> None:
+    """Tell which remote topics got which *limits*, those with the same ones together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for topic, raised in sorted(limits.items()):
+        if raised:
+            alike.setdefault(tuple(f"{key}={value}" for key, value in sorted(raised.items())), []).append(topic)
+    for raised_to, topics in alike.items():
+        events.emit(TopicLimitsRaised(flow, tuple(topics[:_NAMED]), len(topics), raised_to))

@@ -69,6 +69,8 @@ class ConfigEntry:
     source: ConfigSource
     is_read_only: bool = False
     is_sensitive: bool = False
+    #: What would hold if the topic had no value of its own, where it has one.
+    beneath: str | None = attrs.field(default=None, repr=False)
 
     @property
     def is_default(self) -> bool:

@@ -68,6 +68,18 @@ _BROKER_NAMES = {
 }
 
 
+def is_ruled_out(chosen: ConfigPropertyFilter, key: str) -> bool:
+    """
+    Whether somebody decided against copying *key*, so that it is not set for another reason either.
+
+    MirrorMaker's own list, which names brokers' configurations, is no such decision; one that names the topic's is, and
+    so is a filter of one's own.
+    """
+    if isinstance(chosen, DefaultConfigPropertyFilter):
+        return chosen.excluded.matches(key)
+    return not chosen.takes_config(key)
+
+
 @attrs.frozen
 class DefaultConfigPropertyFilter:
     """

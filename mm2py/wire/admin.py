@@ -212,12 +212,19 @@ class Admin:
 
 def _describe_request(kind: int, names: Iterable[str], keys: Collection[str] | None) -> DescribeConfigsRequest:
     wanted = None if keys is None else list(keys)
-    return DescribeConfigsRequest([(kind, name, wanted) for name in names])
+    return DescribeConfigsRequest([(kind, name, wanted) for name in names], include_synonyms=True)
 
 
-def _entry(value: str | None, is_read_only: bool, source: int, is_sensitive: bool, *_: Any) -> ConfigEntry:  # noqa: FBT001
+def _entry(
+    value: str | None,
+    is_read_only: bool,  # noqa: FBT001
+    source: int,
+    is_sensitive: bool,  # noqa: FBT001
+    synonyms: Sequence[tuple[str, str | None, int]] = (),
+) -> ConfigEntry:
     known = ConfigSource(source) if source in _CONFIG_SOURCES else ConfigSource.UNKNOWN
-    return ConfigEntry(value, known, is_read_only, is_sensitive)
+    beneath = next((other for _, other, origin in synonyms if origin != ConfigSource.TOPIC), None)
+    return ConfigEntry(value, known, is_read_only, is_sensitive, beneath)
 
 
 def _chunks(items: Iterable[T], records_of: Callable[[T], int]) -> Iterator[list[T]]:

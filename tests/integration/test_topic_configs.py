@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.acl import Operation, Permission
 from mm2py.telemetry.events import (
     FlowStarted,
+    PartitionStopped,
     TopicConfigsChanged,
     TopicConfigsKept,
+    TopicLimitsRaised,
     TopicSyncFailed,
     TopicSyncRecovered,
 )
@@ -95,6 +98,43 @@ async def test_configs_follow_across_a_restart(
         (("cleanup.policy=delete",), ("retention.ms",)),
         (("segment.ms=900000",), ()),
     ]
+
+
+AHEAD, DAY_MS = "message.timestamp.after.max.ms", 86_400_000
+
+
+async def test_records_ahead_of_the_clock_are_copied(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Records a day ahead, which the source allows and the target's brokers do not, arrive, and that is told once."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, configs={AHEAD: str(2 * DAY_MS)})
+    ahead_ms = int(time.time() * 1000) + DAY_MS
+    records = [record._replace(timestamp_ms=ahead_ms) for record in plain_records(500)]
+    await produce(source, prefix, [records])
+    async with running_flow(flow_settings(source, target, **every_second(prefix)), tmp_path) as flow:
+        await await_arrived(target, f"A.{prefix}", 500)
+        await flow.drain()
+
+    assert flow.events.of(PartitionStopped) == ()
+    assert [event.limits for event in flow.events.of(TopicLimitsRaised)] == [(f"{AHEAD}={2 * DAY_MS}",)]
+
+
+async def test_raised_limits_follow_the_source(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A limit that is raised at the source is raised at the target, and goes when the source no longer has it."""
+    source, remote = primary.bootstrap_servers, f"A.{prefix}"
+    await create_topic(source, prefix)
+    async with running_flow(flow_settings(source, backup.bootstrap_servers, **every_second(prefix)), tmp_path) as flow:
+        await told(flow, FlowStarted)
+        await configured(backup, remote, {})
+        await set_configs(source, prefix, message_timestamp_after_max_ms=str(DAY_MS))
+        await configured(backup, remote, {AHEAD: str(DAY_MS)})
+        await set_configs(source, prefix, message_timestamp_after_max_ms=None)
+        await configured(backup, remote, {})
+
+    assert len(flow.events.of(TopicLimitsRaised)) == 1
 
 
 async def test_nothing_is_sent_when_nothing_differs(

@@ -96,6 +96,7 @@ from mm2py.telemetry.events.syncs import (
     TopicAclsChanged,
     TopicConfigsChanged,
     TopicConfigsKept,
+    TopicLimitsRaised,
     TopicSyncFailed,
     TopicSyncRecovered,
 )
@@ -192,6 +193,7 @@ __all__ = [
     "TopicConfigsKept",
     "TopicCreated",
     "TopicGone",
+    "TopicLimitsRaised",
     "TopicPaused",
     "TopicResumed",
     "TopicSyncFailed",

@@ -29,6 +29,21 @@ class TopicConfigsKept(Event):
 
 
 @attrs.frozen
+class TopicLimitsRaised(Event):
+    """
+    Remote topics were to refuse records that their sources took, so their limits were raised to the sources'.
+
+    `topics` names some of them, `count` tells how many there are; `limits` is what is set on each.
+    """
+
+    flow: Flow
+    topics: tuple[str, ...]
+    count: int
+    limits: tuple[str, ...]
+    hint: str = "to keep the target brokers' limit, name the key in config.properties.exclude"
+
+
+@attrs.frozen
 class TopicAclsChanged(Event):
     """Access control entries of remote topics were brought in line with the source's."""
 

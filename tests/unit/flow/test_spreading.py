@@ -73,6 +73,9 @@ class PretendedAdmin:
         self.there |= totals
         return dict.fromkeys(totals)
 
+    async def broker_configs(self, _names: Collection[str]) -> dict[str, Any]:
+        return {}
+
     async def topic_configs(self, topics: Collection[str], _names: Collection[str] = ()) -> dict[str, dict[str, Any]]:
         return {topic: {} for topic in topics}
 

@@ -13,7 +13,7 @@ from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.topic_creation import TopicCreation
 from mm2py.model.synced import Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
-from mm2py.telemetry.events import TopicSyncFailed
+from mm2py.telemetry.events import TopicLimitsRaised, TopicSyncFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import ManualClock
@@ -46,6 +46,7 @@ class TargetAdmin:
 
     bad_key: str = "remote.storage.enable"
     brokers: int = 2
+    are_limits_denied: bool = False
     created: list[NewTopic] = attrs.field(factory=list)
     altered: dict[str, Mapping[str, str | None]] = attrs.field(factory=dict)
 
@@ -60,6 +61,14 @@ class TargetAdmin:
         self.altered |= changes
         bad = error_of(ErrorCode.INVALID_CONFIG, "B", "IncrementalAlterConfigs")
         return {topic: {self.bad_key: bad} for topic, keys in changes.items() if self.bad_key in keys}
+
+    async def broker_configs(self, _keys: Collection[str]) -> Mapping[str, ConfigEntry]:
+        if self.are_limits_denied:
+            raise error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "B", "DescribeConfigs")
+        return {
+            "log.message.timestamp.after.max.ms": ConfigEntry("3600000", ConfigSource.DEFAULT),
+            "message.max.bytes": ConfigEntry("1048588", ConfigSource.DEFAULT),
+        }
 
 
 @attrs.define
@@ -100,6 +109,30 @@ async def test_new_topic_configs(events: EventLog) -> None:
 
     assert (results, target.created) == ({"A.t": None}, [NewTopic("A.t", 1, 1, {"cleanup.policy": "compact"})])
     assert memory.written == [SyncedConfig("A.t", "cleanup.policy", ("compact",))]
+
+
+FAR_AHEAD = "message.timestamp.after.max.ms"
+
+
+async def test_limits_of_the_source(events: EventLog) -> None:
+    """A limit that is excluded is raised all the same where the target's brokers let less through, and told."""
+    target, memory = TargetAdmin(), Memory()
+    await create(events, SourceAdmin(message_timestamp_after_max_ms="86400000"), target, memory)
+
+    assert target.created == [NewTopic("A.t", 1, 1, {FAR_AHEAD: "86400000"})]
+    assert memory.written == [SyncedConfig("A.t", FAR_AHEAD, ("86400000",))]
+    assert [(event.topics, event.limits) for event in events.of(TopicLimitsRaised)] == [
+        (("A.t",), (f"{FAR_AHEAD}=86400000",))
+    ]
+
+
+async def test_limits_that_the_target_does_not_tell(events: EventLog) -> None:
+    """Without the right to ask the target's brokers topics are created as ever."""
+    target = TargetAdmin(are_limits_denied=True)
+    await create(events, SourceAdmin(message_timestamp_after_max_ms="86400000"), target)
+
+    assert target.created == [NewTopic("A.t", 1, 1)]
+    assert events.of(TopicLimitsRaised) == ()
 
 
 async def test_a_config_that_the_target_does_not_take(events: EventLog) -> None:
