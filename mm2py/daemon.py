@@ -45,6 +45,7 @@ from mm2py.flow.order_desk import OrderDesk
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
 from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Orders, Wanted
 from mm2py.model.state import FlowState, MirrorView
@@ -420,7 +421,7 @@ class MirrorMaker:
 
     def _drain_s(self, settings: FlowSettings) -> float:
         """Say how long a flow's epochs may take to end; on a cluster they may not see that they should."""
-        epoch_ms = 0 if self._spark.settings.is_embedded else settings.epoch_ms
+        epoch_ms = 0 if self._spark.settings.is_embedded else max(settings.epoch_ms, SETTLING_MS)
         return (epoch_ms + max(settings.shutdown_ms, settings.drain_ms)) / 1000
 
 

@@ -175,7 +175,8 @@ _COPY = Section(
     "Settings of mm2py that Java MirrorMaker does not have.",
     (
         Key("copy.epoch.ms", Kind.LONG, "10000", Place.FLOW,
-            "Length of an epoch: how long a copy task runs before changes take effect.", check=at_least(100)),
+            "Length of an epoch: how long a copy task runs before changes take effect. One that has to connect, or to "
+            "find out what has arrived, takes up to 5 seconds for that.", check=at_least(500)),
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
             "How long requests in flight are awaited at an epoch's end. A lost copy task's partitions are not "
             "planned again before this time is over.", check=at_least(100)),

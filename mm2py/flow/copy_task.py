@@ -253,7 +253,7 @@ class CopyTask:
         self._lost_in_all += 1
         self._numbers = _Numbers()
         self._last_error = lost.cause
-        quiet_ms = plan.epoch_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
+        quiet_ms = plan.longest_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
         now = self._clock.monotonic()
         self._quiet_until = now + quiet_ms / 1000
         pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._luck())

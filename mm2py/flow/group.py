@@ -22,6 +22,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
+from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.orders import Wanted
 from mm2py.model.state import FlowState, GroupView
@@ -87,7 +88,8 @@ class FlowGroup(ABC):
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What epochs and a slow cluster may take where nobody said how long a drain may.
-        self._patience_s = (self._settings.epoch_ms + max(self._settings.shutdown_ms, self._settings.drain_ms)) / 1000
+        epoch_ms = max(self._settings.epoch_ms, SETTLING_MS)
+        self._patience_s = (epoch_ms + max(self._settings.shutdown_ms, self._settings.drain_ms)) / 1000
         self._is_leaving = False
         self._wanted = Wanted.RUNNING
         self._wanted_by = ""

@@ -22,6 +22,10 @@ from mm2py.model.rates import RateShare, RateUse
 from mm2py.model.transform import Transform
 
 
+#: What an epoch may take, however short epochs are, until its clusters are connected and its partitions are sure.
+SETTLING_MS = 5_000
+
+
 @attrs.frozen
 class CopyLimits:
     """What a copy task may take: all sizes in bytes, all times in milliseconds."""
@@ -191,7 +195,8 @@ class EpochPlan:
 
     The epoch ends `epoch_ms` after its Spark task started; what is in flight then gets `drain_ms` to be answered. No
     request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file;
-    where it cannot, the epoch just runs its time.
+    where it cannot, the epoch just runs its time. It runs longer, for `longest_ms` at most, while connections are being
+    opened or partitions are unsure: that must not begin anew in each epoch and so never end.
     """
 
     flow: Flow
@@ -210,6 +215,11 @@ class EpochPlan:
     transform: Transform | None = None
     #: None where records become visible as they are written.
     transactions: Transactions | None = None
+
+    @property
+    def longest_ms(self) -> int:
+        """When the epoch ends at the latest, before its drain."""
+        return max(self.epoch_ms, SETTLING_MS)
 
     @property
     def name(self) -> str:

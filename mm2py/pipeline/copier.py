@@ -38,7 +38,7 @@ from mm2py.wire.fetch import FetchSession
 from mm2py.wire.produce import ProducerIdentity, init_producer_id
 
 
-_STOP_FILE_POLL_S: Final = 0.1
+_POLL_S: Final = 0.1
 _UNREACHABLE_PAUSE_S: Final = 0.2
 #: Part of the drain time in which queued parcels are still sent; the rest is for answers alone.
 _SENDING_SHARE: Final = 0.6
@@ -105,7 +105,9 @@ class _Epoch:
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
         self._started = self._loop.time()
-        self._deadline = self._started + plan.epoch_ms / 1000
+        self._end = self._started + plan.epoch_ms / 1000
+        #: Later than the epoch's own end while there is something to settle first.
+        self._deadline = self._started + plan.longest_ms / 1000
         self._cpu_started = _cpu_s()
         self._drain_started = self._deadline
         self._dispatch: Dispatch | None = None
@@ -136,7 +138,7 @@ class _Epoch:
                 pass  # What went wrong before says more.
             for copy in self._copies:
                 copy.trouble = trouble
-            if self._is_over():
+            if self._is_over() or self._loop.time() >= self._end:
                 return False
             await self._clock.sleep(_UNREACHABLE_PAUSE_S)
 
@@ -190,7 +192,7 @@ class _Epoch:
                     tasks.create_task(self._follow_leaders(self._target), name="follow target leaders"),
                     tasks.create_task(self._start_partitions(reader), name="start partitions"),
                 ]
-                await self._until_over()
+                await self._until_over(reader, dispatch)
                 await reader.finish()
                 await self._drain(dispatch)
                 for task in background:
@@ -216,11 +218,15 @@ class _Epoch:
         )
         await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], reader.assign)
 
-    async def _until_over(self) -> None:
-        """Wait for the deadline or the stop file."""
+    async def _until_over(self, reader: SourceReader, dispatch: Dispatch) -> None:
+        """Wait for the deadline or the stop file; the deadline is the epoch's own once everything is settled."""
+        await self._clock.sleep(0)  # partitions are being assigned
         while not self._is_over():
+            is_settling = reader.is_connecting or dispatch.is_connecting or any(map(_is_resuming, self._copies))
+            if not is_settling and self._end < self._deadline:
+                self._deadline = reader.deadline = max(self._end, self._loop.time())
             left = self._deadline - self._loop.time()
-            await self._clock.sleep(min(left, _STOP_FILE_POLL_S) if self._plan.stop_file else left)
+            await self._clock.sleep(min(left, _POLL_S) if self._plan.stop_file or is_settling else left)
 
     async def _drain(self, dispatch: Dispatch) -> None:
         """Send what is queued, wait for what is in flight, both within the drain time."""
@@ -282,6 +288,10 @@ class _Epoch:
             throttled_ms=dispatch.throttled_ms + reader.throttled_ms,
             rates=reader.throttle.uses(),
         )
+
+
+def _is_resuming(copy: PartitionCopy) -> bool:
+    return copy.is_unsure and not copy.has_ended and copy.trouble is None
 
 
 def _has_news(copy: PartitionCopy) -> bool:

@@ -154,7 +154,7 @@ class EpochRunner:
             session = await self._host.session()
             for running in left:
                 await asyncio.to_thread(_cancel, session, running.plan)
-            await self._clock.sleep(max(running.plan.epoch_ms + running.plan.drain_ms for running in left) / 1000)
+            await self._clock.sleep(max(running.plan.longest_ms + running.plan.drain_ms for running in left) / 1000)
 
     def close(self) -> None:
         """Let go of the threads; epochs still running end with Spark."""

@@ -10,6 +10,7 @@ and sessions that the broker forgot are ordinary events here.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection
 from typing import Final
 from zlib import crc32
@@ -38,6 +39,8 @@ _WAIT_WHILE_PAUSED_MS: Final = 20
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
 _ANSWER_EARLY_MS: Final = 4
 _FINISH_S: Final = 0.1
+#: A broker that is so late with an answer when the epoch ends is said to be silent.
+_SILENT_S: Final = 1.0
 
 #: How often to look for room when every partition of a broker has its share of the buffer full.
 _PAUSED_POLL_S: Final = 0.003
@@ -116,8 +119,9 @@ class SourceReader:
         tasks = [fetcher.task for fetcher in self._fetchers.values() if fetcher.task is not None]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_FINISH_S)
-            for task in late:
-                task.cancel()
+            for fetcher in self._fetchers.values():
+                if fetcher.task in late:
+                    fetcher.give_up()
 
     def assign(self, copy: PartitionCopy) -> None:
         """Give *copy* to the fetcher of the broker to read it from; without a leader, look again soon."""
@@ -192,6 +196,11 @@ class SourceReader:
     def fetchers(self) -> int:
         return len(self._fetchers)
 
+    @property
+    def is_connecting(self) -> bool:
+        """Whether a connection is being opened."""
+        return any(fetcher.is_connecting for fetcher in self._fetchers.values())
+
     def resume_paused(self, copy: PartitionCopy) -> None:
         """Fetch *copy* again once its share of the buffer has drained by half, and its topic's limit allows it."""
         is_drained = copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes
@@ -219,11 +228,17 @@ class Fetcher:
         self._paused: dict[PartitionCopy, None] = {}
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
+        #: When the broker is to have answered the fetch under way.
+        self._due_at = math.inf
 
     @property
     def held_bytes(self) -> int:
         """Say how much memory its answers hold, as far as it is counted."""
         return 0 if self._session is None else self._session.connection.held_bytes
+
+    @property
+    def is_connecting(self) -> bool:
+        return self._session is None and bool(self._copies)
 
     def add(self, copy: PartitionCopy) -> None:
         self._copies[copy.fetch] = copy
@@ -245,6 +260,21 @@ class Fetcher:
             copy.is_paused = True
             self._paused[copy] = None
             self.remove(copy)
+
+    def give_up(self) -> None:
+        """
+        End, the epoch being over; say so where the broker has answered nothing in all that time.
+
+        The connection would say so itself, but the request timeout may be longer than epochs are.
+        """
+        if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= _SILENT_S:
+            why = f"broker {self.node} at the source answered nothing within the epoch's time"
+            for copy in self._copies.values():
+                copy.trouble = copy.trouble or PartitionFailure(
+                    why, "check that broker and the network to it; where it is only far away, raise copy.epoch.ms"
+                )
+        if self.task is not None:
+            self.task.cancel()
 
     def wake(self) -> None:
         """Make a fetcher without work look whether the epoch is over."""
@@ -318,12 +348,14 @@ class Fetcher:
                 reader.is_stopped = True
                 return
             is_answered = False
+            self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
             try:
                 answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
                 is_answered = True
             finally:
                 if not is_answered:
                     self._lose_session()
+            self._due_at = math.inf
             reader.requests += 1
             if answer.error_code != NONE:
                 reader.retries += 1

@@ -126,6 +126,11 @@ class Dispatch:
             courier.close_if_unanswered()
 
     @property
+    def is_connecting(self) -> bool:
+        """Whether a connection is being opened."""
+        return bool(self._openings)
+
+    @property
     def is_idle(self) -> bool:
         return self.buffered_bytes == 0
 

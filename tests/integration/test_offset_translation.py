@@ -350,7 +350,7 @@ async def test_java_s_store_is_never_ahead_on_our_syncs(
     """Java's OffsetSyncStore, fed by our topic, translates no offset past the record that a group has to read."""
     over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
     await create_topic(over.source, over.topic)
-    async with over.flow(**{"copy.epoch.ms": "300"}) as flow:
+    async with over.flow(**{"copy.epoch.ms": "500"}) as flow:
         for start in range(3):
             some = [(n % 3 != 1, [plain_records(40, start=(start * 9 + n) * 40)]) for n in range(9)]
             await produce_transactions(

@@ -174,7 +174,7 @@ offset.storage.topic = positions
 offset.storage.replication.factor = 1
 B.offset.flush.interval.ms = 9
 task.shutdown.graceful.timeout.ms = 10
-copy.epoch.ms = 101
+copy.epoch.ms = 501
 copy.drain.ms = 102
 copy.buffer.bytes = 70001
 copy.partition.buffer.bytes = 70002
@@ -253,7 +253,7 @@ B.producer.receive.buffer.bytes = 31
             coalesce_below_bytes=0,
             coalesce_batch_bytes=70003,
         ),
-        epoch_ms=101,
+        epoch_ms=501,
         drain_ms=102,
         restart_backoff_ms=103,
         restart_backoff_max_ms=104,

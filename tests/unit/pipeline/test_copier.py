@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.model.epoch import RECREATED, Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
+from mm2py.model.epoch import RECREATED, SETTLING_MS, Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, Rig, rig_of, worker_of
-from tests.support.model_cluster import ModelCluster
+from tests.support.model_cluster import ModelCluster, ModelConnection
 
 
 @pytest.fixture
@@ -121,11 +121,56 @@ async def test_epoch_ends_in_time_whatever_hangs(rig: Rig, side: str, harm: str)
     rig.load(0, 3)
     cluster: ModelCluster = getattr(rig, side)
     setattr(cluster, harm, True if harm == "is_frozen" else {0})
-    outcome = await rig.epoch()
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
 
-    assert outcome.elapsed_s <= (EPOCH_MS + DRAIN_MS) / 1000 + 0.2
+    assert outcome.elapsed_s <= (SETTLING_MS + DRAIN_MS) / 1000 + 0.2
     assert not outcome.records
     assert of(outcome).is_unsure is (side == "target" and harm == "is_frozen") if outcome.partitions else True
+
+
+@pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
+async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: Rig, harm: str) -> None:
+    """The epoch ends before the connection gives the broker up: that it has answered nothing is said all the same."""
+    setattr(rig.source, harm, True if harm == "is_frozen" else {0})
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
+
+    assert [p.ended for p in outcome.partitions] == [Ended.INTERRUPTED] * 2
+    assert all(p.failure and "broker 0 at the source answered nothing" in p.failure.message for p in outcome.partitions)
+
+
+async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: Rig) -> None:
+    """
+    The resume takes longer than an epoch: it is not begun anew in each.
+
+    Copying is lost with its outcome, and epochs are shorter than the target's end must stand still.
+    """
+    rig.load(0, 3)
+    await rig.epoch(is_lost=True)
+    rig.doubt()
+    rig.load(0, 2)
+    first = await rig.epoch(epoch_ms=100)
+    await rig.epoch(epoch_ms=100)
+
+    assert [p.is_unsure for p in first.partitions] == [False, False]
+    assert 0.25 < first.elapsed_s < 1
+    assert rig.values() == list(range(15))
+
+
+async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting to a distant source takes longer than an epoch: the next one finds the connection open."""
+    connect = ModelCluster.connection
+
+    async def slowly(cluster: ModelCluster, node: int, purpose: str) -> ModelConnection:
+        if not any(it.purpose == purpose for it in cluster.connections):
+            await asyncio.sleep(0.8)
+        return await connect(cluster, node, purpose)
+
+    monkeypatch.setattr(ModelCluster, "connection", slowly)
+    rig.load(0, 3)
+    for _ in range(2):
+        await rig.epoch(epoch_ms=500)
+
+    assert rig.values() == list(range(9))
 
 
 async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: Rig) -> None:

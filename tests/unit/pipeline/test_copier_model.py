@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import Ended
+from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.copy_rig import Rig, rig_of
 from tests.support.model_cluster import ModelCluster
@@ -81,7 +81,7 @@ async def run(rig: Rig, events: Sequence[tuple[str, int, int]], faults: list[tup
     outcome = await rig.epoch(epoch_ms=EPOCH_MS, drain_ms=500, is_lost=end == "lost")
 
     assert all(p.ended in {Ended.OK, Ended.INTERRUPTED} for p in outcome.partitions), outcome.partitions
-    assert outcome.elapsed_s <= 1.5
+    assert outcome.elapsed_s <= (SETTLING_MS + 500) / 1000 + 0.2
     if end == "lost":
         rig.doubt()
     await asyncio.sleep(EPOCH_MS / 1000)
