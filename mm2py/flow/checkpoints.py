@@ -18,6 +18,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
 from mm2py.core.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.plugins import remote_names_of, transforms_of
 from mm2py.flow.reach import Reach
@@ -34,7 +35,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups import Groups, Offsets
 from mm2py.wire.requests import EARLIEST, LATEST
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 #: As in Java, whatever the number of the topic's partitions is.
@@ -125,8 +126,11 @@ class Checkpoints:
         self._clock = clock
         self._events = events
         self._measures = measures or FlowMeasures(clock)
-        self._log = TopicLog(target, policy.checkpoints_topic(settings.flow.source))
+        topic = policy.checkpoints_topic(settings.flow.source)
+        self._log = kept_log(settings.flow, target, topic, events, self._contents)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
+        #: Those of the last ones that the topic does not hold, because it vanished together with what they point to.
+        self._unwritten: set[tuple[str, TopicPartition]] = set()
         self._knows_history = True
         self._refused: set[str] = set()
         # Of groups that read at the source what came from the target: see `is_own_move`.
@@ -172,12 +176,15 @@ class Checkpoints:
 
     def _remember(self, checkpoint: Checkpoint) -> None:
         self._last.setdefault(checkpoint.group, {})[checkpoint.remote] = checkpoint
+        self._unwritten.discard((checkpoint.group, checkpoint.remote))
 
     # A round.
 
     async def emit_once(self, groups: Collection[str]) -> Round:
         """Translate what *groups* have committed and write the checkpoints that are due."""
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        if self._log.is_look_due:
+            await self._log.look()
         places = await self._look(groups)
         await self._watch_back([place for place in places if place.is_back])
         ranges = await self._ranges({place.remote for place in places if place.translated})
@@ -219,15 +226,20 @@ class Checkpoints:
         )
         if emission is Emission.HELD_BACK and last is not None:
             return last, False
-        return new, emission.is_due
+        return new, emission.is_due or (place.group, place.remote) in self._unwritten
 
     async def _write(self, due: Sequence[Checkpoint], wall_ms: int) -> None:
-        records = [
-            LogRecord(*encode_checkpoint(checkpoint), partition=_PARTITION, timestamp_ms=wall_ms) for checkpoint in due
-        ]
-        await self._log.append(records)
+        await self._log.append(_records(due, wall_ms))
         for checkpoint in due:
             self._remember(checkpoint)
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        """Give the last checkpoints, but for those that point beyond what the target's log holds now."""
+        last = [checkpoint for by_remote in self._last.values() for checkpoint in by_remote.values()]
+        ends = await self.ends_of({checkpoint.remote for checkpoint in last})
+        true = [it for it in last if it.downstream <= ends.get(it.remote, -1)]
+        self._unwritten = {(it.group, it.remote) for it in last} - {(it.group, it.remote) for it in true}
+        return _records(true, self._clock.wall_ms())
 
     # Looking.
 
@@ -350,6 +362,10 @@ class Checkpoints:
             if place.is_back and place.translated is not None and place.translated.precision is not Precision.END
         }
         return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)
+
+
+def _records(checkpoints: Iterable[Checkpoint], wall_ms: int) -> list[LogRecord]:
+    return [LogRecord(*encode_checkpoint(one), partition=_PARTITION, timestamp_ms=wall_ms) for one in checkpoints]
 
 
 def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.flow.group import FlowGroup, Surroundings
+from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import policy_of
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.state import HeartbeatsView
@@ -48,7 +49,7 @@ class HeartbeatGroup(FlowGroup):
             target = Cluster(settings.target, self._clock)
             open_clusters.push_async_callback(target.close)
             await self._connect([target])
-            log = TopicLog(target, policy.heartbeats_topic())
+            log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):
                     continue

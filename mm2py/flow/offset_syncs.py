@@ -9,7 +9,7 @@ before us is read once: it is all that is known of what a Java MirrorMaker copie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -17,8 +17,10 @@ import attrs
 
 from mm2py.core.backoff import Backoff
 from mm2py.core.offset_syncs import SyncProgress, advance
+from mm2py.core.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.group import Surroundings
+from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import policy_of
 from mm2py.flow.source_group import SourceLife
 from mm2py.flow.translation import Translations
@@ -27,7 +29,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 #: As in Java, whatever the number of the topic's partitions is.
@@ -86,7 +88,7 @@ class OffsetSyncs:
         self._flow = settings.flow
         self._settings = settings.offset_syncs
         self._cluster = cluster
-        self._log = TopicLog(cluster, policy.offset_syncs_topic(other))
+        self._log = kept_log(settings.flow, cluster, policy.offset_syncs_topic(other), around.events, self._contents)
         self._reach = around.reach
         self._clock = around.clock
         self._events = around.events
@@ -130,7 +132,7 @@ class OffsetSyncs:
         while self._settings.is_emitted or not self._is_read:
             self._promote(before=self._clock.monotonic() - self._still_s)
             is_done = self._is_read or await self._once(self._read)
-            if self._pending:
+            if self._pending or self._log.is_look_due:
                 is_done = await self._once(self._write) and is_done
             if is_done:
                 pauses = _RETRY_PAUSES.pauses(self._luck)
@@ -220,19 +222,24 @@ class OffsetSyncs:
         if not self._settings.is_emitted:
             return
         for source, state in self._tasks.states.items():
-            known = newest.get(source)
-            if state.position < 1 or state.downstream is None or state.downstream < 0:
+            known, sync = newest.get(source), _standing(state)
+            if sync is None:
                 continue
-            if source not in self._progress and (known is None or known.downstream < state.downstream):
-                # Its own offset may be a marker's: then the record before it is there, which is not ahead either.
-                self._delayed.setdefault(
-                    source,
-                    _Delayed(OffsetSync(source, state.position - 1, state.downstream), self._clock.monotonic()),
-                )
+            if source not in self._progress and (known is None or known.downstream < sync.downstream):
+                self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        """Give the newest sync of each partition, which is all that a new topic can hold."""
+        standing = [sync for state in self._tasks.states.values() if (sync := _standing(state)) is not None]
+        return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
 
     async def _write(self) -> None:
         """Write all that waits; what fails waits on, unless something newer came."""
         await self._make_sure()
+        if self._log.is_look_due:
+            await self._log.look()
+        if not self._pending:
+            return
         self._has_pending.clear()
         pending, self._pending = self._pending, {}
         begun = self._clock.monotonic()
@@ -246,6 +253,14 @@ class OffsetSyncs:
             self._pending = {sync.source: sync for sync in left} | self._pending
         took_ms = (self._clock.monotonic() - begun) * 1000
         self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
+
+
+def _standing(state: PartitionState) -> OffsetSync | None:
+    """Say where a partition's last record went, where that is known."""
+    if state.position < 1 or state.downstream is None or state.downstream < 0:
+        return None
+    # Its own offset may be a marker's: then the record before it is there, which is not ahead either.
+    return OffsetSync(state.source, state.position - 1, state.downstream)
 
 
 def _syncs_in(records: Iterable[LogRecord]) -> Iterator[OffsetSync]:

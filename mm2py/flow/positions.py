@@ -1,25 +1,28 @@
 """
 Positions, kept on the target cluster in Java MirrorMaker 2's own topic and bytes.
 
-They are read once at start. Where a topic-partition has none, its start is written before its first epoch, together
-with where the target's log ends: only so a crash in the first minute can be resumed exactly.
+They are read once at start, and all written again where their topic vanishes meanwhile. Where a topic-partition has
+none, its start is written before its first epoch, together with where the target's log ends: only so a crash in the
+first minute can be resumed exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.topics import Place
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups import Groups
 from mm2py.wire.requests import EARLIEST, LATEST
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 class Positions:
@@ -27,13 +30,17 @@ class Positions:
     The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it.
 
     `runs` is what the topic held beside them when it was read: where records went.
+
+    `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
     """
 
-    def __init__(self, settings: FlowSettings, source: Cluster, target: Cluster) -> None:
+    def __init__(self, settings: FlowSettings, source: Cluster, target: Cluster, events: EventLog) -> None:
         self._settings = settings
         self._source = source
         self._target = target
-        self._log = TopicLog(target, settings.offset_storage_topic)
+        self.log = kept_log(settings.flow, target, settings.offset_storage_topic, events, self._contents)
+        self.beside: Callable[[], Sequence[LogRecord]] = tuple
+        self.committed: Callable[[], Iterable[Position]] = tuple
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
         self._removed: set[TopicPartition] = set()
@@ -41,17 +48,17 @@ class Positions:
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read what the topic holds; create it where there is none."""
         settings = self._settings
-        await self._log.ensure(
+        await self.log.ensure(
             settings.offset_storage_partitions,
             settings.offset_storage_replication_factor,
             setting="offset.storage.replication.factor",
         )
         # Behind a transaction of a killed daemon, be it Java's, more may have been written.
-        await self._log.await_stable()
+        await self.log.await_stable()
         known: dict[TopicPartition, Position] = {}
         removed: set[TopicPartition] = set()
         runs: dict[tuple[TopicPartition, int], KeptChunk] = {}
-        for record in await self._log.read_all():
+        for record in await self.log.read_all():
             match decode_chunk(record.key, record.value):
                 case (settings.flow.source, KeptChunk() as chunk):
                     runs[chunk.source, chunk.number] = chunk
@@ -73,12 +80,20 @@ class Positions:
 
     async def write(self, positions: Collection[Position]) -> None:
         """Write *positions* and wait until they are safe."""
+        await self.log.append(self._records(positions))
+        self.known |= {position.source: position for position in positions}
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        standing = {**self.known, **{position.source: position for position in self.committed()}}
+        # A position rests on what is known of where records went.
+        return [*self.beside(), *self._records(standing.values())]
+
+    def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
         records = []
         for position in positions:
             key, value, headers = encode_position(self._settings.flow.source, position)
             records.append(LogRecord(key, value, tuple(headers)))
-        await self._log.append(records)
-        self.known |= {position.source: position for position in positions}
+        return records
 
     async def begin(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
         """

@@ -169,12 +169,12 @@ class SourceGroup(FlowGroup):
             await self._connect((source, target))
             if not await self._goes_on():
                 return
-            positions = Positions(settings, source, target)
+            positions = Positions(settings, source, target, self._events)
             topics = Topics(
                 settings,
                 Admin(source),
                 Admin(target),
-                SyncedMemory(settings, target),
+                SyncedMemory(settings, target, self._events),
                 reach=self._reach,
                 clock=self._clock,
                 events=self._events,
@@ -184,6 +184,8 @@ class SourceGroup(FlowGroup):
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
+            keeper = TranslationKeeper(settings, positions.log, clock=self._clock, events=self._events)
+            positions.beside = lambda: keeper.records(self._translations.everything())
             tasks = SourceTasks(
                 settings,
                 self._epochs,
@@ -192,13 +194,13 @@ class SourceGroup(FlowGroup):
                 luck=self._around.luck,
                 measures=self._measures,
             )
+            positions.committed = lambda: [it.written for it in tasks.states.values() if it.written is not None]
             tasks.listeners.append(self._translations.take)
             tasks.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(
                 "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
             )
-            keeper = TranslationKeeper(settings, target, clock=self._clock, events=self._events)
             life = SourceLife(source, target, positions, topics, tasks, keeper)
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
@@ -344,9 +346,16 @@ class SourceGroup(FlowGroup):
         written_at = self._clock.monotonic() - interval_s * self._around.luck()
         while True:
             await self._clock.sleep(min(interval_s, _TICK_S))
+            await self._look_at_internal_topics(life)
             is_over = self._clock.monotonic() - written_at >= interval_s
             if await self._write_once(life, is_interval_over=is_over) and is_over:
                 written_at = self._clock.monotonic()
+
+    async def _look_at_internal_topics(self, life: SourceLife) -> None:
+        """Have what vanished made and filled again, even if nothing is to be written."""
+        for log in (life.positions.log, life.topics.memory.log):
+            if log.is_look_due:
+                await self._reach.once(f"look at {log.topic}", [self.flow.target], log.look)
 
     async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""

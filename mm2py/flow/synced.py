@@ -16,6 +16,7 @@ import attrs
 
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.internal_topics import kept_log
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import (
     ForgottenAcl,
@@ -27,8 +28,9 @@ from mm2py.model.synced import (
     encode_synced,
     synced_topic,
 )
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 @attrs.define(eq=False)
@@ -55,10 +57,11 @@ class SyncedMemory:
     Each entry has one writer: who creates topics and who keeps their configs take turns, ACLs are another's.
     """
 
-    def __init__(self, settings: FlowSettings, target: Cluster) -> None:
+    def __init__(self, settings: FlowSettings, target: Cluster, events: EventLog) -> None:
         self._replication_factor = settings.offset_storage_replication_factor
         self._cluster = target.alias
-        self._log = TopicLog(target, synced_topic(settings.flow.source))
+        topic = synced_topic(settings.flow.source)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents)
         self._loading = asyncio.Lock()
         self._is_loaded = False
         self._configs: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -70,8 +73,8 @@ class SyncedMemory:
             if self._is_loaded:
                 return
             with self._explained():
-                await self._log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
-                records = await self._log.read_all()
+                await self.log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+                records = await self.log.read_all()
             for record in records:
                 entry = decode_synced(record.key, record.value)
                 if entry is not None:
@@ -90,9 +93,18 @@ class SyncedMemory:
     async def write(self, entries: Sequence[Synced]) -> None:
         """Remember *entries* and wait until they are safe."""
         with self._explained():
-            await self._log.append([LogRecord(*encode_synced(entry)) for entry in entries])
+            await self.log.append([LogRecord(*encode_synced(entry)) for entry in entries])
         for entry in entries:
             self._take(entry)
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        entries: list[Synced] = [
+            SyncedConfig(topic, key, values)
+            for topic, by_key in self._configs.items()
+            for key, values in by_key.items()
+        ]
+        entries += map(SyncedAcl, self._acls)
+        return [LogRecord(*encode_synced(entry)) for entry in entries]
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -100,7 +112,7 @@ class SyncedMemory:
         try:
             yield
         except BrokerAnsweredError as error:
-            raise NoMemoryError(self._cluster, self._log.topic, str(error)) from error
+            raise NoMemoryError(self._cluster, self.log.topic, str(error)) from error
 
     def _take(self, entry: Synced) -> None:
         match entry:

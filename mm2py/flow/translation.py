@@ -204,6 +204,19 @@ class Translations:
             self._written[source] = count
         return removed + changed
 
+    def everything(self) -> list[Change]:
+        """Give all that is to stand in the topic, and forget nothing of what is still to be written."""
+        kept = [one for some in self._kept.values() for one in some]
+        known = [(source, it.topic_id, it.index) for source, it in self._known.items() if it.index is not None]
+        return [
+            *(Change(one.source, one.number, one.topic_id, one.chunk) for one in kept),
+            *(
+                Change(source, number, topic_id, cut_chunk(index, number))
+                for source, topic_id, index in known
+                for number in range(chunk_count(index))
+            ),
+        ]
+
     def put_back(self, changes: Iterable[Change]) -> None:
         """Note that *changes* may not have been written."""
         for change in changes:

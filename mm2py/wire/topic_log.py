@@ -101,14 +101,15 @@ class TopicLog:
 
     async def ensure(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
-    ) -> None:
+    ) -> bool:
         """
-        Create the topic where it is missing, and wait until it has leaders.
+        Create the topic where it is missing, and wait until it has leaders; say whether it was created.
 
         *setting* names the key that the replication factor comes from, for the error that says to lower it. An
         existing topic is taken as it is, and so is one that we may not create or not see.
         """
         await self._cluster.refresh_metadata({self.topic})
+        was_made = False
         if not self._cluster.partitions_of(self.topic):
             topic = NewTopic(
                 self.topic, partitions, replication_factor, {"cleanup.policy": "compact", **(configs or {})}
@@ -122,9 +123,11 @@ class TopicLog:
                 raise error
             if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._refusal = error
-                return
+                return False
+            was_made = error is None
         self._refusal = None
         await self._leaders()
+        return was_made
 
     async def _leaders(self) -> tuple[TopicPartition, ...]:
         """Give the topic's partitions once each has a leader; raise the broker's error when the time is over."""
@@ -287,7 +290,9 @@ class TopicLog:
         self, batches: Mapping[TopicPartition, bytes], transactional_id: str | None
     ) -> dict[TopicPartition, BrokerAnsweredError]:
         """Send one batch per partition; give the errors of those that were not written."""
-        errors = {tp: self._error(ErrorCode.LEADER_NOT_AVAILABLE, "Produce", str(tp)) for tp in batches}
+        known, missing = self._cluster.partitions_of(self.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        codes = {tp: ErrorCode.LEADER_NOT_AVAILABLE if tp.partition in known else missing for tp in batches}
+        errors = {tp: self._error(code, "Produce", str(tp)) for tp, code in codes.items()}
         timeout_ms = self._cluster.endpoint.request_timeout_ms * 3 // 4
 
         async def produce(node_id: int, numbers: list[int]) -> None:

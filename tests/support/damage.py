@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Collection
 
 from aiokafka import TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka.admin import NewTopic, RecordsToDelete
 
 from mm2py.devkit.broker import BrokerNode, KafkaCluster
 from mm2py.wire.batch import batches
+from tests.support.eventually import eventually
 from tests.support.topics import admin, create_topic, delete_topic
 
 
@@ -17,6 +18,20 @@ async def recreate_topic(bootstrap: str, topic: str, *, partitions: int = 1) -> 
     """Delete a topic and create another one of its name."""
     await delete_topic(bootstrap, topic)
     await create_topic(bootstrap, topic, partitions=partitions)
+
+
+async def vanish(bootstrap: str, topic: str, *, is_replaced: bool) -> None:
+    """Delete a topic that somebody uses, who may make it anew at once; or put another one there before they do."""
+    async with admin(bootstrap) as connected:
+
+        async def is_done() -> bool:
+            await connected.delete_topics([topic])
+            if not is_replaced:
+                return True
+            answer = await connected.create_topics([NewTopic(topic, 1, 1)])
+            return all(code == 0 for _, code, _ in answer.topic_errors)
+
+        await eventually(is_done, within_s=30, what=f"{topic} has vanished", every_s=0.0)
 
 
 async def delete_records(bootstrap: str, topic: str, before: int, *, partition: int = 0) -> None:

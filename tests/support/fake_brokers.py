@@ -200,6 +200,9 @@ class FakeBrokers:
         for name, batches in request.topics:
             rows = []
             for number, batch in batches:
+                if name not in self.topics:
+                    rows.append((number, 3, -1, -1, 0))
+                    continue
                 partition = self.topics[name].partitions[number]
                 is_leader = partition.leader == node_id
                 base = partition.append(batch) if is_leader else -1

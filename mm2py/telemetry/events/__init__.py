@@ -102,6 +102,7 @@ from mm2py.telemetry.events.syncs import (
 )
 from mm2py.telemetry.events.topics import (
     AssignmentChanged,
+    InternalTopicRecreated,
     NoTopicChosen,
     PartitionsGrown,
     TopicCreated,
@@ -145,6 +146,7 @@ __all__ = [
     "GroupsChanged",
     "HeartbeatsResumed",
     "HeartbeatsStarted",
+    "InternalTopicRecreated",
     "Level",
     "LiveSettingsChanged",
     "LiveSettingsRefused",

@@ -62,6 +62,20 @@ class TopicsRefreshed(Event):
 
 
 @attrs.frozen
+class InternalTopicRecreated(Event):
+    """An internal topic vanished while it was in use. It is there again, and holds all that the flow still knows."""
+
+    level = Level.WARN
+
+    flow: Flow
+    cluster: str
+    topic: str
+    cause: str
+    records: int
+    hint: str
+
+
+@attrs.frozen
 class AssignmentChanged(Event):
     """Topic-partitions were given to copy tasks anew."""
 

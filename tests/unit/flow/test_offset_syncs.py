@@ -20,7 +20,7 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.source_group import SourceLife
 from mm2py.flow.translation import Translations
 from mm2py.model.epoch import PartitionOutcome, Run
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
 from mm2py.telemetry.events import ClusterUnreachable, OffsetSyncsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
@@ -39,6 +39,7 @@ class Log:
     error: Mm2Error | None = None
     read_error: Mm2Error | None = None
     created: int = 0
+    is_look_due: bool = False
 
     async def ensure(self, partitions: int, replication_factor: int, *, setting: str) -> None:
         assert (partitions, replication_factor, setting) == (1, 1, "offset-syncs.topic.replication.factor")
@@ -105,12 +106,12 @@ async def running(
     events = EventLog(clock)
     made: list[str] = []
 
-    def open_log(cluster: Cluster, topic: str) -> Log:
+    def open_log(_flow: Flow, cluster: Cluster, topic: str, *_: object) -> Log:
         made.append(f"{topic} on {cluster.alias}")
         log.topic = topic
         return log
 
-    monkeypatch.setattr(offset_syncs, "TopicLog", open_log)
+    monkeypatch.setattr(offset_syncs, "kept_log", open_log)
     tasks = SimpleNamespace(listeners=[], states={state.source: state for state in states})
     life = SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks)
     around = Surroundings(settings, Reach(settings.flow, clock, events, lambda: 0.5), clock, events, lambda: 0.5)

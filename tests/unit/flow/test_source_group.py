@@ -40,9 +40,13 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     events = EventLog(clock)
     around = Surroundings(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
     group = SourceGroup(around, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    log = SimpleNamespace(is_look_due=False)
     life = SimpleNamespace(
         tasks=SimpleNamespace(due_positions=lambda **_: (), take_committed=set),
-        topics=SimpleNamespace(want_refresh=lambda: refreshes.append(clock.monotonic())),
+        positions=SimpleNamespace(log=log),
+        topics=SimpleNamespace(
+            memory=SimpleNamespace(log=log), want_refresh=lambda: refreshes.append(clock.monotonic())
+        ),
     )
     watch = Watch()
     group.want(Wanted.PAUSED)

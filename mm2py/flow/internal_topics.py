@@ -1,0 +1,37 @@
+"""Internal topics that vanish while a flow runs: they are made and filled again, which is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.kept_log import KeptLog, Refilled
+from mm2py.wire.topic_log import LogRecord
+
+
+async def nothing() -> Sequence[LogRecord]:
+    """Fill a topic with nothing: what it held is of the past."""
+    return ()
+
+
+def kept_log(
+    flow: Flow,
+    cluster: Cluster,
+    topic: str,
+    events: EventLog,
+    contents: Callable[[], Awaitable[Sequence[LogRecord]]] = nothing,
+) -> KeptLog:
+    """Give the log of an internal *topic* of *flow*, which has to hold *contents*."""
+    return KeptLog(cluster, topic, contents, lambda refilled: events.emit(recreated(flow, refilled)))
+
+
+def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:
+    """Say that an internal topic is there again."""
+    cause = "it was deleted" if refilled.was_made else "another topic has taken its place"
+    hint = ""
+    if refilled.wrong_policy is not None:
+        hint = f"its cleanup.policy is {refilled.wrong_policy}: set it to compact, or what it holds expires"
+    return InternalTopicRecreated(flow, refilled.cluster, refilled.topic, cause, refilled.records, hint)

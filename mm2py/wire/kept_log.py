@@ -1,0 +1,195 @@
+"""
+A compacted topic whose owner knows what it has to hold: where the topic vanishes, it is made and filled again.
+
+Somebody deletes the topic, the cluster's disks are wiped, or another program makes a topic of that name. The owner
+would go on appending what changes, to a topic that lacks all that did not. So it is looked, whenever something is
+appended and else every few seconds, whether the topic is there and the same one (KIP-516); where it is not, everything
+that the owner knows is written first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.errors import BrokerAnsweredError
+from mm2py.wire.admin import Admin
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, is_retriable
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.transactions import TransactionalProducer
+
+
+_LOOK_EVERY_S: Final = 5.0
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+@attrs.define(eq=False)
+class TopicVanishedError(BrokerAnsweredError):
+    """A topic that was in use is gone, and the cluster does not let us make it again."""
+
+    hint: ClassVar[str] = (
+        "create the topic with cleanup.policy = compact, or let the mirror create it; what is known of what it held is "
+        "written into it then"
+    )
+
+
+@attrs.frozen
+class Refilled:
+    """A topic that had vanished is there again, and `records` were written into it."""
+
+    cluster: str
+    topic: str
+    records: int
+    #: Did we make it? Else somebody else had done so.
+    was_made: bool
+    #: Its cleanup policy, where that does not keep the newest record of each key.
+    wrong_policy: str | None
+
+
+@attrs.frozen
+class _Terms:
+    """What the topic is made by."""
+
+    partitions: int
+    replication_factor: int
+    setting: str
+    configs: Mapping[str, str] | None
+
+
+class KeptLog(TopicLog):
+    """
+    One compacted topic of one cluster.
+
+    *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. *tell* hears of each
+    time that it was filled again.
+
+    a. What is appended comes behind *contents*, in whichever topic it goes to.
+    b. One append at a time: nothing older can come behind something newer.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        contents: Callable[[], Awaitable[Sequence[LogRecord]]],
+        tell: Callable[[Refilled], None],
+    ) -> None:
+        super().__init__(cluster, topic)
+        self._contents = contents
+        self._tell = tell
+        self._turn = asyncio.Lock()
+        self._terms: _Terms | None = None
+        self._looked_at = 0.0
+        #: Was the topic, when it was looked at last, there and filled?
+        self._is_sure = False
+        #: Brokers learn of a new topic one after the other, so an old one may still show after a new one did.
+        self._ids: set[str] = set()
+        self._was_there = False
+        self._is_owed = False
+        self._was_made = False
+
+    @property
+    def is_look_due(self) -> bool:
+        """Whether some time has passed since the topic was looked at."""
+        return self._terms is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
+
+    async def ensure(
+        self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
+    ) -> bool:
+        """Create the topic where it is missing; fill it again where it was there before."""
+        async with self._turn:
+            terms = _Terms(partitions, replication_factor, setting, configs)
+            if self._terms is not None:
+                self._terms = terms
+                await self._look()
+                return self._was_made
+            was_made = await self._ensure(terms)
+            self._terms, self._is_sure = terms, self._refusal is None
+            self._looked_at = self._cluster.clock.monotonic()
+            self._note()
+            return was_made
+
+    async def look(self) -> bool:
+        """Fill the topic again if it is gone, or another one than before; True, or raise what keeps us from that."""
+        async with self._turn:
+            await self._look()
+        return True
+
+    async def append(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
+        if not records:
+            return
+        async with self._turn:
+            if not self._is_sure or self.is_look_due:
+                await self._look()
+            try:
+                await super().append(records, producer)
+            except BrokerAnsweredError as error:
+                if error.code not in _MISSING or self._terms is None:
+                    raise
+            else:
+                if not self._is_new():
+                    return
+            await self._look()
+            await super().append(records, producer)
+
+    async def _look(self) -> None:
+        if self._terms is None:
+            return
+        self._is_sure, self._looked_at = False, self._cluster.clock.monotonic()
+        was_made = await self._ensure(self._terms)
+        if self._refusal is not None:
+            raise _vanished(self._refusal)
+        if self._was_there:
+            self._was_made |= was_made
+            self._is_owed |= was_made or self._is_new()
+        self._note()
+        if self._is_owed:
+            await self._fill()
+        self._is_sure = True
+
+    async def _ensure(self, terms: _Terms) -> bool:
+        made_by = (terms.partitions, terms.replication_factor)
+        try:
+            return await super().ensure(*made_by, setting=terms.setting, configs=terms.configs)
+        except BrokerAnsweredError as error:
+            if self._terms is None:
+                raise
+            raise _vanished(error) from error
+
+    async def _fill(self) -> None:
+        records = await self._contents()
+        await super().append(records)
+        told = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, await self._wrong_policy())
+        self._is_owed = self._was_made = False
+        self._tell(told)
+
+    async def _wrong_policy(self) -> str | None:
+        described = (await Admin(self._cluster).topic_configs([self.topic], [_POLICY]))[self.topic]
+        entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)
+        policy = entry.value if entry is not None else None
+        return policy if policy is not None and _COMPACT not in policy.split(",") else None
+
+    def _is_new(self) -> bool:
+        """Whether the topic, as it was seen last, is one that was not there before."""
+        topic_id = self._cluster.topic_id(self.topic)
+        return topic_id is not None and bool(self._ids) and topic_id not in self._ids
+
+    def _note(self) -> None:
+        """Note what was seen, unless the cluster refuses us the topic."""
+        self._was_there |= self._refusal is None
+        topic_id = self._cluster.topic_id(self.topic)
+        if topic_id is not None:
+            self._ids.add(topic_id)
+
+
+def _vanished(error: BrokerAnsweredError) -> BrokerAnsweredError:
+    """Say what can be done where a topic that was there before cannot be made, unless *error* says so itself."""
+    if error.hint or is_retriable(error.code):
+        return error
+    return TopicVanishedError(error.cluster, error.request, error.code, error.name, error.detail)

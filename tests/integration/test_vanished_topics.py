@@ -1,0 +1,100 @@
+"""Internal topics that vanish while a flow runs, on real clusters. Epochs run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
+from mm2py.telemetry.events import InternalTopicRecreated, StepFailed
+from tests.support.damage import vanish
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.groups import commit_plainly
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_numbers, read_topic
+from tests.support.topics import create_topic, list_topics, topic_configs
+
+
+Latest = Mapping[bytes | None, tuple[bytes | None, object]]
+Place = tuple[str, str]
+_ALIAS = "V"
+_QUICK = {"offset.flush.interval.ms": 500, "emit.checkpoints.interval.seconds": 1, "emit.heartbeats.enabled": "true"}
+
+
+async def latest(place: Place, about: str) -> Latest:
+    """Give the newest record of each key that names *about*; none where there is no topic."""
+    bootstrap, topic = place
+    if topic not in await list_topics(bootstrap):
+        return {}
+    return {
+        record.key: (record.value, record.headers)
+        for records in (await read_topic(bootstrap, topic)).values()
+        for record in records
+        if record.key is not None and about.encode() in record.key
+    }
+
+
+async def settled(places: Collection[Place], about: str) -> Mapping[Place, Latest]:
+    """Wait until all topics hold something that does not change any more, and give it."""
+    seen: dict[Place, Latest] = {}
+
+    async def is_settled() -> bool:
+        nonlocal seen
+        before, seen = seen, {place: await latest(place, about) for place in places}
+        return all(seen.values()) and seen == before
+
+    await eventually(is_settled, within_s=30, what="every internal topic holds what it is to hold", every_s=1.5)
+    return seen
+
+
+async def copied(flow: RunningFlow, records: int) -> None:
+    """Wait until the flow has mirrored so many records."""
+    await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are mirrored")
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+async def test_what_vanishes_is_made_and_filled_again(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
+) -> None:
+    """
+    All internal topics of a flow vanish while nothing is copied: they come to hold what they held, and copying goes on.
+
+    Where another program was faster and made topics of the same names, which keep no newest record, that is told.
+    """
+    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"{_ALIAS}{int(is_replaced)}"
+    at_target = [f"mm2-offsets.{alias}.internal", f"mm2-synced.{alias}.internal", f"{alias}.checkpoints.internal"]
+    await create_topic(source, prefix, partitions=2, configs={"retention.bytes": "123456789"})
+    await produce_numbers(source, prefix, count=100, partitions=2)
+    await commit_plainly(source, f"{prefix}-group", {TopicPartition(prefix, 0): 50})
+    settings = flow_settings(
+        source, target, alias=alias, **{f"{alias}->B.topics": prefix, "groups": f"{prefix}-group", **_QUICK}
+    )
+    places = [*((target, topic) for topic in at_target), (source, "mm2-offset-syncs.B.internal")]
+    every = [*places, (target, "heartbeats")]
+    async with running_flow(settings, tmp_path) as flow:
+        await copied(flow, 100)
+        before = await settled(places, prefix)
+        for place in every:
+            await vanish(*place, is_replaced=is_replaced)
+
+        async def is_filled() -> bool:
+            for place in places:
+                assert await latest(place, prefix) == before[place], place[1]
+            return {event.topic for event in flow.events.of(InternalTopicRecreated)} == {topic for _, topic in every}
+
+        await eventually(is_filled, within_s=30, what="every topic holds what it held", every_s=0.3)
+        await produce_numbers(source, prefix, count=100, partitions=2)
+        await copied(flow, 200)
+        await flow.drain()
+
+    told = {event.topic: event for event in flow.events.of(InternalTopicRecreated)}
+    assert all(bool(event.hint) is is_replaced for event in told.values())
+    assert is_replaced or len(told) == len(flow.events.of(InternalTopicRecreated))
+    assert not flow.events.of(StepFailed)
+    assert {len(numbers) for numbers in (await read_numbers(target, f"{alias}.{prefix}")).values()} == {100}
+    policies = {(await topic_configs(*place))["cleanup.policy"] for place in every}
+    assert policies == {"delete" if is_replaced else "compact"}
