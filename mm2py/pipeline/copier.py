@@ -126,6 +126,8 @@ class _Epoch:
             try:
                 async with asyncio.timeout_at(self._deadline):
                     await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
+                    for copy in self._copies:
+                        copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
                     await self._end_remade()
                     await self._identify()

@@ -29,7 +29,8 @@ from mm2py.pipeline.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import POOLED_FROM_BYTES
 from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.fetch import NONE, FetchPosition, FetchSession, FetchSizes, PartitionAnswer
+from mm2py.wire.fetch import NONE, FetchSession
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 
 
 #: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
@@ -211,8 +212,13 @@ class SourceReader:
 
 
 def _lane_of(position: FetchPosition) -> int:
-    """Give the fetcher of a partition; the same in each epoch, so that its session knows the partition already."""
-    return (crc32(position.topic) + position.partition) % _LANES
+    """
+    Give the fetcher of a partition; the same in each epoch, so that its session knows the partition already.
+
+    Those whose topic's id nobody knows have fetchers of their own: no session may mix ids and names.
+    """
+    lane = (crc32(position.topic) + position.partition) % _LANES
+    return lane if position.topic_id is not None else lane + _LANES
 
 
 class Fetcher:
@@ -314,11 +320,8 @@ class Fetcher:
         key = self._session_key
         session = reader.sessions.get(key)
         if session is None or session.connection is not connection:
-            session = reader.sessions[key] = FetchSession(connection)
-        wanted: dict[bytes, set[int]] = {}
-        for position in self._copies:
-            wanted.setdefault(position.topic, set()).add(position.partition)
-        session.keep_only(wanted)
+            session = reader.sessions[key] = FetchSession(connection, has_ids=self.lane < _LANES)
+        session.keep_only(self._copies)
         for position in self._copies:
             session.adopt(position)
         self._session = session

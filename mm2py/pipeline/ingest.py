@@ -25,7 +25,7 @@ from mm2py.wire.batch import (
     RecordBatchView,
     batches,
 )
-from mm2py.wire.fetch import PartitionAnswer
+from mm2py.wire.fetch_forms import PartitionAnswer
 from mm2py.wire.rebuild import BAD_CHECKSUM, Rebuilder, Rebuilt, UnreadableBatchError
 
 

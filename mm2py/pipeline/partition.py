@@ -25,7 +25,8 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import next_sequence
-from mm2py.wire.fetch import FetchPosition
+from mm2py.wire.fetch_forms import FetchPosition
+from mm2py.wire.requests import id_bytes
 
 
 class Parcel:
@@ -191,7 +192,8 @@ class PartitionCopy:
     @classmethod
     def of(cls, plan: PartitionPlan) -> PartitionCopy:
         source = plan.source
-        fetch = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None)
+        topic_id = id_bytes(plan.topic_id)
+        fetch = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
         copy = cls(
             plan=plan,
             fetch=fetch,
@@ -207,6 +209,12 @@ class PartitionCopy:
         if plan.leader is not None:
             copy.leaders.append(plan.leader)
         return copy
+
+    def learn_topic(self, topic_id: str | None) -> None:
+        """Copy the topic that has the name now, where the plan does not say which one it is about."""
+        if self.plan.topic_id is None and topic_id is not None:
+            self.plan = attrs.evolve(self.plan, topic_id=topic_id)
+            self.fetch.topic_id = id_bytes(topic_id)
 
     def read_under(self, epoch: int, offset: int) -> None:
         """Note that the source's records from *offset* on were written under that leader epoch."""

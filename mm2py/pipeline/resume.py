@@ -17,19 +17,22 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core import resume
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan, Runs
+from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan, Runs
 from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter, end_corrupt
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.refusals import failure_of
-from mm2py.pipeline.sending import HINT_REWOUND
+from mm2py.pipeline.sending import HINT_REWOUND, end_remade
 from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
-from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.log_end import log_ends
 from mm2py.wire.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.requests import id_bytes
 
 
 LATEST: Final = -1
@@ -67,6 +70,13 @@ class _Tail:
     records: tuple[RecordContent, ...]
     is_stamped: bool = False
     why_empty: str = ""
+
+
+class _OtherTopicError(Exception):
+    """What has the name now at *cluster* is not the topic that is asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
 
 
 #: Walks by what they are about. They stay in the Python worker, so that a long one is not begun anew in each epoch.
@@ -165,6 +175,11 @@ class Resumer:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
                 end_corrupt(copy, error.offset, error.detail)
+            except _OtherTopicError as error:
+                if error.cluster is self._source:
+                    copy.end(Ended.RECREATED, RECREATED)
+                else:
+                    end_remade(copy)
 
     async def _decide(self, copy: PartitionCopy, end: int) -> bool:
         match resume.judge(downstream=copy.downstream, target_end=end):
@@ -275,11 +290,12 @@ class Resumer:
 
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
         """Give up to *count* records of the target that end with the one at *downstream*."""
-        position = FetchPosition(copy.remote_topic, copy.remote.partition, max(0, downstream - count + 1), -1, None)
+        topic_id, first = copy.plan.remote_topic_id, max(0, downstream - count + 1)
+        position = FetchPosition(copy.remote_topic, copy.remote.partition, first, -1, None, topic_id=id_bytes(topic_id))
         found: list[RecordContent] = []
         is_stamped = False
         while position.offset <= downstream:
-            answer = await self._ask(self._target, copy.remote, position, reads_committed=False)
+            answer = await self._ask(self._target, copy.remote, position, topic_id, reads_committed=False)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 return _Tail((), why_empty=f"{copy.remote} cannot be compared with its source without READ on it")
             if answer.error_code not in {0, ErrorCode.OFFSET_OUT_OF_RANGE}:
@@ -302,9 +318,10 @@ class Resumer:
 
     async def _walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
         """Give the source's data batches from *start* to the end there is now, each with the offset behind it."""
-        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None)
+        source, topic_id = copy.plan.source, copy.plan.topic_id
+        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
         while True:
-            answer = await self._ask(self._source, copy.plan.source, position, reads_committed=self._reads_committed)
+            answer = await self._ask(self._source, source, position, topic_id, reads_committed=self._reads_committed)
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
                 position.offset = copy.position
                 continue
@@ -327,9 +344,15 @@ class Resumer:
                 return
 
     async def _ask(
-        self, cluster: Cluster, tp: TopicPartition, position: FetchPosition, *, reads_committed: bool
+        self,
+        cluster: Cluster,
+        tp: TopicPartition,
+        position: FetchPosition,
+        topic_id: str | None,
+        *,
+        reads_committed: bool,
     ) -> PartitionAnswer:
-        """Fetch once, looking the leader up again where it moved."""
+        """Fetch once, looking the leader up again where it moved, and which topic it is that it leads."""
         sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
         cause: BrokerConnectionError | None = None
         for _ in range(_ATTEMPTS):
@@ -346,6 +369,8 @@ class Resumer:
                         return answer
             await self._clock.sleep(_PAUSE_S)
             await cluster.refresh_metadata([tp.topic])
+            if is_other_topic(cluster.topic_id(tp.topic), topic_id):
+                raise _OtherTopicError(cluster)
         raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
 
 

@@ -232,6 +232,8 @@ class Dispatch:
             self.offer(copy)
         copy.target_retries = 0
         copy.trouble = None
+        if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
+            self.wants_metadata.set()  # somebody else writes to it, or it is another topic that has grown past ours
         copy.account(parcel, ack.base_offset)
         self.free(parcel.size_bytes)
         if parcel.max_timestamp >= 0:

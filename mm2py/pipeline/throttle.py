@@ -22,7 +22,7 @@ from mm2py.core.rates import refilled
 from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import RateShare, RateUse, Unit
 from mm2py.pipeline.partition import PartitionCopy
-from mm2py.wire.fetch import FetchSizes
+from mm2py.wire.fetch_forms import FetchSizes
 
 
 #: A fetch under a limit asks for what comes in this time: so it is even, and few fetches are needed.

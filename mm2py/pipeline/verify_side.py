@@ -28,7 +28,8 @@ from mm2py.wire.batch import (
 )
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
-from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.patience import Patience
 from mm2py.wire.payloads import Payloads, Singles, pieces, read
 from mm2py.wire.rebuild import UnreadableBatchError

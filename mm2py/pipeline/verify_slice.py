@@ -23,7 +23,7 @@ from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.verify_side import Side, SliceLostError, are_same
 from mm2py.wire.batch import MalformedRecordSetError
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fetch import FetchSizes
+from mm2py.wire.fetch_forms import FetchSizes
 from mm2py.wire.payloads import split
 from mm2py.wire.rebuild import UnreadableBatchError
 

@@ -297,6 +297,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._renewal is not None and self._renewal is not asyncio.current_task():
             self._renewal.cancel()
 
+    def give_up(self, cause: str) -> BrokerConnectionError:
+        """Close, because the broker does not keep to the protocol; return the error that says so."""
+        self.close(cause)
+        return BrokerConnectionError(self._endpoint.alias, self._broker, cause)
+
     def _write(self, pieces: Sequence[Buffer], correlation_id: int, handler: FrameHandler, extra_wait_s: float) -> None:
         if self.is_closed or self._transport is None:
             raise BrokerConnectionError(self._endpoint.alias, self._broker, "connection is closed")

@@ -1,24 +1,35 @@
 """
-Raw fetches with incremental sessions (KIP-227) and leader epochs (KIP-320).
+Raw fetches with incremental sessions (KIP-227), leader epochs (KIP-320) and topic ids (KIP-516).
 
 A `FetchSession` belongs to one connection. The broker remembers what the session fetches, so a request names only
 the partitions whose position changed, and an answer only those that have news: thousands of idle partitions cost
-nothing. The version spoken is Fetch v11 (brokers from 2.3 on); answers are taken apart by hand, because the record
-sets in them must stay where they were received.
+nothing. Answers are taken apart by hand, because the record sets in them must stay where they were received.
+
+A topic may be deleted and created again between two fetches, and its new log may reach past the position at once. So
+what is fetched is a topic's *id* wherever that is known and the broker takes ids: Fetch v13, brokers from 3.1 on. The
+new topic then answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID, never records. Older brokers are asked by name, in
+Fetch v11 (from 2.3 on). There the broker that sent the first records of a position says afterwards which topic has
+that name, and again after each error and each gap between two fetches; records of another topic become
+INCONSISTENT_TOPIC_ID as well. Where brokers tell no ids at all, before 2.8, nobody can say.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import attrs
 
 from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fetch_forms import ById, ByName, FetchForm, FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.metadata import TopicMetadata, view_of
+from mm2py.wire.requests import MetadataRequest, id_bytes
 
 
 API_KEY: Final = 1
-API_VERSION: Final = 11
 
 INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -31,52 +42,12 @@ FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
 FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 
+#: A topic can be deleted and created again unnoticed only while no fetch of it is open. After so long a gap between
+#: two of them, a broker that is asked by name has to say once more which topic it is.
+_UNWATCHED_S: Final = 0.02
+
 #: replica id, max wait, min bytes, max bytes, isolation level, session id, session epoch
 _REQUEST: Final = struct.Struct(">iiiibii")
-#: partition, current leader epoch, fetch offset, log start offset, partition max bytes
-_WANTED: Final = struct.Struct(">iiqqi")
-#: partition, error, high watermark, last stable offset, log start offset, aborted transactions
-_ANSWER: Final = struct.Struct(">ihqqqi")
-_ABORTED: Final = struct.Struct(">qq")
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-#: correlation id, throttle time, error, session id, number of topics
-_ANSWER_HEAD: Final = struct.Struct(">iihii")
-#: preferred read replica, size of the record set
-_RECORD_SET: Final = struct.Struct(">ii")
-
-
-@attrs.define(eq=False)
-class FetchPosition:
-    """What to fetch of one partition. *owner* is whoever wants the answer."""
-
-    topic: bytes
-    partition: int
-    offset: int
-    leader_epoch: int
-    owner: Any
-    #: The most that an answer may bring of it; None leaves that to `FetchSizes`.
-    max_bytes: int | None = None
-
-    @property
-    def places(self) -> tuple[int, int, int | None]:
-        """What the broker was told of it."""
-        return self.offset, self.leader_epoch, self.max_bytes
-
-
-@attrs.frozen(eq=False)
-class PartitionAnswer:
-    """A partition's part of an answer; `record_set` may end inside a batch."""
-
-    position: FetchPosition
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]
-    record_set: memoryview
-    #: The replica to read from instead; -1 where it is the one that answered.
-    preferred_replica: int = -1
 
 
 @attrs.frozen(eq=False)
@@ -88,15 +59,9 @@ class FetchAnswer:
     partitions: list[PartitionAnswer]
 
 
-@attrs.frozen
-class FetchSizes:
-    """How much a fetch may bring and how long the broker may wait for it; *rack* is where the reader is (KIP-392)."""
-
-    min_bytes: int
-    max_bytes: int
-    partition_max_bytes: int
-    reads_committed: bool
-    rack: str = ""
+def _takes_ids(connection: BrokerConnection) -> bool:
+    oldest, newest = connection.versions.get(API_KEY, (0, 0))
+    return oldest <= ById.version <= newest
 
 
 class FetchSession:
@@ -104,17 +69,21 @@ class FetchSession:
     What is fetched over one connection.
 
     (a) One request is in flight at a time. (b) The broker's idea of the session equals ours after each answer
-    without a session error; after an error the next request starts a new session with everything wanted.
+    without a session error; after an error the next request starts a new session with everything wanted. (c) Either
+    all positions in it have a topic id (*has_ids*) or none has: a broker does not let a session mix ids and names.
     """
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(self, connection: BrokerConnection, *, has_ids: bool = False) -> None:
         self.connection = connection
+        self._form: FetchForm = ById() if has_ids and _takes_ids(connection) else ByName()
+        self._must_prove = has_ids and self._form.version == ByName.version
         self._session_id = INVALID_SESSION_ID
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[bytes, dict[int, FetchPosition]] = {}
         self._changed: dict[bytes, dict[int, FetchPosition]] = {}
         self._forgotten: dict[bytes, set[int]] = {}
         self._count = 0
+        self._answered_at = 0.0
 
     @property
     def is_empty(self) -> bool:
@@ -122,19 +91,22 @@ class FetchSession:
 
     def want(self, position: FetchPosition) -> None:
         """Fetch from *position* from the next request on; call again whenever its fields change."""
-        partitions = self._wanted.setdefault(position.topic, {})
+        key = self._form.key(position)
+        partitions = self._wanted.setdefault(key, {})
         if position.partition not in partitions:
             self._count += 1
+            position.is_proven = False
         partitions[position.partition] = position
-        self._changed.setdefault(position.topic, {})[position.partition] = position
-        if self._forgotten and position.topic in self._forgotten:
-            self._forgotten[position.topic].discard(position.partition)
+        self._changed.setdefault(key, {})[position.partition] = position
+        if self._forgotten and key in self._forgotten:
+            self._forgotten[key].discard(position.partition)
 
     def adopt(self, position: FetchPosition) -> None:
         """Fetch from *position*, which need not be told to the broker where the session stands there already."""
-        partitions = self._wanted.get(position.topic, {})
+        key = self._form.key(position)
+        partitions = self._wanted.get(key, {})
         known = partitions.get(position.partition)
-        is_told = position.partition not in self._changed.get(position.topic, {})
+        is_told = position.partition not in self._changed.get(key, {})
         if known is not None and is_told and known.places == position.places:
             partitions[position.partition] = position
         else:
@@ -142,109 +114,111 @@ class FetchSession:
 
     def drop(self, position: FetchPosition) -> None:
         """Stop fetching that partition."""
-        partitions = self._wanted.get(position.topic)
+        key = self._form.key(position)
+        partitions = self._wanted.get(key)
         if partitions is None or partitions.pop(position.partition, None) is None:
             return
         self._count -= 1
-        self._changed.get(position.topic, {}).pop(position.partition, None)
-        self._forgotten.setdefault(position.topic, set()).add(position.partition)
+        self._changed.get(key, {}).pop(position.partition, None)
+        self._forgotten.setdefault(key, set()).add(position.partition)
 
-    def keep_only(self, wanted: dict[bytes, set[int]]) -> None:
-        """Drop everything that is not in *wanted*: what an earlier epoch left in the session."""
-        for topic, partitions in list(self._wanted.items()):
-            stays = wanted.get(topic, set())
-            for position in [p for number, p in partitions.items() if number not in stays]:
+    def keep_only(self, positions: Collection[FetchPosition]) -> None:
+        """Drop everything but *positions*: what an earlier epoch left in the session."""
+        stay = {(self._form.key(position), position.partition) for position in positions}
+        for key, partitions in list(self._wanted.items()):
+            for position in [p for number, p in partitions.items() if (key, number) not in stay]:
                 self.drop(position)
 
     async def fetch(self, sizes: FetchSizes, max_wait_ms: int) -> FetchAnswer:
         """Send one request and give its answer. Raises `BrokerConnectionError`."""
+        if self._must_prove and asyncio.get_running_loop().time() > self._answered_at + _UNWATCHED_S:
+            self._doubt(position for partitions in self._wanted.values() for position in partitions.values())
         request = self._request(sizes, max_wait_ms)
-        frame = await self.connection.request_raw(API_KEY, API_VERSION, [request], extra_wait_s=max_wait_ms / 1000)
-        return self._answer(frame)
+        frame = await self.connection.request_raw(
+            API_KEY, self._form.version, [request], extra_wait_s=max_wait_ms / 1000
+        )
+        try:
+            answer = self._answer(frame)
+        except (struct.error, IndexError) as error:
+            raise self.connection.give_up(f"its answer to a fetch cannot be read: {error}") from error
+        if self._must_prove:
+            answer = await self._proven(answer)
+            self._answered_at = asyncio.get_running_loop().time()
+        return answer
 
     def _request(self, sizes: FetchSizes, max_wait_ms: int) -> bytes:
         starts_session = self._epoch == INITIAL_EPOCH
         named = self._wanted if starts_session else self._changed
-        out = [
-            _REQUEST.pack(
-                -1, max_wait_ms, sizes.min_bytes, sizes.max_bytes, int(sizes.reads_committed),
-                self._session_id, self._epoch,
-            ),
-            b"",
-        ]  # fmt: skip
-        topics = 0
-        for topic, partitions in named.items():
-            if not partitions:
-                continue
-            topics += 1
-            out.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(partitions)))
-            out += [
-                _WANTED.pack(number, p.leader_epoch, p.offset, -1, p.max_bytes or sizes.partition_max_bytes)
-                for number, p in partitions.items()
-            ]
-        out[1] = _INT32.pack(topics)
-        forgotten = {} if starts_session else {t: numbers for t, numbers in self._forgotten.items() if numbers}
-        out.append(_INT32.pack(len(forgotten)))
-        for topic, numbers in forgotten.items():
-            out.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(numbers)))
-            out += [_INT32.pack(number) for number in numbers]
-        rack = sizes.rack.encode()
-        out.append(_INT16.pack(len(rack)) + rack)
+        head = _REQUEST.pack(
+            -1, max_wait_ms, sizes.min_bytes, sizes.max_bytes, int(sizes.reads_committed),
+            self._session_id, self._epoch,
+        )  # fmt: skip
+        request = self._form.request(
+            head,
+            {key: partitions for key, partitions in named.items() if partitions},
+            {} if starts_session else {key: numbers for key, numbers in self._forgotten.items() if numbers},
+            sizes,
+        )
         self._changed, self._forgotten = {}, {}
-        return b"".join(out)
+        return request
 
     def _answer(self, frame: memoryview) -> FetchAnswer:
-        _, throttle_ms, error_code, session_id, topic_count = _ANSWER_HEAD.unpack_from(frame)
+        throttle_ms, error_code, session_id, at = self._form.read_head(frame)
         if error_code != NONE:
             self._session_id, self._epoch = INVALID_SESSION_ID, INITIAL_EPOCH
             return FetchAnswer(error_code, throttle_ms, [])
+        partitions: list[PartitionAnswer] = []
+        if self._form.read(frame, at, self._wanted, partitions) > len(frame):
+            raise struct.error("it is shorter than what it holds")
         self._session_id = session_id
         # The broker answers with session id 0 when it has no room for one: every request is a full one then.
         self._epoch = INITIAL_EPOCH if session_id == INVALID_SESSION_ID else _next_epoch(self._epoch)
-        partitions: list[PartitionAnswer] = []
-        at = _ANSWER_HEAD.size
-        for _ in range(topic_count):
-            (size,) = _INT16.unpack_from(frame, at)
-            at += 2
-            wanted = self._wanted.get(bytes(frame[at : at + size]), {})
-            at += size
-            (count,) = _INT32.unpack_from(frame, at)
-            at += 4
-            for _ in range(count):
-                at = self._partition_answer(frame, at, wanted, partitions)
         return FetchAnswer(NONE, throttle_ms, partitions)
 
     @staticmethod
-    def _partition_answer(
-        frame: memoryview, at: int, wanted: dict[int, FetchPosition], into: list[PartitionAnswer]
-    ) -> int:
-        number, error_code, high_watermark, last_stable, log_start, aborted_count = _ANSWER.unpack_from(frame, at)
-        at += _ANSWER.size
-        aborted: tuple[tuple[int, int], ...] = ()
-        if aborted_count > 0:
-            after = at + aborted_count * _ABORTED.size
-            aborted = tuple(_ABORTED.iter_unpack(frame[at:after]))
-            at = after
-        preferred, size = _RECORD_SET.unpack_from(frame, at)
-        at += _RECORD_SET.size
-        record_set = frame[at : at + max(size, 0)]
-        at += max(size, 0)
-        position = wanted.get(number)
-        # An answer for a partition that was dropped while the request was under way is nobody's.
-        if position is not None:
-            into.append(
-                PartitionAnswer(
-                    position, error_code, high_watermark, last_stable, log_start, aborted, record_set, preferred
-                )
-            )
-        return at
+    def _doubt(positions: Iterable[FetchPosition]) -> None:
+        for position in positions:
+            position.is_proven = False
+
+    async def _proven(self, answer: FetchAnswer) -> FetchAnswer:
+        """
+        Let no records of another topic through that has the name now.
+
+        The broker that sent them is asked, and only afterwards: ids do not come back, so if the name stands for the
+        topic we want even then, the records are that topic's.
+        """
+        self._doubt(it.position for it in answer.partitions if it.error_code != NONE)
+        unproven = [it for it in answer.partitions if it.record_set and not it.position.is_proven]
+        if not unproven:
+            return answer
+        topics = view_of(
+            await self.connection.send(MetadataRequest({it.position.topic.decode() for it in unproven}))
+        ).topics
+        return attrs.evolve(answer, partitions=[_proven(it, topics) for it in answer.partitions])
+
+
+def _proven(answer: PartitionAnswer, topics: Mapping[str, TopicMetadata]) -> PartitionAnswer:
+    position = answer.position
+    if position.is_proven or not answer.record_set:
+        return answer
+    code = _name_stands_for(topics.get(position.topic.decode()), position)
+    position.is_proven = code == NONE
+    return answer if code == NONE else attrs.evolve(answer, error_code=code, record_set=memoryview(b""))
+
+
+def _name_stands_for(topic: TopicMetadata | None, position: FetchPosition) -> int:
+    """Give the error where a topic's name does not stand for the one that *position* belongs to."""
+    if topic is None or topic.error_code != NONE:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    found = id_bytes(topic.topic_id)
+    return NONE if found in (None, position.topic_id) else ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 async def fetch_once(
     connection: BrokerConnection, position: FetchPosition, sizes: FetchSizes, max_wait_ms: int
 ) -> PartitionAnswer:
     """Fetch one partition outside any session. Raises `BrokerConnectionError`."""
-    session = FetchSession(connection)
+    session = FetchSession(connection, has_ids=position.topic_id is not None)
     session.want(position)
     session._epoch = _NO_SESSION_EPOCH  # noqa: SLF001 - our own class
     session._changed = session._wanted  # noqa: SLF001

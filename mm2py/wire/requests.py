@@ -60,6 +60,15 @@ class Uuid(AbstractType):
         return None if raw == _NULL_UUID else base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
+def id_bytes(topic_id: str | None) -> bytes | None:
+    """Return a topic id as requests carry it; None where it is unknown, or no id at all."""
+    try:
+        raw = base64.urlsafe_b64decode(topic_id + "==") if topic_id else b""
+    except ValueError:
+        return None
+    return raw if len(raw) == len(_NULL_UUID) else None
+
+
 class MetadataResponse_v7(Response):  # noqa: N801
     API_KEY = 3
     API_VERSION = 7
@@ -103,9 +112,9 @@ class MetadataRequest_v7(RequestStruct):  # noqa: N801
     SCHEMA = MetadataRequest_v5.SCHEMA
 
 
-class MetadataResponse_v12(Response):  # noqa: N801
+class MetadataResponse_v11(Response):  # noqa: N801
     API_KEY = 3
-    API_VERSION = 12
+    API_VERSION = 11
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
         (
@@ -148,13 +157,13 @@ class MetadataResponse_v12(Response):  # noqa: N801
     )
 
 
-class MetadataRequest_v12(RequestStruct):  # noqa: N801
-    """Topic ids in the answer (KIP-516)."""
+class MetadataRequest_v11(RequestStruct):  # noqa: N801
+    """Topic ids in the answer (KIP-516), from Kafka 2.8 on; later versions are for asking by id."""
 
     API_KEY = 3
-    API_VERSION = 12
+    API_VERSION = 11
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = MetadataResponse_v12
+    RESPONSE_TYPE = MetadataResponse_v11
     SCHEMA = Schema(
         ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
@@ -163,7 +172,7 @@ class MetadataRequest_v12(RequestStruct):  # noqa: N801
     )
 
 
-class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v12]):
+class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v11]):
     """Brokers, controller, and the named topics; all topics with None. Never creates a topic."""
 
     API_KEY = 3

@@ -58,6 +58,8 @@ class Copying:
     limits: CopyLimits = attrs.field(factory=CopyLimits)
     epoch_ms: int = EPOCH_MS
     drain_ms: int = DRAIN_MS
+    #: Ends an epoch early once it is there.
+    stop_file: str | None = None
     outcomes: list[EpochOutcome] = attrs.field(factory=list)
     stopped: dict[TopicPartition, PartitionOutcome] = attrs.field(factory=dict)
     worker: WorkerState = attrs.field(factory=WorkerState)
@@ -119,6 +121,7 @@ class Copying:
             limits=self.limits,
             epoch_ms=epoch_ms or self.epoch_ms,
             drain_ms=self.drain_ms,
+            stop_file=self.stop_file,
         )
         outcome = await copy_epoch(plan, SystemClock(), self.worker)
         self.outcomes.append(outcome)

@@ -30,9 +30,13 @@ from mm2py.wire.connection import Buffer, FrameHandler
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import OffsetForLeaderEpochResponse_v3
 from mm2py.wire.rebuild import RecordContent, decode
+from mm2py.wire.requests import MetadataResponse_v11
+from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
 
 
 PRODUCE, FETCH = 0, 1
+#: The version of Fetch from which on topics have ids instead of names.
+BY_ID = 13
 OK = 0
 
 _BASE_OFFSET = struct.Struct(">q")
@@ -116,6 +120,7 @@ class ModelPartition:
 @attrs.define(eq=False)
 class _Request:
     api_key: int
+    api_version: int
     body: bytes
     handler: FrameHandler
     answer: bytes | None = None
@@ -158,7 +163,7 @@ class ModelConnection:
     ) -> None:
         if self.is_closed:
             raise BrokerConnectionError(self._cluster.alias, str(self.node), "connection is closed")
-        request = _Request(api_key, b"".join(pieces), handler)
+        request = _Request(api_key, api_version, b"".join(pieces), handler)
         self.requests.append(request)
         self._cluster.sent.append((self.node, api_key))
         if not (self._cluster.is_manual or self._cluster.is_frozen):
@@ -172,7 +177,7 @@ class ModelConnection:
         body = self._cluster.take(self, request)
         if body is None:
             self.close("the broker closed the connection")
-        elif request.api_key == FETCH and left_s > 0 and not _has_news(body):
+        elif request.api_key == FETCH and left_s > 0 and not _has_news(body, request.api_version):
             # A long poll: look again until there is something or its time is over.
             pause_s = min(left_s, 0.005)
             asyncio.get_running_loop().call_later(pause_s, self._answer_by_itself, left_s - pause_s)
@@ -203,19 +208,34 @@ class ModelConnection:
         for request in unanswered:
             request.handler.frame_lost(BrokerConnectionError(self._cluster.alias, str(self.node), cause))
 
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        return {FETCH: self._cluster.fetch_versions}
+
+    async def send(self, request: Any) -> Any:
+        """Answer which topics there are, with their ids, as one that is asked for metadata."""
+        await asyncio.sleep(_LATENCY_S)
+        rows = [
+            (0, topic, self._cluster.topic_ids.get(topic), False, [], 0, {})
+            if any(tp.topic == topic for tp in self._cluster.partitions)
+            else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, None, False, [], 0, {})
+            for topic in request._topics
+        ]
+        return MetadataResponse_v11(0, [], None, -1, rows, {})
+
     def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int, int]], set[tuple[str, int]]]:
         """Keep the session's idea of what is fetched; give it, and what the client has not heard of in it."""
         named = {
             (topic, number): (offset, epoch, max_bytes)
-            for topic, partitions in request.topics
-            for number, epoch, offset, _, max_bytes in partitions
+            for topic, partitions, *_ in request.topics
+            for number, epoch, offset, *_, max_bytes in map(_untagged, partitions)
         }
         if request.session_epoch < 0:
             return named, set(named)
         known = self._sessions.setdefault(1, {})
         if request.session_epoch == 0:
             known.clear()
-        for topic, numbers in request.forgotten_topics_data:
+        for topic, numbers, *_ in request.forgotten_topics_data:
             for number in numbers:
                 known.pop((topic, number), None)
         new = named.keys() - known.keys()
@@ -236,9 +256,18 @@ class _Waiter:
             self.future.set_exception(error)
 
 
-def _has_news(body: bytes) -> bool:
-    answer = FetchResponse_v11.decode(body)
-    return any(row[1] or row[7] for _, rows in answer.topics for row in rows)
+def _tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    *most, aborted, replica, data = row
+    return (*most, [(*it, {}) for it in aborted], replica, data, {})
+
+
+def _untagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row[:-1] if isinstance(row[-1], dict) else row
+
+
+def _has_news(body: bytes, version: int) -> bool:
+    answer = (FetchResponse_v11 if version < BY_ID else FetchResponse_v13).decode(body)
+    return any(row[1] or row[7] for _, rows, *_ in answer.topics for row in rows)
 
 
 #: What a broker does with one partition's batch instead of appending it: an error code, and whether it appends first.
@@ -271,6 +300,7 @@ class ModelCluster:
     producer_ids: int = 1000
     known_leaders: dict[TopicPartition, int | None] | None = None
     topic_ids: dict[str, str] = attrs.field(factory=dict)
+    fetch_versions: tuple[int, int] = (4, 18)
     #: How often it was asked where epochs end.
     epochs_asked: int = 0
 
@@ -405,15 +435,20 @@ class ModelCluster:
         return code, -1
 
     def _fetch(self, connection: ModelConnection, request: _Request) -> bytes:
-        asked = FetchRequest_v11.decode(request.body)
+        is_by_id = request.api_version >= BY_ID
+        asked = (FetchRequest_v13 if is_by_id else FetchRequest_v11).decode(request.body)
         by_topic: dict[str, list[tuple[Any, ...]]] = {}
         room = asked.max_bytes
         request.wanted = request.wanted or connection.wanted(asked)
         wanted, new = request.wanted
         is_first, served = True, list[tuple[str, int]]()
         for (topic, number), (offset, _epoch, most) in wanted.items():
-            tp = TopicPartition(topic, number)
-            row = self._read(connection.node, tp, offset, min(room, most), is_first=is_first)
+            name = next((it for it, known in self.topic_ids.items() if known == topic), None) if is_by_id else topic
+            if name is None:
+                row: tuple[Any, ...] = (number, int(ErrorCode.UNKNOWN_TOPIC_ID), -1, -1, -1, [], -1, b"")
+            else:
+                tp = TopicPartition(name, number)
+                row = self._read(connection.node, tp, offset, min(room, most), is_first=is_first)
             room -= len(row[7])
             is_first = is_first and not row[7]
             if row[1] or row[7] or (topic, number) in new:
@@ -423,7 +458,12 @@ class ModelCluster:
         for place in served:  # a session serves those first that got nothing lately (KIP-227)
             wanted[place] = wanted.pop(place)
         session = 0 if asked.session_epoch < 0 else 1
-        body: bytes = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()
+        body: bytes
+        if is_by_id:
+            topics = [(it, [_tagged(row) for row in rows], {}) for it, rows in by_topic.items()]
+            body = FetchResponse_v13({}, 0, 0, session, topics, {}).encode()
+        else:
+            body = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()
         return body
 
     def _read(self, node: int, tp: TopicPartition, offset: int, max_bytes: int, *, is_first: bool) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import RecordBatchView, batches, sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import is_retriable
-from mm2py.wire.fetch import FetchPosition, FetchSizes, fetch_once
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
 from mm2py.wire.produce import API_KEY, API_VERSION, ProducerIdentity, init_producer_id, read_answer, request_pieces
 from mm2py.wire.rebuild import RecordContent, decode
 from tests.support.eventually import eventually

@@ -13,7 +13,8 @@ from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, CorruptBatchError
-from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
+from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.ingest import DataFilter
 from mm2py.pipeline.records.trouble import RecordsTroubleError, Trouble
@@ -21,9 +22,11 @@ from mm2py.pipeline.refusals import failure_of, lacks
 from mm2py.wire.batch import MAGIC_V2, MalformedRecordSetError, batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of, needs_metadata
-from mm2py.wire.fetch import FetchPosition, FetchSizes, PartitionAnswer, fetch_once
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.rebuild import UnreadableBatchError
 from mm2py.wire.record_columns import RecordColumns
+from mm2py.wire.requests import id_bytes
 
 
 #: An Arrow batch of about a megabyte costs Spark least (it stays in the processor's cache).
@@ -54,7 +57,8 @@ class StretchReader:
     async def read(self, plan: PartitionPlan) -> AsyncIterator[RecordColumns]:
         """Give the records of *plan* from its position to its end. Raise `RecordsTroubleError`."""
         source = plan.source
-        position = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None)
+        topic_id = id_bytes(plan.topic_id)
+        position = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
         end = plan.until if plan.until is not None else plan.position
         columns, size = RecordColumns(), 0
         moved_at = self._clock.monotonic()
@@ -127,6 +131,8 @@ class StretchReader:
                             raise self._refused(plan, position, answer.error_code)
                     await self._clock.sleep(_PAUSE_S)
                     await self._refresh(plan.source.topic)
+                    if is_other_topic(self._source.topic_id(plan.source.topic), plan.topic_id):
+                        raise Trouble(plan.source, Ended.RECREATED, RECREATED).error()
         except TimeoutError as error:
             raise Trouble(plan.source, Ended.INTERRUPTED, trouble).error() from error
 

@@ -13,8 +13,12 @@ import pytest
 from mm2py.model.epoch import RECREATED, SETTLING_MS, Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.wire.error_codes import ErrorCode
+from tests.support.batches import START_MS, Content, build_batch
 from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, Rig, rig_of, worker_of
-from tests.support.model_cluster import ModelCluster, ModelConnection
+from tests.support.model_cluster import ModelCluster, ModelConnection, ModelPartition
+
+
+OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @pytest.fixture
@@ -346,6 +350,73 @@ async def test_position_is_not_used_for_another_topic_of_the_name(rig: Rig, plan
     failed = planned_id == "old"
     assert (of(outcome).ended, of(outcome).failure) == ((Ended.RECREATED, RECREATED) if failed else (Ended.OK, None))
     assert rig.values(0) == ([] if failed else [0, 1, 2])
+
+
+@pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
+async def test_topic_created_again_under_an_open_fetch_ends_its_partition(
+    rig: Rig, fetch_versions: tuple[int, int]
+) -> None:
+    """A new topic that has grown past the position is not read on, and what was copied before is in the outcome."""
+    partition = TopicPartition(TOPIC, 0)
+    rig.source.topic_ids[TOPIC], rig.source.fetch_versions = OLD_ID, fetch_versions
+    rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=OLD_ID)}
+    rig.load(0, 2)
+
+    async def exchange() -> None:
+        await asyncio.sleep(0.3)
+        rig.source.partitions[partition].leader = None
+        await asyncio.sleep(0.02)
+        rig.source.partitions[partition] = ModelPartition(0)
+        rig.source.topic_ids[TOPIC] = NEW_ID
+        rig.load(0, 5)
+
+    exchanging = asyncio.create_task(exchange())
+    outcome = await rig.epoch()
+    await exchanging
+
+    assert (of(outcome).ended, of(outcome).failure) == (Ended.RECREATED, RECREATED)
+    assert (of(outcome).records, of(outcome).position, rig.values()) == (6, 6, list(range(6)))
+
+
+async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: Rig) -> None:
+    """A broker that learns of a topic later than others answers that it knows no such id: that passes."""
+    rig.source.topic_ids[TOPIC] = OLD_ID
+    rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=OLD_ID)}
+    rig.load(0, 1)
+    knows_from = asyncio.get_running_loop().time() + 0.2
+    rig.source.fetch_fault = lambda _: (
+        0 if asyncio.get_running_loop().time() >= knows_from else ErrorCode.UNKNOWN_TOPIC_ID
+    )
+    outcome = await rig.epoch()
+
+    assert (of(outcome).ended, rig.values()) == (Ended.OK, [0, 1, 2])
+    assert outcome.retries > 0
+
+
+async def test_epoch_stays_with_the_topic_that_it_has_found(rig: Rig) -> None:
+    """Where a plan does not say which topic it is about, it is the one that is there when the epoch begins."""
+    rig.source.topic_ids[TOPIC] = OLD_ID
+    rig.load(0, 1)
+    asyncio.get_running_loop().call_later(0.3, rig.source.topic_ids.update, {TOPIC: NEW_ID})
+    asyncio.get_running_loop().call_later(0.3, rig.load, 0, 1)
+    outcome = await rig.epoch()
+
+    assert (of(outcome).ended, rig.values()) == (Ended.RECREATED, [0, 1, 2])
+
+
+async def test_records_of_others_have_the_remote_topic_looked_up(rig: Rig) -> None:
+    """A batch that lands behind records which are not ours may have gone to another topic of that name."""
+    rig.load(0, 1)
+    await rig.epoch()
+    before = rig.target.refreshes
+    rig.target.partitions[TopicPartition(REMOTE, 0)].load(
+        build_batch([Content(0, START_MS, None, b"7")], base_offset=3)
+    )
+    rig.load(0, 1)
+    outcome = await rig.epoch()
+
+    assert of(outcome).foreign_records == 1
+    assert rig.target.refreshes == before + 1
 
 
 async def test_missing_remote_partition_is_an_interruption(rig: Rig) -> None:

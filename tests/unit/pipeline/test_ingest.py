@@ -14,7 +14,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.ingest import DataFilter, ingest
 from mm2py.pipeline.partition import Parcel, PartitionCopy
 from mm2py.wire.batch import batches
-from mm2py.wire.fetch import PartitionAnswer
+from mm2py.wire.fetch_forms import PartitionAnswer
 from mm2py.wire.rebuild import decode
 from tests.support.batches import (
     DELETE_HORIZON,

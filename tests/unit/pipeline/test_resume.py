@@ -515,3 +515,29 @@ async def test_any_prefix_that_arrived_is_found(log: list[tuple[int, int, bool]]
     assert pairs == [(offsets[n], n) for n in range(arrived - len(pairs), arrived)]
     assert len(pairs) == arrived - known if downstream is not None else len(pairs) >= min(arrived - known, 32)
     assert copy.known_from is None or copy.known_from == pairs[0][0]
+
+
+OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
+@pytest.mark.parametrize(("side", "ended"), [("source", Ended.RECREATED), ("target", Ended.TARGET_REWOUND)])
+async def test_another_topic_of_the_name_proves_nothing(
+    rig: Rig, side: str, ended: Ended, fetch_versions: tuple[int, int]
+) -> None:
+    """What another topic of the name holds is not compared: its partition ends as one of a re-created topic."""
+    rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID
+    rig.source.fetch_versions = rig.target.fetch_versions = fetch_versions
+    rig.write_source(range(20))
+    rig.write_target(range(10))
+    plan = PartitionPlan(
+        TopicPartition(TOPIC, 0), REMOTE, 4, 3, is_unsure=True, topic_id=OLD_ID, remote_topic_id=OLD_ID
+    )
+    copy = PartitionCopy.of(plan)
+    if side == "source":
+        rig.source.topic_ids[TOPIC] = NEW_ID
+    else:
+        rig.target.topic_ids[REMOTE] = NEW_ID
+    await rig.resumer().resolve([copy], rig.resolved.append)
+
+    assert (copy.ended, copy.position, rig.resolved) == (ended, 4, [])

@@ -12,7 +12,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.throttle import Throttle
-from mm2py.wire.fetch import FetchSizes
+from mm2py.wire.fetch_forms import FetchSizes
 
 
 SIZES = FetchSizes(1, 8_000_000, 1_000_000, reads_committed=False)
