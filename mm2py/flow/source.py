@@ -230,8 +230,8 @@ class SourceTasks:
         told = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
             before, partition = self.states[planned.source], told.get(planned.source)
-            if before.is_questioned and before.ended is Ended.RECREATED:
-                continue  # it was about another topic of that name
+            if is_other_topic(planned.topic_id, before.topic_id):
+                continue  # what it says is of a topic that had the name before
             accounted = progress.account(
                 before,
                 partition,

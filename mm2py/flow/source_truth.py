@@ -149,8 +149,7 @@ class SourceTruth:
     async def _look(self, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
         """Look at both clusters; what cannot be looked at now is left in question."""
         source, target = self._life.source, self._life.target
-        await source.refresh_metadata({state.source.topic for state in states})
-        await target.refresh_metadata({state.remote_topic for state in states if not state.is_spread})
+        before = await self._topic_ids(states)
         present = [state for state in states if self._is_present(state)]
         tps = [state.source for state in present]
         starts = await source.list_offsets(tps, EARLIEST)
@@ -159,24 +158,36 @@ class SourceTruth:
         remote_ends = dict(await _remote_ends(target, [_remote_of(it) for it in present if not it.is_spread]))
         # Nothing at the target is known of a spread topic, so nothing there can be wrong.
         remote_ends |= {_remote_of(state): 0 for state in present if state.is_spread}
+        # Offsets are asked for by name: they count where that stood for the same topics all the while.
+        after = await self._topic_ids(present)
         found: list[tuple[PartitionState, Look]] = []
         for state in present:
             start, end, remote_end = starts[state.source], ends[state.source], remote_ends[_remote_of(state)]
-            history = histories.get(state.source)
-            if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
-                look = Look(
-                    topic_id=source.topic_id(state.source.topic),
-                    log_start=start,
-                    log_end=end,
-                    remote_topic_id=None if state.is_spread else target.topic_id(state.remote_topic),
-                    remote_end=remote_end,
-                )
+            history, ids = histories.get(state.source), after[state.source]
+            are_same = ids == before[state.source]
+            if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int) and are_same:
+                look = Look(ids[0], start, end, ids[1], remote_end)
                 if isinstance(history, EpochEnd):
                     look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
                 found.append((state, look))
             else:
                 self._life.tasks.look_later(state.source, _TICK_S)
         return found
+
+    async def _topic_ids(
+        self, states: Collection[PartitionState]
+    ) -> dict[TopicPartition, tuple[str | None, str | None]]:
+        """Return which topics have the names now, at the source and at the target."""
+        source, target = self._life.source, self._life.target
+        await source.refresh_metadata({state.source.topic for state in states})
+        await target.refresh_metadata({state.remote_topic for state in states if not state.is_spread})
+        return {
+            state.source: (
+                source.topic_id(state.source.topic),
+                None if state.is_spread else target.topic_id(state.remote_topic),
+            )
+            for state in states
+        }
 
     def _is_present(self, state: PartitionState) -> bool:
         """Say whether both partitions have a leader; where one does not, the question stays."""

@@ -392,6 +392,32 @@ async def test_a_recreated_topic_is_put_in_question() -> None:
     assert len(group.epochs.plans) == 1
 
 
+async def test_what_an_epoch_copied_before_the_question_counts() -> None:
+    """An epoch that lasts while its topic is found to be another one read the old one alone: its outcome counts."""
+    async with running(partitions=1, tasks_max=1) as group:
+        await asyncio.sleep(1)
+        look = mirrored(0, topic_id="id-2")
+        group.tasks.adopt(look, positions(look))
+        await asyncio.sleep(60)
+        (state,) = group.tasks.questions()
+
+    (ended,) = group.events.of(EpochEnded)
+    assert (state.ended, state.position, state.downstream, state.records) == (Ended.RECREATED, 10, 9, 10)
+    assert ended.records == 10
+
+
+async def test_an_outcome_of_the_old_topic_changes_nothing_of_the_new_one() -> None:
+    """Once a partition goes on with the new topic, what an epoch says of the one before it is not about it."""
+    async with running(partitions=1, tasks_max=1) as group:
+        await asyncio.sleep(1)
+        (state,) = group.tasks.states.values()
+        group.tasks.reset(attrs.evolve(state, topic_id="id-2", position=500), breaks_history=True)
+        await asyncio.sleep(EPOCH_S)
+        positions_then = [plan.partitions[0].position for _, plan in group.epochs.plans]
+
+    assert positions_then == [0, 500]
+
+
 async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
     """While one partition is in question for a minute, the other is copied in every epoch; then both are."""
 
