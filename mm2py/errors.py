@@ -91,6 +91,16 @@ class BrokerAnsweredError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class OpenTransactionError(BrokerAnsweredError):
+    """What lies behind an offset cannot be read, or counts for nothing yet: a transaction there is still open."""
+
+    hint: ClassVar[str] = (
+        "it ends with its producer or, once transaction.timeout.ms is over, by itself. kafka-transactions.sh of that "
+        "cluster shows the producer (describe-producers), and ends a transaction that stays (abort --start-offset)"
+    )
+
+
+@attrs.define(eq=False)
 class CorruptBatchError(Mm2Error):
     """A record batch of the source does not match its own checksum or structure."""
 

@@ -130,6 +130,8 @@ class PartitionState:
     foreign_records: int = 0
     log_start_offset: int = -1
     high_watermark: int = -1
+    #: How far the source may be read where only what is committed is; -1 where all is.
+    last_stable_offset: int = -1
     last_timestamp_ms: int = -1
     #: Where records of a spread topic may go; None for every other topic.
     lanes: Mapping[str, Lane] | None = None
@@ -305,6 +307,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         foreign_records=state.foreign_records + outcome.foreign_records,
         log_start_offset=_fresh(outcome.log_start_offset, state.log_start_offset),
         high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
+        last_stable_offset=_fresh(outcome.last_stable_offset, state.last_stable_offset),
         last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
         wanted=None,
     )
@@ -414,7 +417,8 @@ def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -
     """Note where the source's log begins and ends, while nobody reads it."""
     if (log_start_offset, high_watermark) == (state.log_start_offset, state.high_watermark):
         return state
-    return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark)
+    # How far it may be read is not known any more: the look did not ask for that.
+    return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark, last_stable_offset=-1)
 
 
 def write(state: PartitionState, written: Position) -> PartitionState:

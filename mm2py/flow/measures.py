@@ -16,6 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss
 from mm2py.core.progress import PartitionState
+from mm2py.core.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
 from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
 from mm2py.model.flow import TopicPartition
@@ -380,7 +381,7 @@ def _view_of(
         bytes=measured.bytes,
         bytes_per_s=state.bytes_per_s or 0.0,
         retry_in_s=None if is_copying else pause_left_s(state, now),
-        failure=None if is_copying else state.failure,
+        failure=why_it_waits(state),
         end_offset=end_offset if end_offset >= 0 else None,
         log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
         record_rate=reading.record_rate,

@@ -30,6 +30,7 @@ from mm2py.flow.source_group import SourceGroup
 from mm2py.flow.source_truth import SourceTruth
 from mm2py.flow.source_watch import SourceWatch
 from mm2py.flow.spreading import Spreading
+from mm2py.flow.stall_watch import Stalls, StallWatch
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
@@ -100,6 +101,7 @@ class FlowRunner:
             partial(AclSync, around),
             partial(SourceTruth, around),
             partial(Spreading, around),
+            partial(StallWatch, around, Stalls()),
         )
         watches = (partial(SourceWatch, around, self._measures),)
         self._source = (

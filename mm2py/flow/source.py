@@ -382,15 +382,18 @@ class SourceTasks:
             and not self._orders.is_paused(partition)
         )
 
+    def wanted(self) -> tuple[PartitionState, ...]:
+        """Give those partitions that are mirrored and not paused."""
+        states = (self.states[partition] for partition in self._places if partition in self.states)
+        return tuple(state for state in states if not self._orders.is_paused(state.source))
+
     def suspects(self) -> tuple[PartitionState, ...]:
         """Give those partitions that are interrupted again and again."""
-        states = (self.states[partition] for partition in self._places if partition in self.states)
         return tuple(
             state
-            for state in states
+            for state in self.wanted()
             if state.stage is PartitionStage.BACKING_OFF
             and state.failures >= _SUSPECT_FAILURES
-            and not self._orders.is_paused(state.source)
             and not state.is_questioned
         )
 

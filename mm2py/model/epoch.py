@@ -366,6 +366,7 @@ class PartitionOutcome:
     resumed_records: int = 0
     log_start_offset: int = -1
     high_watermark: int = -1
+    #: Where what may be read ends, if only what is committed may be; -1 where all may.
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
     #: Downstream offsets that appeared between ours: somebody else writes to the remote topic.

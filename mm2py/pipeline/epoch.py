@@ -27,7 +27,7 @@ from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
 from mm2py.pipeline.records.tasks import RecordTasks
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, message_of
+from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, collected, message_of
 from mm2py.telemetry.events import WaitingForSlot
 from mm2py.telemetry.journal import EventLog
 
@@ -196,7 +196,7 @@ def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOut
     function = functools.partial(worker.run_epochs, payload)
     try:
         session.context.setJobGroup(_group(plan), plan.name)
-        outcome: EpochOutcome = session.one_row.mapPartitions(function).collect()[0]
+        outcome: EpochOutcome = collected(session.one_row.mapPartitions(function))[0]
     except JOB_FAILED as error:
         cause, may_still_write = judge_failure(message_of(error))
         raise EpochLostError(plan.name, cause, may_still_write) from error

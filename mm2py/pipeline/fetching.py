@@ -413,7 +413,8 @@ class Fetcher:
             if copy.source_retries:
                 copy.overcome_at_source()
             copy.high_watermark = answer.high_watermark
-            copy.last_stable_offset = answer.last_stable_offset
+            if reader.limits.reads_committed:
+                copy.last_stable_offset = answer.last_stable_offset
             copy.log_start_offset = answer.log_start_offset
             if not answer.record_set:
                 if answer.preferred_replica not in (-1, self.node):

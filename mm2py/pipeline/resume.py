@@ -159,8 +159,10 @@ class Resumer:
     ) -> None:
         async with self._slots:
             try:
-                if not isinstance(end, int):
-                    copy.trouble = PartitionFailure(str(end or f"no end offset for {copy.remote}"))
+                if end is None:
+                    copy.trouble = PartitionFailure(f"no end offset for {copy.remote}")
+                elif isinstance(end, BrokerAnsweredError):
+                    copy.trouble = _trouble(end)
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
                     copy.trouble = None

@@ -20,13 +20,14 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.traceback_utils import SCCallSiteSync
 
 import mm2py
 from mm2py.clock import Clock
@@ -38,6 +39,8 @@ from mm2py.pipeline.spark_settings import SparkSettings, class_archive, spark_se
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
+
+T = TypeVar("T")
 
 _PACKAGE = Path(mm2py.__file__).parent
 #: Said by every JVM that Spark starts, and about nothing that anybody could change.
@@ -266,10 +269,22 @@ def _zip_package(scratch: Path) -> Path:
     return target
 
 
+def collected(rows: RDD[T]) -> list[T]:
+    """
+    Give what *rows* hold, as their own `collect` does, but through the gateway.
+
+    That one opens a socket for each job, and its name stays in the JVM (`File.deleteOnExit`) for as long as that lives.
+    """
+    with SCCallSiteSync(rows.context):
+        pickled = rows._jrdd.collect()  # noqa: SLF001 (there is no public way around the socket)
+    batches = rows.context.serializer.serializer
+    return [row for batch in pickled for row in batches.loads(bytes(batch))]
+
+
 def _warm_up(session: SparkSession, workers: int) -> None:
     rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
     session.context.setJobGroup("mm2py", "warm-up")
-    rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)).collect()
+    collected(rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)))
 
 
 #: What a job that failed raises. Once this process has used Spark SQL, pyspark makes its own error of what it knows.

@@ -45,6 +45,7 @@ _OURS = {
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "100",
 }
 
 #: On embedded Spark only: no name look-ups, and workers forked from a process that has imported everything.

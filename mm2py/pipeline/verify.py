@@ -20,7 +20,7 @@ from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline import worker
 from mm2py.pipeline.epoch import judge_failure
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, message_of
+from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, collected, message_of
 
 
 _LOOK_EVERY_S = 0.3
@@ -75,7 +75,7 @@ def _run_job(session: SparkSession, group: str, title: str, payloads: Sequence[b
     try:
         session.context.setJobGroup(group, f"{title} verify")
         rows = session.context.parallelize(payloads, len(payloads))
-        outcomes: list[SliceOutcome] = rows.mapPartitions(worker.compare_slices).collect()
+        outcomes: list[SliceOutcome] = collected(rows.mapPartitions(worker.compare_slices))
     except JOB_FAILED as error:
         raise VerifyLostError(judge_failure(message_of(error))[0]) from error
     except (Py4JError, OSError, EOFError) as error:

@@ -75,6 +75,24 @@ async def test_workers_are_reused(spark: Spark) -> None:
     assert len({outcome.worker for outcome in outcomes}) == 1
 
 
+async def test_an_epoch_leaves_nothing_in_the_jvm(spark: Spark) -> None:
+    """What Spark's JVM is to delete at its end does not grow with each epoch: a daemon lives for months."""
+    session = await spark.host.session()
+
+    def remembered() -> int:
+        hook = session.context._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook")  # type: ignore[union-attr]
+        files = hook.getDeclaredField("files")
+        files.setAccessible(True)
+        return int(files.get(None).size())
+
+    await spark.runner.run(idle_plan())
+    before = await asyncio.to_thread(remembered)
+    for number in range(5):
+        await spark.runner.run(idle_plan(epoch=number, epoch_ms=10))
+
+    assert await asyncio.to_thread(remembered) == before
+
+
 async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:
     """Two copy tasks on two slots run at the same time, each in a worker of its own."""
     outcomes = await run_both(spark, epoch_ms=1_500)

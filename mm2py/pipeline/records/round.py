@@ -127,6 +127,8 @@ class Round:
         self._now = {one.source: one for one in plan.partitions}
         self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
         self._ends: dict[TopicPartition, int] = {}
+        #: Where the source's logs end, and not only what may be read of them.
+        self._log_ends: dict[TopicPartition, int] = {}
         self._stretches: tuple[StretchOutcome, ...] = ()
 
     async def run(self) -> EpochOutcome:
@@ -227,15 +229,16 @@ class Round:
         """Wait until one of the partitions has records, within the epoch's time."""
         pause_s = _LOOK_EVERY_S
         bounds = {source: bad.offset for source, bad in self._task.bad.items()}
+        committed = self._plan.limits.reads_committed
         while ready:
-            found = await self._source.list_offsets(
-                [one.source for one in ready], LATEST, reads_committed=self._plan.limits.reads_committed
-            )
-            self._ends = {source: end for source, end in found.items() if isinstance(end, int)}
+            found = await self._source.list_offsets([one.source for one in ready], LATEST, reads_committed=committed)
+            self._ends = self._log_ends = _numbers(found)
             ready = [one for one in ready if self._is_readable(one, found)]
             stretches = self._task.pace.cut(ready, self._ends, bounds)
             stretches = self._limits.within(stretches, self._task.pace, self._clock.monotonic())
             if stretches or self._is_over():
+                if committed:
+                    self._log_ends = _numbers(await self._source.list_offsets(list(self._ends), LATEST))
                 return stretches
             pause_s = min(pause_s * 1.5, _LOOK_EVERY_MOST_S)
             try:
@@ -427,8 +430,9 @@ class Round:
         for stretch in self._stretches:
             latency = latency.plus(stretch.latency)
         for source, one in self._now.items():
-            told, end = self._outcomes.get(source, unmoved(one)), self._ends.get(source, -1)
-            self._outcomes[source] = attrs.evolve(told, high_watermark=end)
+            told, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
+            stable = self._ends.get(source, -1) if self._plan.limits.reads_committed else -1
+            self._outcomes[source] = attrs.evolve(told, high_watermark=end, last_stable_offset=stable)
         return EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
@@ -443,6 +447,11 @@ class Round:
             worker="spark",
             rates=self._limits.uses(self._clock.monotonic()),
         )
+
+
+def _numbers(found: Ends) -> dict[TopicPartition, int]:
+    """Give the ends that are known."""
+    return {source: end for source, end in found.items() if isinstance(end, int)}
 
 
 def unmoved(one: PartitionPlan) -> PartitionOutcome:

@@ -21,7 +21,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline import worker
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
 from mm2py.pipeline.records.round_runner import RoundRunner
-from mm2py.pipeline.session import JOB_FAILED, SparkSession, message_of
+from mm2py.pipeline.session import JOB_FAILED, SparkSession, collected, message_of
 
 
 #: As many Spark tasks as a record task has slots for.
@@ -61,7 +61,7 @@ class StepJob(RoundRunner):
         context.setJobGroup(self._group, f"{self._name}, round {number}", interruptOnCancel=False)
         stretches = context.parallelize(payloads, min(_TASKS, len(payloads)))
         function = functools.partial(worker.transform_stretches, str(self.folder), number)
-        return list(stretches.mapPartitions(function).collect())
+        return collected(stretches.mapPartitions(function))
 
     def _end(self) -> None:
         self.session.context.cancelJobGroup(self._group)

@@ -21,6 +21,34 @@ class PartitionInterrupted(Event):
 
 
 @attrs.frozen
+class PartitionsHeldUp(Event):
+    """
+    For some time nothing of these topic-partitions could be copied, for one reason; they are tried again all the while.
+
+    Ten of `count` are named; `message` is of the first one, `held_s` of the one that has stood still for longest.
+    """
+
+    level = Level.WARN
+
+    flow: Flow
+    partitions: tuple[str, ...]
+    count: int
+    held_s: float
+    message: str
+    hint: str
+
+
+@attrs.frozen
+class PartitionsGoOn(Event):
+    """Nothing holds these topic-partitions up any more; ten of `count` are named."""
+
+    flow: Flow
+    partitions: tuple[str, ...]
+    count: int
+    held_s: float
+
+
+@attrs.frozen
 class PartitionStopped(Event):
     """A topic-partition needs somebody; it is tried again at long intervals, the others go on."""
 

@@ -1,0 +1,112 @@
+"""Transactions that somebody leaves open, at the source or at the target: who waits for them says so, and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.core import stalls
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.flow import stall_watch
+from mm2py.model.state import PartitionStage, PartitionView
+from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
+from tests.support.dead_producers import end_open, leave_open
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.producing import produce, produce_numbers
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import plain_records
+from tests.support.topics import create_topic
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it told within seconds what stands still."""
+    monkeypatch.setattr(stalls, "TRANSACTION_S", 1.0)
+    monkeypatch.setattr(stalls, "INTERRUPTED_S", 1.0)
+    monkeypatch.setattr(stall_watch, "_LOOK_EVERY_S", 0.2)
+
+
+async def positions(running: RunningFlow, *wanted: int) -> tuple[PartitionView, ...]:
+    """Wait until the partitions are mirrored up to these upstream offsets; give their views."""
+
+    def there() -> tuple[PartitionView, ...]:
+        views = running.runner.view().partitions
+        assert tuple(it.position for it in views) == wanted, views
+        return views
+
+    return await eventually(there, within_s=30, what=f"positions are {wanted}")
+
+
+async def test_a_transaction_that_stays_open_at_the_source_is_told(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A producer dies inside a transaction; what is written behind it waits, over a restart of the mirror.
+
+    The other partition is copied. Lag counts what waits, the view says why at once, an event once, and once that it is
+    over. In the end committed records are there, each once.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    keys = {"HT->B.topics": prefix, "HT.consumer.isolation.level": "read_committed"}
+    settings = flow_settings(source, target, alias="HT", **keys)
+    await create_topic(source, prefix, partitions=2)
+    await produce(source, prefix, [list(plain_records(100))] * 2)
+    async with running_flow(settings, tmp_path) as running:
+        await positions(running, 100, 100)
+        await leave_open(source, prefix, [0], transactional_id=prefix)
+        await produce(source, prefix, [list(plain_records(50, start=100))] * 2)
+        await positions(running, 100, 150)
+        (told,) = await eventually(lambda: running.events.of(PartitionsHeldUp), within_s=20, what="it is told")
+        waiting, copied = running.runner.view().partitions
+        await running.crash()
+    async with running_flow(settings, tmp_path) as running:
+        await eventually(lambda: running.events.of(PartitionsHeldUp), within_s=20, what="it is told again")
+        await end_open(source, prefix)
+        await positions(running, 152, 150)
+        (over,) = await eventually(lambda: running.events.of(PartitionsGoOn), within_s=20, what="its end is told")
+        await running.drain()
+
+    assert (told.partitions, told.count) == ((f"{prefix}-0",), 1)
+    assert "still open at the source" in told.message
+    assert "offset 100" in told.message
+    assert "kafka-transactions.sh" in told.hint
+    assert (waiting.stage, waiting.lag, copied.lag) == (PartitionStage.COPYING, 51, 0)
+    assert waiting.failure is not None
+    assert waiting.failure.message == told.message
+    assert copied.failure is None
+    assert over.partitions == told.partitions
+    assert await read_numbers(target, f"HT.{prefix}") == await read_numbers(source, prefix, reads_committed=True)
+
+
+async def test_a_resume_waits_for_a_transaction_at_the_target_and_says_so(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Somebody's transaction is open in a remote topic when the mirror comes back.
+
+    Its other partition goes on at once; this one is told to stand still, with what to do, and goes on by itself.
+    """
+    source, target, remote = primary.bootstrap_servers, backup.bootstrap_servers, f"HR.{prefix}"
+    settings = flow_settings(source, target, alias="HR", **{"HR->B.topics": prefix})
+    await create_topic(source, prefix, partitions=2)
+    await produce_numbers(source, prefix, count=200, partitions=2)
+    async with running_flow(settings, tmp_path) as running:
+        await positions(running, 100, 100)
+        await running.drain()
+    await leave_open(target, remote, [0], transactional_id=prefix)
+    await produce_numbers(source, prefix, count=100, partitions=2)
+    async with running_flow(settings, tmp_path) as running:
+        await positions(running, 100, 150)
+        (told,) = await eventually(lambda: running.events.of(PartitionsHeldUp), within_s=20, what="it is told")
+        await end_open(target, prefix)
+        await positions(running, 150, 150)
+        await eventually(lambda: running.events.of(PartitionsGoOn), within_s=20, what="its end is told")
+        await running.drain()
+    found = await read_topic(target, remote, reads_committed=True)
+
+    assert told.partitions == (f"{prefix}-0",)
+    assert f"still open holds {remote}-0" in told.message
+    assert "kafka-transactions.sh" in told.hint
+    assert {number: len(records) for number, records in found.items()} == {0: 150, 1: 150}
