@@ -45,6 +45,8 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 MARK = ProducerMark(7, 3, 40)
 #: The source ends there; the target has records up to 49 and a marker behind them.
 SOURCE_END, TARGET_END = 110, 51
+#: Behind the source's end, records of transactions that are open.
+OPEN_END = 150
 FENCED = ProducerFencedError("B", TERMS.transactional_id)
 LOST = BrokerConnectionError("B", "1", "gone")
 
@@ -100,8 +102,11 @@ class PretendedCluster:
     async def ensure_metadata(self, _topics: Collection[str]) -> None:
         return
 
-    async def list_offsets(self, partitions: Collection[TopicPartition], _when: int, **_: Any) -> dict[Any, int]:
-        return {it: TARGET_END if it.topic.startswith("A.") else SOURCE_END for it in partitions}
+    async def list_offsets(
+        self, partitions: Collection[TopicPartition], _when: int, *, reads_committed: bool = False
+    ) -> dict[Any, int]:
+        source_end = SOURCE_END if reads_committed else OPEN_END
+        return {it: TARGET_END if it.topic.startswith("A.") else source_end for it in partitions}
 
 
 @attrs.define
@@ -148,7 +153,7 @@ class Rig:
     plans: Sequence[PartitionPlan]
 
     async def run(self) -> EpochOutcome:
-        plan = EpochPlan(FLOW, 0, 0, ENDPOINT, ENDPOINT, tuple(self.plans), CopyLimits(), 500, 500, transactions=TERMS)
+        plan = EpochPlan(FLOW, 0, 0, ENDPOINT, ENDPOINT, tuple(self.plans), LIMITS, 500, 500, transactions=TERMS)
         return await ExactRound(cast("Any", self), self.task, plan).run()
 
     async def outcomes(self) -> dict[int, PartitionOutcome]:
@@ -162,12 +167,13 @@ class Rig:
 
 
 ENDPOINT = ClusterEndpoint("B", ("nowhere:1",))
+LIMITS = CopyLimits(reads_committed=True)
 
 
 def rig(answer: Callable[[EpochPlan], Answer | Failed] | None = None, *plans: PartitionPlan) -> Rig:
     """Make one whose partitions are at 100, committed so, and whose query writes what it gets."""
     plans = plans or (planned(FIRST), planned(SECOND))
-    committer = PretendedCommitter({it.source: Position(it.source, 100, it.downstream) for it in plans})
+    committer = PretendedCommitter({it.source: Position(it.source, it.position, it.downstream) for it in plans})
     task = RecordTask(Transform("x", sql="SELECT 1"), committer=cast("Committer", committer))
     clock = LoopClock()
     query = PretendedQuery(answer or (lambda plan: Answer(1, tuple(map(written, plan.partitions)), is_whole=True)))
@@ -186,6 +192,14 @@ async def test_records_and_positions_are_committed_together() -> None:
     assert [(it.position, it.downstream, it.producer, it.ended) for it in outcomes.values()] == [
         (110, 60, None, Ended.OK)
     ] * 2
+
+
+@pytest.mark.parametrize("position", [100, SOURCE_END])
+async def test_what_open_transactions_of_the_source_hold_counts_as_lag(position: int) -> None:
+    """An epoch tells where the log ends and how far it may be read, be there something to read or not."""
+    outcomes = await rig(None, attrs.evolve(planned(FIRST), position=position)).outcomes()
+
+    assert [(it.high_watermark, it.last_stable_offset) for it in outcomes.values()] == [(OPEN_END, SOURCE_END)]
 
 
 async def test_the_next_epoch_writes_behind_the_marker() -> None:
