@@ -281,6 +281,8 @@ def _faded(state: PartitionState) -> PartitionState:
 
 
 def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
+    if outcome.ended is Ended.UNPROVEN and state.repair is not None:
+        outcome = attrs.evolve(outcome, downstream=None)  # what is searched for was not found
     # A position never goes back: what was proven once stays proven.
     has_moved = outcome.position >= state.position
     rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0

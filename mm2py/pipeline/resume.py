@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.core import resume
+from mm2py.core.alignment import Alignment
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan, Runs
 from mm2py.model.flow import TopicPartition
-from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.fetching import HINT_OUT_OF_RANGE
-from mm2py.pipeline.ingest import DataFilter, end_corrupt
+from mm2py.pipeline.ingest import end_corrupt
+from mm2py.pipeline.log_walk import LogWalker, NotThereError, OtherTopicError
 from mm2py.pipeline.partition import PartitionCopy
 from mm2py.pipeline.refusals import failure_of
 from mm2py.pipeline.sending import HINT_REWOUND, end_remade
-from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView, batches
+from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
-from mm2py.wire.fetch import fetch_once
-from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import log_ends
-from mm2py.wire.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
-from mm2py.wire.requests import id_bytes
+from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
+from mm2py.wire.requests import LATEST
 
 
-LATEST: Final = -1
 _AT_ONCE: Final = 8
-_WALK_BYTES: Final = 4 * 1024 * 1024
-_WAIT_MS: Final = 500
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.2
 #: Two looks at the target's end this far apart must agree: a request of a lost writer may still be on its way
@@ -46,6 +42,9 @@ _PAUSE_S: Final = 0.2
 _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
+
+#: How many records are put beside each other one by one, in 16 bytes of memory each.
+_ALIGN_RECORDS: Final = 4_000_000
 
 _HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
 
@@ -63,6 +62,16 @@ class Walked:
     runs: Runs = attrs.field(factory=Runs, eq=False)
 
 
+@attrs.define
+class _Comparison:
+    """Both sides being put beside each other, as far as the last epoch came; *why* their number proves nothing."""
+
+    alignment: Alignment
+    why: str
+    upstream: int
+    downstream: int
+
+
 @attrs.frozen
 class _Tail:
     """The target's last records. A target that stamps records itself (LogAppendTime) has no timestamps to compare."""
@@ -72,15 +81,8 @@ class _Tail:
     why_empty: str = ""
 
 
-class _OtherTopicError(Exception):
-    """What has the name now at *cluster* is not the topic that is asked for."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-
 #: Walks by what they are about. They stay in the Python worker, so that a long one is not begun anew in each epoch.
-Walks = dict[tuple[str, PartitionPlan], Walked]
+Walks = dict[tuple[str, PartitionPlan], Walked | _Comparison]
 
 
 class Resumer:
@@ -91,7 +93,7 @@ class Resumer:
         self._target = target
         self._clock = clock
         self._walks = walks
-        self._reads_committed = reads_committed
+        self._logs = LogWalker(source, target, clock, reads_committed=reads_committed)
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
@@ -177,7 +179,7 @@ class Resumer:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
                 end_corrupt(copy, error.offset, error.detail)
-            except _OtherTopicError as error:
+            except OtherTopicError as error:
                 if error.cluster is self._source:
                     copy.end(Ended.RECREATED, RECREATED)
                 else:
@@ -202,9 +204,13 @@ class Resumer:
 
     async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
         """Walk over *records* data records and compare the last one with the target's."""
-        walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
+        walked = self._walks.get(self._key(copy))
+        if isinstance(walked, _Comparison) and walked.alignment.target_end == downstream + 1:
+            return await self._align(copy, walked)
+        if not isinstance(walked, Walked):
+            walked = Walked(copy.position, 0)
         left, runs, next_downstream = records - walked.records, walked.runs, downstream - records + walked.records + 1
-        async for batch, after in self._walk(copy, walked.position):
+        async for batch, after in self._logs.walk(copy, walked.position):
             contents = None
             count = batch.record_count
             if batch.magic < MAGIC_V2 or batch.base_offset < walked.position or batch.has_holes:
@@ -218,10 +224,8 @@ class Resumer:
                 continue
             contents = (contents or decode(bytes(batch.view)))[:left]
             return await self._conclude(copy, contents, runs, records, downstream)
-        return self._unproven(
-            copy,
-            f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}",
-        )
+        why = f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}"
+        return await self._align(copy, self._comparison(copy, downstream, why))
 
     async def _conclude(
         self, copy: PartitionCopy, contents: Sequence[RecordContent], runs: Runs, records: int, downstream: int
@@ -229,46 +233,87 @@ class Resumer:
         last = contents[-1]
         tail = await self._target_tail(copy, downstream, 1)
         if not tail.records:
-            return self._unproven(copy, tail.why_empty)
-        if not _same([last], tail):
-            return self._unproven(
-                copy,
+            return self._unproven(copy, tail.why_empty, downstream)
+        if not _pairs([last], tail):
+            why = (
                 f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
-                f"{copy.remote} should hold the same record",
+                f"{copy.remote} should hold the same record"
             )
+            return await self._align(copy, self._comparison(copy, downstream, why))
         copy.go_on_behind(last.offset, downstream, records)
         copy.runs = runs
         for at, content in enumerate(contents, downstream - len(contents) + 1):
             runs.add(content.offset, at, 1)
         return True
 
+    def _comparison(self, copy: PartitionCopy, downstream: int, why: str) -> _Comparison:
+        assert copy.downstream is not None  # noqa: S101 - or nothing could have been counted
+        alignment = Alignment(copy.position, copy.downstream, downstream + 1)
+        found = self._walks[self._key(copy)] = _Comparison(alignment, why, copy.position, copy.downstream + 1)
+        return found
+
+    async def _align(self, copy: PartitionCopy, comparison: _Comparison) -> bool:
+        """Find out record by record what is at the target: on either side some may have been removed since."""
+        alignment = comparison.alignment
+        downstream, records = alignment.target_end - 1, alignment.target_end - 1 - alignment.downstream
+        if records > _ALIGN_RECORDS:
+            return self._unproven(copy, comparison.why, downstream)
+        try:
+            async for batch, contents in self._logs.target_batches(copy, comparison.downstream, downstream):
+                is_stamped = bool(batch.attributes & LOG_APPEND_TIME)
+                for content in contents:
+                    if content.offset >= comparison.downstream:
+                        alignment.hold(content.offset, _digest(content, ignore_timestamp=is_stamped))
+                comparison.downstream = batch.last_offset + 1
+        except NotThereError as error:
+            return self._unproven(copy, str(error), downstream)
+        await self._meet(copy, comparison)
+        position = alignment.concluded(comparison.upstream)
+        if position is None:
+            return self._unproven(copy, comparison.why, downstream)
+        copy.go_on_behind(position - 1, downstream, records)
+        copy.runs = alignment.runs
+        return True
+
+    async def _meet(self, copy: PartitionCopy, comparison: _Comparison) -> None:
+        async for batch, after in self._logs.walk(copy, comparison.upstream):
+            for content in decode(bytes(batch.view)):
+                digests = _digest(content), _digest(content, ignore_timestamp=True)
+                if content.offset >= comparison.upstream and not comparison.alignment.meet(content.offset, *digests):
+                    comparison.upstream = content.offset + 1
+                    return
+            comparison.upstream = after
+        comparison.upstream = max(comparison.upstream, copy.fetch.offset)
+
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
         """Find the target's last records in the source, from the position's own record on."""
         found_at = copy.plan.found_at if copy.plan.found_at is not None else downstream
         tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
         if not tail.records:
-            return self._unproven(copy, tail.why_empty)
-        walked = self._walks.get(self._key(copy), Walked(copy.position, 0))
+            return self._unproven(copy, tail.why_empty, downstream)
+        walked = self._walks.get(self._key(copy))
+        if not isinstance(walked, Walked):
+            walked = Walked(copy.position, 0)
         start = max(0, walked.position - len(tail.records))
         window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail.records))
         records = walked.records
-        async for batch, after in self._walk(copy, start):
+        async for batch, after in self._logs.walk(copy, start):
             for content in decode(bytes(batch.view)):
                 if content.offset < start:
                     continue
                 if copy.plan.found_before is not None and content.offset >= copy.plan.found_before:
-                    return self._unproven(copy, f"{copy.remote} does not end with what was copied to it last")
+                    why = f"{copy.remote} does not end with what was copied to it last"
+                    return self._unproven(copy, why, downstream)
                 window.append(content)
                 records += content.offset >= walked.position
-                if content.offset >= copy.position - 1 and _same(window, tail):
+                if content.offset >= copy.position - 1 and (pairs := _pairs(window, tail)):
                     copy.go_on_behind(content.offset, downstream, records)
-                    _note_match(copy, window, tail)
+                    _note_match(copy, pairs)
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
-        return self._unproven(
-            copy, f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
-        )
+        why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
+        return self._unproven(copy, why, downstream)
 
     def _key(self, copy: PartitionCopy) -> tuple[str, PartitionPlan]:
         return self._target.alias, copy.plan
@@ -285,104 +330,26 @@ class Resumer:
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
     @staticmethod
-    def _unproven(copy: PartitionCopy, why: str) -> bool:
+    def _unproven(copy: PartitionCopy, why: str, downstream: int) -> bool:
+        """Give up; what the target holds up to *downstream* was there before, whoever wrote it."""
         copy.forget_producer()
+        copy.downstream = downstream
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
         return False
 
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
         """Give up to *count* records of the target that end with the one at *downstream*."""
-        topic_id, first = copy.plan.remote_topic_id, max(0, downstream - count + 1)
-        position = FetchPosition(copy.remote_topic, copy.remote.partition, first, -1, None, topic_id=id_bytes(topic_id))
         found: list[RecordContent] = []
         is_stamped = False
-        while position.offset <= downstream:
-            answer = await self._ask(self._target, copy.remote, position, topic_id, reads_committed=False)
-            if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                return _Tail((), why_empty=f"{copy.remote} cannot be compared with its source without READ on it")
-            if answer.error_code not in {0, ErrorCode.OFFSET_OUT_OF_RANGE}:
-                raise error_of(answer.error_code, self._target.alias, "Fetch", str(copy.remote))
-            whole = list(batches(answer.record_set))
-            if not whole:
-                # Retention or compaction has removed it.
-                position.offset += 1
-                continue
-            for batch in whole:
-                try:
-                    found += [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
-                except UnreadableBatchError as error:
-                    return _Tail((), why_empty=f"{copy.remote} at downstream offset {error.offset}: {error.detail}")
+        try:
+            async for batch, contents in self._logs.target_batches(copy, max(0, downstream - count + 1), downstream):
+                found += contents
                 is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
-                position.offset = batch.last_offset + 1
+        except NotThereError as error:
+            return _Tail((), why_empty=str(error))
         if not found or found[-1].offset != downstream:
             return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
         return _Tail(tuple(found[-count:]), is_stamped)
-
-    async def _walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
-        """Give the source's data batches from *start* to the end there is now, each with the offset behind it."""
-        source, topic_id = copy.plan.source, copy.plan.topic_id
-        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
-        while True:
-            answer = await self._ask(self._source, source, position, topic_id, reads_committed=self._reads_committed)
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
-                position.offset = copy.position
-                continue
-            if answer.error_code:
-                detail = f"{copy.plan.source} at offset {position.offset}"
-                raise error_of(answer.error_code, self._source.alias, "Fetch", detail)
-            end = answer.last_stable_offset if self._reads_committed else answer.high_watermark
-            if not answer.record_set and position.offset >= end:
-                return
-            data = DataFilter(answer.aborted)
-            for batch in batches(answer.record_set):
-                after = _offset_behind(batch)
-                if after <= position.offset:
-                    continue
-                position.offset = after
-                copy.read_under(batch.leader_epoch, batch.base_offset)
-                if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
-                    yield batch, after
-            if position.offset >= end:
-                return
-
-    async def _ask(
-        self,
-        cluster: Cluster,
-        tp: TopicPartition,
-        position: FetchPosition,
-        topic_id: str | None,
-        *,
-        reads_committed: bool,
-    ) -> PartitionAnswer:
-        """Fetch once, looking the leader up again where it moved, and which topic it is that it leads."""
-        sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
-        cause: BrokerConnectionError | None = None
-        for _ in range(_ATTEMPTS):
-            await cluster.ensure_metadata([tp.topic])
-            node = cluster.leader(tp)
-            if node is not None:
-                try:
-                    connection = await cluster.connection(node, "resume")
-                    answer = await fetch_once(connection, position, sizes, _WAIT_MS)
-                except BrokerConnectionError as error:
-                    cause = error
-                else:
-                    if not needs_metadata(answer.error_code):
-                        return answer
-            await self._clock.sleep(_PAUSE_S)
-            await cluster.refresh_metadata([tp.topic])
-            if is_other_topic(cluster.topic_id(tp.topic), topic_id):
-                raise _OtherTopicError(cluster)
-        raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
-
-
-def _offset_behind(batch: RecordBatchView) -> int:
-    """Give the upstream offset after *batch*, which must be what its producer made."""
-    if batch.magic < MAGIC_V2:
-        return decode(bytes(batch.view))[-1].offset + 1
-    if not batch.matches_crc():
-        raise UnreadableBatchError(batch.base_offset, BAD_CHECKSUM)
-    return batch.last_offset + 1
 
 
 def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] | None, downstream: int) -> None:
@@ -394,19 +361,44 @@ def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] 
         runs.add(content.offset, at, 1)
 
 
-def _note_match(copy: PartitionCopy, window: Sequence[RecordContent], tail: _Tail) -> None:
+def _note_match(copy: PartitionCopy, pairs: Sequence[tuple[int, int]]) -> None:
     """Note where the compared records are. Java may have written those before twice: nobody knows where they are."""
-    runs = Runs()
-    pairs = list(zip(reversed(window), reversed(tail.records), strict=False))
-    for upstream, downstream in reversed(pairs):
-        runs.add(upstream.offset, downstream.offset, 1)
-    copy.runs, copy.known_from = runs, pairs[-1][0].offset
+    copy.runs, copy.known_from = Runs(), pairs[0][0]
+    for upstream, downstream in pairs:
+        copy.runs.add(upstream, downstream, 1)
 
 
-def _same(window: Sequence[RecordContent], tail: _Tail) -> bool:
-    """Compare the ends of both, as far as the shorter one reaches."""
-    pairs = zip(reversed(window), reversed(tail.records), strict=False)
-    return all(a.matches(b, ignore_timestamp=tail.is_stamped) for a, b in pairs)
+def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]]:
+    """
+    Give the offsets of the records that both end with, as far as the shorter one reaches; nothing where they differ.
+
+    Between two records of the source as many of the target's may lie as the source has offsets there: compaction
+    removed them at the source. Without timestamps too much looks alike for that.
+    """
+    held, at = tail.records, len(tail.records)
+    found: list[tuple[int, int]] = []
+    later = window[-1].offset + 1
+    for record in reversed(window):
+        if at == 0:
+            break
+        lowest = at - (1 if tail.is_stamped or not found else later - record.offset)
+        matching = (
+            index
+            for index in range(at - 1, max(lowest, 0) - 1, -1)
+            if record.matches(held[index], ignore_timestamp=tail.is_stamped)
+        )
+        index = next(matching, None)
+        if index is None:
+            if lowest >= 0:
+                return []
+            break
+        at, later = index, record.offset
+        found.append((record.offset, held[index].offset))
+    return found[::-1]
+
+
+def _digest(content: RecordContent, *, ignore_timestamp: bool = False) -> int:
+    return hash((content.key, content.value, content.headers, None if ignore_timestamp else content.timestamp))
 
 
 def _trouble(error: Mm2Error) -> PartitionFailure:
