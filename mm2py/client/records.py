@@ -16,6 +16,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint
+from mm2py.model.foreign import Unreadable
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
 from mm2py.model.positions import Position, decode_position
@@ -127,11 +128,16 @@ def decoded(kind: RecordKind, topic: str, record: LogRecord) -> MirrorRecord:
 
 
 def _position(record: LogRecord) -> Content:
-    if (found := decode_chunk(record.key, record.value)) is not None:
-        return KeptRuns(*found)
+    match decode_chunk(record.key, record.value):
+        case (str(cluster), KeptChunk() as kept):
+            return KeptRuns(cluster, kept)
+        case Unreadable(problem):
+            return Malformed(problem)
     match decode_position(record.key, record.value, record.headers):
         case (str(cluster), Position() as position):
             return SourcePosition(cluster, position)
+        case Unreadable(problem) if record.key is not None and record.key.startswith(b"["):
+            return Malformed(problem)
         case _ if record.key is not None and record.key.startswith(b"["):
             return Other(_printed(record.key), _printed(record.value))
         case _:

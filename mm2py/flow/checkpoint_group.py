@@ -87,6 +87,7 @@ class CheckpointGroup(FlowGroup):
                 clock=self._clock,
                 events=self._events,
                 measures=self._measures,
+                passed_over=self._passed_over,
             )
             offsets = GroupOffsets(
                 flow,

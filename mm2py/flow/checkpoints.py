@@ -20,6 +20,7 @@ from mm2py.core.translation import Precision, Translated, Translation, Untransla
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.passed_over import PassedOver
 from mm2py.flow.plugins import remote_names_of, transforms_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.way_back import WayBack
@@ -106,6 +107,7 @@ class Checkpoints:
         clock: Clock,
         events: EventLog,
         measures: FlowMeasures | None = None,
+        passed_over: PassedOver | None = None,
     ) -> None:
         """
         Make them for two open clusters.
@@ -114,6 +116,7 @@ class Checkpoints:
         to the source. Both take the topic-partition as the source calls it.
         """
         self._settings = settings
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
         self._source = Groups(source)
         self._target = target
         self._policy = policy
@@ -161,17 +164,18 @@ class Checkpoints:
             hint = "let the mirror read the checkpoints topic, so that it can continue it"
             self._events.emit(CheckpointsUnreadable(settings.flow, self._log.topic, str(error), hint))
             return False
-        malformed = 0
+        malformed: list[tuple[LogRecord, str]] = []
         for record in records:
             try:
                 checkpoint = decode_checkpoint(record.key, record.value)
-            except MalformedCheckpointError:
-                malformed += 1
+            except MalformedCheckpointError as error:
+                malformed.append((record, error.reason))
                 continue
             self._remember(checkpoint)
         self._knows_history = True
         known = sum(map(len, self._last.values()))
-        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, known, malformed))
+        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, known, len(malformed)))
+        self._passed_over.note(self._log.topic, malformed)
         return True
 
     def _remember(self, checkpoint: Checkpoint) -> None:

@@ -20,6 +20,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
+from mm2py.flow.passed_over import PassedOver
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
 from mm2py.model.epoch import SETTLING_MS
@@ -54,6 +55,10 @@ class Surroundings:
     clock: Clock
     events: EventLog
     luck: Callable[[], float]
+    #: One for all lives of its groups, so that a strange record is told of once.
+    passed_over: PassedOver = attrs.field(
+        default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
+    )
 
     @property
     def flow(self) -> Flow:
@@ -84,6 +89,7 @@ class FlowGroup(ABC):
         self._reach = around.reach
         self._clock = around.clock
         self._events = around.events
+        self._passed_over = around.passed_over
         #: The present life is to end in good order.
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0

@@ -93,6 +93,7 @@ class OffsetSyncs:
         self._clock = around.clock
         self._events = around.events
         self._luck = around.luck
+        self._passed_over = around.passed_over
         self._translations = translations
         self._tasks = life.tasks
         self._still_s = settings.epoch_ms / 1000
@@ -203,9 +204,10 @@ class OffsetSyncs:
     async def _read_all(self) -> None:
         newest: dict[TopicPartition, OffsetSync] = {}
         needed: dict[TopicPartition, bool] = {}
+        strange: list[tuple[LogRecord, str]] = []
         async with aclosing(self._log.read_from({})) as chunks:
             async for chunk in chunks:
-                for sync in _syncs_in(chunk):
+                for sync in _syncs_in(chunk, strange):
                     source = sync.source
                     newest[source] = sync
                     if source not in needed:
@@ -215,6 +217,7 @@ class OffsetSyncs:
                 # A Java MirrorMaker writes one for every hundred records: millions may be there.
                 await self._clock.sleep(0)
         self._catch_up(newest)
+        self._passed_over.note(self._log.topic, strange)
         self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
 
     def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
@@ -263,11 +266,13 @@ def _standing(state: PartitionState) -> OffsetSync | None:
     return OffsetSync(state.source, state.position - 1, state.downstream)
 
 
-def _syncs_in(records: Iterable[LogRecord]) -> Iterator[OffsetSync]:
+def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
+    """Give the offset syncs among *records*; what is none goes to *strange*, without its content."""
     for record in records:
         if record.partition == _PARTITION:
             try:
                 sync = decode_offset_sync(record.key, record.value)
-            except MalformedOffsetSyncError:
+            except MalformedOffsetSyncError as error:
+                strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
                 continue
             yield sync

@@ -18,7 +18,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OrderConflictError
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OrderConflictError, shortened
 from mm2py.model.flow import Flow
 from mm2py.model.kept_orders import NOTHING_KEPT, KeptOrders, decode_orders, encode_orders, orders_key, orders_topic
 from mm2py.model.orders import Orders
@@ -47,7 +47,7 @@ class OrdersUnreadableError(Mm2Error):
     topic: str
     key: str
     offset: int
-    cause: str
+    cause: str = attrs.field(converter=shortened)
 
     def __str__(self) -> str:
         return (

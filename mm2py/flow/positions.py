@@ -13,8 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.passed_over import PassedOver
 from mm2py.flow.topics import Place
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import Unreadable
 from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
@@ -34,7 +36,15 @@ class Positions:
     `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
     """
 
-    def __init__(self, settings: FlowSettings, source: Cluster, target: Cluster, events: EventLog) -> None:
+    def __init__(
+        self,
+        settings: FlowSettings,
+        source: Cluster,
+        target: Cluster,
+        events: EventLog,
+        passed_over: PassedOver | None = None,
+    ) -> None:
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
         self._settings = settings
         self._source = source
         self._target = target
@@ -58,10 +68,14 @@ class Positions:
         known: dict[TopicPartition, Position] = {}
         removed: set[TopicPartition] = set()
         runs: dict[tuple[TopicPartition, int], KeptChunk] = {}
+        strange: list[tuple[LogRecord, str]] = []
         for record in await self.log.read_all():
             match decode_chunk(record.key, record.value):
                 case (settings.flow.source, KeptChunk() as chunk):
                     runs[chunk.source, chunk.number] = chunk
+                    continue
+                case Unreadable(problem):
+                    strange.append((record, problem))
                     continue
             match decode_position(record.key, record.value, record.headers):
                 case (settings.flow.source, Position() as position):
@@ -70,8 +84,9 @@ class Positions:
                 case (settings.flow.source, TopicPartition() as source):
                     known.pop(source, None)
                     removed.add(source)
-                case _:
-                    continue
+                case Unreadable(problem):
+                    strange.append((record, problem))
+        self._passed_over.note(self.log.topic, strange)
         # Where there are runs, there was a position: compaction forgets in time that it was removed.
         removed |= {source for (source, _), kept in runs.items() if kept.chunk is not None} - known.keys()
         self.known, self._removed = known, removed

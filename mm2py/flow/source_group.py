@@ -169,12 +169,12 @@ class SourceGroup(FlowGroup):
             await self._connect((source, target))
             if not await self._goes_on():
                 return
-            positions = Positions(settings, source, target, self._events)
+            positions = Positions(settings, source, target, self._events, self._passed_over)
             topics = Topics(
                 settings,
                 Admin(source),
                 Admin(target),
-                SyncedMemory(settings, target, self._events),
+                SyncedMemory(settings, target, self._events, self._passed_over),
                 reach=self._reach,
                 clock=self._clock,
                 events=self._events,

@@ -17,7 +17,9 @@ import attrs
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.passed_over import PassedOver
 from mm2py.model.acl import TopicAcl
+from mm2py.model.foreign import Unreadable
 from mm2py.model.synced import (
     ForgottenAcl,
     ForgottenConfig,
@@ -57,7 +59,10 @@ class SyncedMemory:
     Each entry has one writer: who creates topics and who keeps their configs take turns, ACLs are another's.
     """
 
-    def __init__(self, settings: FlowSettings, target: Cluster, events: EventLog) -> None:
+    def __init__(
+        self, settings: FlowSettings, target: Cluster, events: EventLog, passed_over: PassedOver | None = None
+    ) -> None:
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
         self._replication_factor = settings.offset_storage_replication_factor
         self._cluster = target.alias
         topic = synced_topic(settings.flow.source)
@@ -75,10 +80,16 @@ class SyncedMemory:
             with self._explained():
                 await self.log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
                 records = await self.log.read_all()
+            strange: list[tuple[LogRecord, str]] = []
             for record in records:
-                entry = decode_synced(record.key, record.value)
-                if entry is not None:
-                    self._take(entry)
+                match decode_synced(record.key, record.value):
+                    case Unreadable(problem):
+                        strange.append((record, problem))
+                    case None:
+                        continue
+                    case entry:
+                        self._take(entry)
+            self._passed_over.note(self.log.topic, strange)
             self._is_loaded = True
 
     def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.kafka_text import pack_text, unpack_text
 
 
@@ -89,5 +90,9 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
     if len(value) < _VALUE.size:
         raise MalformedCheckpointError("its value is cut short")
     _, upstream, downstream = _VALUE.unpack_from(value)
+    if min(partition, upstream, downstream) < 0:
+        raise MalformedCheckpointError("a partition or an offset is negative")
+    if len(topic) > LONGEST_TOPIC:
+        raise MalformedCheckpointError("no topic has so long a name")
     metadata, _ = unpack_text(value, _VALUE.size, MalformedCheckpointError)
     return Checkpoint(group, TopicPartition(topic, partition), upstream, downstream, metadata)

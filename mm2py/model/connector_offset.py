@@ -8,13 +8,13 @@ members is Java's, because the key's hash chooses the partition in the topic.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.foreign import read_json
 from mm2py.model.positions import position_key, quoted
 
 
@@ -80,6 +80,6 @@ def is_of(flow: Flow, connector: str, partition: Mapping[str, Any]) -> bool:
 
 def _parsed(text: bytes | None) -> object:
     try:
-        return None if text is None else json.loads(text)
+        return None if text is None else read_json(text)
     except ValueError:
         return None

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import attrs
 
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.foreign import read_json
 from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
 
 
@@ -83,9 +84,9 @@ def encode_orders(flow: Flow, kept: KeptOrders) -> bytes:
 def decode_orders(flow: Flow, value: bytes) -> KeptOrders:
     """Read the orders of *flow*. Raise ValueError that says what cannot be read."""
     try:
-        content = _object(json.loads(value), "the record")
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        content = _object(read_json(value), "the record")
+    except TypeError as error:
+        raise ValueError(str(error)) from error
     version = content.get("version")
     if version != VERSION:
         raise ValueError(f"its version is {version!r}, this program knows {VERSION}")

@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.kafka_text import pack_text, unpack_text
 
 
@@ -67,4 +68,8 @@ def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
     if len(key) < at + _PARTITION.size:
         raise MalformedOffsetSyncError("its key is cut short")
     (partition,) = _PARTITION.unpack_from(key, at)
+    if min(partition, upstream, downstream) < 0:
+        raise MalformedOffsetSyncError("a partition or an offset is negative")
+    if len(topic) > LONGEST_TOPIC:
+        raise MalformedOffsetSyncError("no topic has so long a name")
     return OffsetSync(TopicPartition(topic, partition), upstream, downstream)

@@ -7,11 +7,14 @@ follows from its hash. What Java does not keep goes into record headers, which J
 went, by which producer, which topics of their names it came from and went to, and under which leader it was written. A
 record that Java wrote over ours has no headers, so that a downstream offset is never read that does not belong to its
 position.
+
+Anybody can write to the topic. A record that cannot be what it looks like is `Unreadable`, and as if it were not there:
+what the topic says of that partition before or behind it counts. A header that cannot be read is left out, as in a
+record of Java's.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -19,6 +22,7 @@ import attrs
 
 from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import INT32_MOST, INT64_MOST, Unreadable, read_json, topic_name, whole, words
 
 
 #: Where in the target's log the last replicated record is, in decimal.
@@ -36,6 +40,8 @@ _CONNECTOR = "MirrorSourceConnector"
 _NUMBER = re.compile(rb"-?\d{1,19}")
 _MARK = re.compile(rb"(\d{1,19}):(\d{1,5}):(\d{1,10})")
 _LEADER = re.compile(rb"(\d{1,10}):(\d{1,19})")
+_TOPIC_ID = re.compile(rb"[\w-]{22}", re.ASCII)
+_INT16_MOST = 2**15 - 1
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
@@ -92,57 +98,62 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
 
 def decode_position(
     key: bytes | None, value: bytes | None, headers: Headers = ()
-) -> tuple[str, Position | TopicPartition] | None:
+) -> tuple[str, Position | TopicPartition] | Unreadable | None:
     """
     Read a record: the source cluster and the position, or just the topic-partition where its position was removed.
 
-    None is what belongs to other connectors or cannot be read. Content counts, not spelling: spaces and the order of
-    the members do not matter.
+    None is what belongs to other connectors. Content counts, not spelling: spaces and the order of the members do not
+    matter. Any negative offset is that of a partition of which nothing was replicated.
     """
-    owner = _owner(key)
-    if owner is None:
-        return None
-    cluster, source = owner
-    if value is None or value == b"null":
-        return cluster, source
-    match _parsed(value):
-        case {"offset": int(offset)} if not isinstance(offset, bool):
-            next_upstream = max(0, offset + 1)
-            return cluster, Position(
-                source,
-                next_upstream,
-                _downstream(headers),
-                _topic_id(headers, TOPIC_ID_HEADER),
-                _producer(headers),
-                _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
-                _leader(headers),
-            )
-        case _:
+    try:
+        owner = _owner(key)
+        if owner is None:
             return None
+        cluster, source = owner
+        offset = _offset(value)
+        if offset is None:
+            return cluster, source
+    except ValueError as error:
+        return Unreadable(str(error))
+    return cluster, Position(
+        source,
+        max(0, offset + 1),
+        _downstream(headers),
+        _topic_id(headers, TOPIC_ID_HEADER),
+        _producer(headers),
+        _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
+        _leader(headers),
+    )
+
+
+def _offset(value: bytes | None) -> int | None:
+    match None if value is None else read_json(value):
+        case None:
+            return None
+        case {"offset": offset}:
+            return whole(offset, least=-INT64_MOST, most=INT64_MOST - 1)
+        case _:
+            raise ValueError("it has no offset")
 
 
 def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    match _parsed(key):
-        case [str(connector), {"cluster": str(cluster), "partition": int(partition), "topic": str(topic)}] if (
-            connector == _CONNECTOR and not isinstance(partition, bool)
-        ):
-            return cluster, TopicPartition(topic, partition)
+    """Return whose position it is, None for another connector's. Raise ValueError where it is nobody's."""
+    match read_json(key or b""):
+        case [str(connector), dict(place)]:
+            if connector != _CONNECTOR:
+                return None
+            if missing := [name for name in ("cluster", "partition", "topic") if name not in place]:
+                raise ValueError(f"its key names no {missing[0]}")
+            partition = whole(place["partition"], most=INT32_MOST)
+            return words(place["cluster"]), TopicPartition(topic_name(place["topic"]), partition)
         case _:
-            return None
-
-
-def _parsed(text: bytes | None) -> object:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:  # not JSON, or not UTF-8
-        return None
+            raise ValueError("its key names no connector and its partition")
 
 
 def _downstream(headers: Headers) -> int | None:
     text = _last(headers, DOWNSTREAM_HEADER)
-    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+    downstream = int(text) if text is not None and _NUMBER.fullmatch(text) else None
+    return downstream if downstream is not None and -1 <= downstream <= INT64_MOST else None
 
 
 def _producer(headers: Headers) -> ProducerMark | None:
@@ -150,17 +161,22 @@ def _producer(headers: Headers) -> ProducerMark | None:
     if found is None:
         return None
     producer_id, producer_epoch, sequence = map(int, found.groups())
+    if producer_id > INT64_MOST or producer_epoch > _INT16_MOST or sequence > INT32_MOST:
+        return None
     return ProducerMark(producer_id, producer_epoch, sequence)
 
 
 def _leader(headers: Headers) -> LeaderMark | None:
     found = _LEADER.fullmatch(_last(headers, LEADER_HEADER) or b"")
-    return None if found is None else LeaderMark(*map(int, found.groups()))
+    if found is None:
+        return None
+    epoch, since = map(int, found.groups())
+    return LeaderMark(epoch, since) if epoch <= INT32_MOST and since <= INT64_MOST else None
 
 
 def _topic_id(headers: Headers, name: str) -> str | None:
     text = _last(headers, name)
-    return text.decode(errors="replace") if text else None
+    return text.decode() if text and _TOPIC_ID.fullmatch(text) else None
 
 
 def _last(headers: Headers, name: str) -> bytes | None:

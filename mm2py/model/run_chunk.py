@@ -10,7 +10,6 @@ leave it, can be put together. Columns are kept as differences, which zlib makes
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import sys
 import zlib
@@ -22,12 +21,15 @@ from typing import Any
 import attrs
 
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import INT32_MOST, Unreadable, read_json, topic_name, whole, words
 
 
 OWNER = "mm2py"
 _KIND = "runs"
 _VERSION = 1
 _COLUMNS = 4
+#: Far more than the columns of any chunk have: a few bytes of zlib can stand for gigabytes.
+_MOST_BYTES = 1024 * 1024
 
 
 @attrs.frozen
@@ -94,41 +96,53 @@ def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
     return _json(value)
 
 
-def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | None:
-    """Read a record: the source cluster and the chunk; None for what is not one, or not one that can be used."""
+def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | Unreadable | None:
+    """Read a record: the source cluster and the chunk; None for what is none, or of a later version."""
     if key is None or not key.startswith(b'["' + OWNER.encode()):
         return None
     try:
-        owner, place = json.loads(key)
-        if owner != OWNER or place["kind"] != _KIND:
+        place = _place(read_json(key))
+        if place is None or place["kind"] != _KIND:
             return None
-        source = TopicPartition(str(place["topic"]), int(place["partition"]))
-        kept = KeptChunk(source, int(place["chunk"]))
-        cluster = str(place["cluster"])
-        if value is not None and value != b"null":
-            content = json.loads(value)
-            if content["version"] != _VERSION:
+        source = TopicPartition(topic_name(place["topic"]), whole(place["partition"], most=INT32_MOST))
+        kept = KeptChunk(source, whole(place["chunk"], most=INT32_MOST))
+        cluster = words(place["cluster"])
+        content = None if value is None else read_json(value)
+        if content is not None:
+            if whole(content["version"], most=INT32_MOST) != _VERSION:
                 return None
             topic_id = content["topicId"]
-            kept = attrs.evolve(kept, topic_id=topic_id and str(topic_id), chunk=_chunk(content))
-    except (ValueError, TypeError, KeyError, OverflowError, zlib.error, binascii.Error):
-        return None
+            kept = attrs.evolve(kept, topic_id=None if topic_id is None else words(topic_id), chunk=_chunk(content))
+    except KeyError as error:
+        return Unreadable(f"it has no {error.args[0]}")
+    except (ValueError, TypeError, OverflowError, zlib.error) as error:
+        return Unreadable(str(error))
     return cluster, kept
 
 
+def _place(names: object) -> dict[str, Any] | None:
+    match names:
+        case ["mm2py", dict(place)]:
+            return place
+        case [str(other), *_] if other != OWNER:
+            return None
+        case _:
+            raise ValueError("its key names no chunk")
+
+
 def _chunk(content: Any) -> RunChunk:
-    covered_from, end_from = int(content["from"]), int(content["downstreamFrom"])
+    covered_from, end_from = whole(content["from"]), whole(content["downstreamFrom"])
     packed = array("q")
-    packed.frombytes(zlib.decompress(base64.b64decode(content["runs"], validate=True)))
+    packed.frombytes(_unpacked(base64.b64decode(words(content["runs"]), validate=True)))
     packed = _little(packed)
     count = len(packed) // _COLUMNS
     gaps, gaps_down, spans, missing = (packed[at * count : (at + 1) * count] for at in range(_COLUMNS))
     counts = array("q", map(sub, spans, missing))
     chunk = RunChunk(
         covered_from=covered_from,
-        covered_to=int(content["to"]),
+        covered_to=whole(content["to"]),
         end_from=end_from,
-        end=int(content["downstreamTo"]),
+        end=whole(content["downstreamTo"]),
         is_origin=bool(content["isOrigin"]),
         starts=_sums(covered_from, gaps, spans),
         downs=_sums(end_from, gaps_down, counts),
@@ -136,8 +150,16 @@ def _chunk(content: Any) -> RunChunk:
         counts=counts,
     )
     if not _is_sound(chunk, gaps, gaps_down, missing):
-        raise ValueError(content)
+        raise ValueError("its runs contradict each other")
     return chunk
+
+
+def _unpacked(runs: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    unpacked = unpacking.decompress(runs, _MOST_BYTES)
+    if not unpacking.eof:
+        raise ValueError("its runs are cut short, or more than a chunk holds")
+    return unpacked
 
 
 def _sums(first: int, gaps: array[int], lengths: array[int]) -> array[int]:

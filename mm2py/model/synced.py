@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+from mm2py.model.foreign import Unreadable, read_json, words
 
 
 @attrs.frozen
@@ -73,22 +74,40 @@ def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
             return _acl_key(acl), None
 
 
-def decode_synced(key: bytes | None, value: bytes | None) -> Synced | None:
+def decode_synced(key: bytes | None, value: bytes | None) -> Synced | Unreadable | None:
     """Read a record; None for one that means nothing here, such as a newer version's."""
     try:
-        kind, *names = json.loads(key or b"")
-        content = None if value is None else json.loads(value)
+        kind, *names = _names(read_json(key or b""))
+        content = None if value is None else read_json(value)
         if kind == "config":
-            topic, name = map(_text, names)
+            topic, name = names
             if content is None:
                 return ForgottenConfig(topic, name)
-            return SyncedConfig(topic, name, tuple(map(_text, content["values"])))
+            return SyncedConfig(topic, name, _values(content))
         if kind == "acl":
             acl = _acl(names)
             return ForgottenAcl(acl) if content is None else SyncedAcl(acl)
-    except (ValueError, TypeError, KeyError):
-        return None
+    except KeyError as error:
+        return Unreadable(f"{error.args[0]} is nothing that an access control entry has")
+    except ValueError as error:
+        return Unreadable(str(error))
     return None
+
+
+def _names(key: object) -> list[str]:
+    match key:
+        case [_, *_]:
+            return list(map(words, key))
+        case _:
+            raise ValueError("its key is no list of names")
+
+
+def _values(content: object) -> tuple[str, ...]:
+    match content:
+        case {"values": list(values)}:
+            return tuple(map(words, values))
+        case _:
+            raise ValueError("it has no list of values")
 
 
 def _acl_key(acl: TopicAcl) -> bytes:
@@ -96,17 +115,9 @@ def _acl_key(acl: TopicAcl) -> bytes:
     return _json(["acl", acl.topic, acl.principal, acl.host, *names])
 
 
-def _acl(names: list[Any]) -> TopicAcl:
+def _acl(names: list[str]) -> TopicAcl:
     topic, principal, host, pattern, permission, operation = names
-    return TopicAcl(
-        _text(topic), PatternType[pattern], _text(principal), _text(host), Operation[operation], Permission[permission]
-    )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
+    return TopicAcl(topic, PatternType[pattern], principal, host, Operation[operation], Permission[permission])
 
 
 def _json(value: Any) -> bytes:

@@ -27,9 +27,11 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatc
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import NewTopic
 from mm2py.wire.admin import Admin
+from mm2py.wire.batch import MalformedRecordSetError, batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
 from mm2py.wire.patience import Patience
+from mm2py.wire.rebuild import UNDECODABLE
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.transactions import TransactionalProducer
 
@@ -367,7 +369,12 @@ class _Reading:
         return given
 
     def take(self, record_set: bytes, aborted: Sequence[tuple[int, int]]) -> None:
-        """Take what a fetch brought. aiokafka's reader leaves out control batches and aborted ones."""
+        """
+        Take what a fetch brought. aiokafka's reader leaves out control batches and aborted ones.
+
+        Brokers take records whose headers no client can read. The rest of such a batch is left out, and a record that
+        is empty stands in its place.
+        """
         rows = PartitionRecords(
             self.tp,
             MemoryRecords(record_set),
@@ -382,9 +389,30 @@ class _Reading:
             self.records.extend(
                 LogRecord(row.key, row.value, row.headers, row.partition, row.offset, row.timestamp) for row in rows
             )
-        except CorruptRecordException as error:
-            raise CorruptBatchError(self.tp.topic, self.tp.partition, rows.next_fetch_offset, str(error)) from error
+        except (CorruptRecordException, *UNDECODABLE) as error:
+            at = rows.next_fetch_offset
+            behind = _behind_unreadable(record_set, at)
+            if behind is None:
+                raise CorruptBatchError(self.tp.topic, self.tp.partition, at, str(error)) from error
+            self.records.append(LogRecord(None, None, (), self.tp.partition, at))
+            self.position = behind
+            return
         self.position = rows.next_fetch_offset
+
+
+def _behind_unreadable(record_set: bytes, offset: int) -> int | None:
+    """
+    Return the offset behind the batch that holds *offset*, if it is as whoever wrote it sent it.
+
+    None where it was damaged since: another replica may have what it said.
+    """
+    try:
+        for batch in batches(memoryview(record_set)):
+            if batch.last_offset >= offset:
+                return batch.last_offset + 1 if batch.magic == _MAGIC and batch.matches_crc() else None
+    except MalformedRecordSetError:
+        return None
+    return None
 
 
 def _built(records: Sequence[LogRecord], now_ms: int) -> Iterator[bytes]:

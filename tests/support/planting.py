@@ -72,6 +72,13 @@ async def write_batches(bootstrap: str, topic: str, *, batches_each: int, record
                 tasks.create_task(_fill(cluster, TopicPartition(topic, number), template, batches_each, records))
 
 
+async def write_batch(bootstrap: str, tp: TopicPartition, batch: bytes, count: int) -> None:
+    """Append a *batch* of *count* records as it is, whatever is in it."""
+    async with Cluster(ClusterEndpoint("target", (bootstrap,)), SystemClock()) as cluster:
+        await cluster.refresh_metadata([tp.topic])
+        await _Writer(cluster, tp, await _identity(cluster)).write(bytearray(batch), count)
+
+
 async def _fill(cluster: Cluster, tp: TopicPartition, template: bytes, batches_each: int, records: int) -> None:
     writer = _Writer(cluster, tp, await _identity(cluster))
     for turn in range(batches_each):

@@ -49,7 +49,7 @@ from mm2py.telemetry.events.kept_orders import (
     OrdersOutOfReach,
     OrdersRead,
 )
-from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, TranslationsWritten
+from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, RecordPassedOver, TranslationsWritten
 from mm2py.telemetry.events.orders import (
     ConnectorPaused,
     ConnectorRestarted,
@@ -172,6 +172,7 @@ __all__ = [
     "RateLimitLifted",
     "RateLimited",
     "RecordLeftOut",
+    "RecordPassedOver",
     "RemoteTopicDeleted",
     "RemoteTopicRecreated",
     "RemoteTopicRewound",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import attrs
 
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry.events.base import Event, Level
 
 
@@ -41,3 +43,21 @@ class TranslationsWritten(Event):
     chunks: int
     bytes: int
     took_ms: float
+
+
+@attrs.frozen
+class RecordPassedOver(Event):
+    """
+    A record of one of the mirror's own topics says nothing that can be understood, and is as if it were not there.
+
+    `others` counts those that were found with it and are not named.
+    """
+
+    level: ClassVar[Level] = Level.WARN
+
+    flow: Flow
+    place: TopicPartition
+    offset: int
+    problem: str
+    others: int
+    hint: str = "something else writes to this topic: find out what, and who else may write there"

@@ -177,14 +177,17 @@ def test_what_was_removed_is_forgotten() -> None:
     assert translation(index, at, removed(at)).downstream(ORDERS, 152) == Untranslated.NOT_MIRRORED
 
 
-@pytest.mark.parametrize(("present", "is_known"), [("same", True), ("other", False), (None, True)])
+SAME = "1gp1R00ESh-1y9yvSBsR9g"
+
+
+@pytest.mark.parametrize(("present", "is_known"), [(SAME, True), ("other", False), (None, True)])
 def test_a_topic_that_was_created_again(present: str | None, is_known: bool) -> None:
     """What was kept of a topic that is gone says nothing about its successor of the same name."""
     gathered = KnownPartitions("A")
-    key, value, headers = encode_position("A", Position(ORDERS, 152, 99, "same"))
+    key, value, headers = encode_position("A", Position(ORDERS, 152, 99, SAME))
     raw = LogRecord(key, value, tuple(headers), 0, 0, 0)
     gathered.take_position(decoded(RecordKind.POSITION, "positions", raw))
-    gathered.take_position(runs(*INDEX, topic_id="same"))
+    gathered.take_position(runs(*INDEX, topic_id=SAME))
     gathered.forget_other_topics({"orders": present})
     known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
 

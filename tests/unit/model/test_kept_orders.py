@@ -29,7 +29,7 @@ _ORDERS = st.builds(
 )
 
 
-@given(_ORDERS, st.integers(0), st.text(), st.integers(0))
+@given(_ORDERS, st.integers(0, 2**63 - 1), st.text(), st.integers(0, 2**63 - 1))
 def test_what_is_written_is_read(orders: Orders, revision: int, by: str, at_ms: int) -> None:
     """All orders survive, whatever the names are, with who gave them and when."""
     kept = KeptOrders(orders, revision, "a1b2", by, at_ms)
@@ -62,6 +62,9 @@ def _ordering(**members: Any) -> bytes:
     [
         (b"{", "no JSON"),
         (b"[]", "an object is expected"),
+        (b"[" * 100_000, "nested too deep"),
+        (_changed(revision=2**63), "does not fit into 64 bits"),
+        (_ordering(limit={"bytesPerS": float("nan")}), "NaN is no number"),
         (_changed(version=2), "version is 2, this program knows 1"),
         (_changed(flow="A->C"), "about flow 'A->C'"),
         (_changed(revision=...), "has no 'revision'"),

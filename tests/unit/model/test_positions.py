@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import Unreadable
 from mm2py.model.positions import (
     DOWNSTREAM_HEADER,
     LEADER_HEADER,
@@ -121,6 +122,17 @@ READABLE = {
         ((DOWNSTREAM_HEADER, b"x"), (TOPIC_ID_HEADER, b""), (PRODUCER_HEADER, b"4000:2")),
         ("A", Position(FOO, 2)),
     ),
+    "headers whose numbers cannot be": (
+        FOO_KEY,
+        b'{"offset":1}',
+        (
+            (DOWNSTREAM_HEADER, b"9223372036854775808"),
+            (TOPIC_ID_HEADER, b"\xff" * 22),
+            (PRODUCER_HEADER, b"1:99999:1"),
+            (LEADER_HEADER, b"9999999999:1"),
+        ),
+        ("A", Position(FOO, 2)),
+    ),
     "any negative offset": (FOO_KEY, b'{"offset":-7}', (), ("A", Position(FOO, 0))),
 }
 
@@ -133,7 +145,7 @@ def test_reads_by_content(key: bytes, value: bytes | None, headers: tuple, expec
     assert expected == decoded
 
 
-IGNORED = {
+OTHERS = {
     "checkpoint connector": (
         b'["MirrorCheckpointConnector",{"partition":0,"topic":"A.foo","group":"g"}]',
         b'{"offset":0}',
@@ -142,6 +154,16 @@ IGNORED = {
         b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]',
         b'{"offset":0}',
     ),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), OTHERS.values(), ids=OTHERS)
+def test_ignores_what_is_another_connector_s(key: bytes, value: bytes) -> None:
+    """Records of other connectors are not positions."""
+    assert decode_position(key, value) is None
+
+
+UNREADABLE = {
     "no key": (None, b'{"offset":0}'),
     "no JSON": (b"foo", b'{"offset":0}'),
     "no UTF-8": (b"\xff\xfe\x00", b'{"offset":0}'),
@@ -153,15 +175,31 @@ IGNORED = {
     "no offset": (FOO_KEY, b"{}"),
     "offset is no number": (FOO_KEY, b'{"offset":"1"}'),
     "value is no JSON": (FOO_KEY, b"\x00"),
+    "brackets without end": (b"[" * 100_000, b'{"offset":0}'),
+    "an offset past 64 bits": (FOO_KEY, b'{"offset":9223372036854775808}'),
+    "the offset behind the last": (FOO_KEY, b'{"offset":9223372036854775807}'),
+    "an offset of a million digits": (FOO_KEY, b'{"offset":' + b"9" * 1_000_000 + b"}"),
+    "half an offset": (FOO_KEY, b'{"offset":1.5}'),
+    "two offsets": (FOO_KEY, b'{"offset":1,"offset":2}'),
+    "a negative partition": (
+        b'["MirrorSourceConnector",{"cluster":"A","partition":-1,"topic":"foo"}]',
+        b'{"offset":0}',
+    ),
+    "half a character": (
+        b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"\\ud800"}]',
+        b'{"offset":0}',
+    ),
+    "a name that is no topic's": (
+        b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"' + b"x" * 250 + b'"}]',
+        b'{"offset":0}',
+    ),
 }
 
 
-@pytest.mark.parametrize(("key", "value"), IGNORED.values(), ids=IGNORED)
-def test_ignores_what_is_not_a_position(key: bytes | None, value: bytes) -> None:
-    """Records of other connectors, and records nobody can read, are not positions."""
-    decoded = decode_position(key, value)
-
-    assert decoded is None
+@pytest.mark.parametrize(("key", "value"), UNREADABLE.values(), ids=UNREADABLE)
+def test_refuses_what_cannot_be_a_position(key: bytes | None, value: bytes) -> None:
+    """A record that nobody can read, or whose numbers cannot be, is refused with the reason."""
+    assert isinstance(decode_position(key, value), Unreadable)
 
 
 POSITIONS = st.builds(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from array import array
 
 import pytest
 
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import Unreadable
 from mm2py.model.positions import decode_position
 from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, decode_chunk, encode_chunk
 
@@ -52,22 +55,42 @@ def changed(**members: object) -> bytes:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        pytest.param(None, VALUE, id="no key"),
-        pytest.param(b'["MirrorSourceConnector",{"cluster":"A"}]', VALUE, id="a position"),
         pytest.param(b'["mm2py",{"kind":"runs"}]', VALUE, id="a key without its place"),
-        pytest.param(b'["mm2py",{"kind":"later"}]', VALUE, id="another kind"),
         pytest.param(b'["mm2py"', VALUE, id="a key cut short"),
         pytest.param(KEY, VALUE[:-9], id="a value cut short"),
-        pytest.param(KEY, changed(version=2), id="a later version"),
         pytest.param(KEY, changed(runs="AAAA"), id="runs that are not packed"),
         pytest.param(KEY, changed(to=120), id="runs past what is covered"),
         pytest.param(KEY, changed(downstreamTo=9), id="runs past the end"),
         pytest.param(KEY, changed(**{"from": "x"}), id="words for numbers"),
     ],
 )
-def test_what_is_no_chunk_is_passed_over(key: bytes | None, value: bytes) -> None:
-    """Nothing that others write, or a later version, or damage, is taken for one."""
+def test_what_is_no_chunk_is_unreadable(key: bytes, value: bytes) -> None:
+    """Neither damage nor what others write under its key is taken for one."""
+    assert isinstance(decode_chunk(key, value), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param(None, VALUE, id="no key"),
+        pytest.param(b'["MirrorSourceConnector",{"cluster":"A"}]', VALUE, id="a position"),
+        pytest.param(b'["mm2py",{"kind":"later"}]', VALUE, id="another kind"),
+        pytest.param(KEY, changed(version=2), id="a later version"),
+    ],
+)
+def test_what_is_another_s_is_passed_over(key: bytes | None, value: bytes) -> None:
+    """What others write, or a later version, is none of ours."""
     assert decode_chunk(key, value) is None
+
+
+def test_a_few_bytes_cannot_fill_the_memory() -> None:
+    """A chunk of a kilobyte that zlib blows up to a gigabyte is refused before it is unpacked."""
+    bomb = zlib.compressobj(9)
+    packed = b"".join([*(bomb.compress(bytes(1 << 20)) for _ in range(64)), bomb.flush()])
+
+    assert decode_chunk(KEY, changed(runs=base64.b64encode(packed).decode())) == Unreadable(
+        "its runs are cut short, or more than a chunk holds"
+    )
 
 
 def test_a_transactional_topic_takes_few_bytes() -> None:

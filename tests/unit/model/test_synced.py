@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+from mm2py.model.foreign import Unreadable
 from mm2py.model.synced import (
     ForgottenAcl,
     ForgottenConfig,
@@ -49,16 +50,20 @@ def test_bytes() -> None:
         (None, b"{}"),
         (b"no json", b"{}"),
         (b"[]", b"{}"),
-        (b'["quota","A.t"]', b"{}"),
         (b'["config","A.t"]', b'{"values":["v"]}'),
         (b'["config","A.t",3]', b'{"values":["v"]}'),
         (b'["config","A.t","k"]', b"{}"),
         (b'["acl","A.t","User:u","*","LITERAL","ALLOW","FLY"]', b"{}"),
     ],
 )
-def test_strange_records_mean_nothing(key: bytes | None, value: bytes) -> None:
-    """A record that somebody else or a newer version wrote is passed over."""
-    assert decode_synced(key, value) is None
+def test_strange_records_are_unreadable(key: bytes | None, value: bytes) -> None:
+    """A record that cannot be what its key says is none, and says why."""
+    assert isinstance(decode_synced(key, value), Unreadable)
+
+
+def test_another_kind_means_nothing() -> None:
+    """What a newer version remembers is passed over in silence."""
+    assert decode_synced(b'["quota","A.t"]', b"{}") is None
 
 
 def test_the_topic_is_internal() -> None:

@@ -12,6 +12,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatc
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
 from mm2py.wire.access import NotAuthorizedError
+from mm2py.wire.batch import sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from tests.support.clocks import WALL_START_MS, LoopClock
@@ -233,6 +234,21 @@ async def test_a_corrupt_batch(brokers: FakeBrokers, log: TopicLog) -> None:
     brokers.topics["log"].partitions[2].batches[1] = bytes(batch)
     with pytest.raises(CorruptBatchError, match="log-2 offset 1"):
         await log.read_all()
+
+
+async def test_a_header_that_is_no_text(brokers: FakeBrokers, log: TopicLog) -> None:
+    """A batch with a header that no client can read is passed over, and what lies around it is read."""
+    for value in (b"1", b"2", b"3"):
+        await log.append([LogRecord(b"a", value, (("name", b"x"),), partition=2)])
+    there = brokers.topics["log"].partitions[2].batches
+    batch = bytearray(there[1])
+    at = batch.rindex(b"name")
+    batch[at : at + 4] = b"\xff\xfe\xfd\xfc"
+    sign(memoryview(batch), -1, -1, -1)
+    batch[:8] = there[1][:8]  # signing takes the place in the log away
+    there[1] = bytes(batch)
+
+    assert [(record.offset, record.value) for record in await log.read_all()] == [(0, b"1"), (1, None), (2, b"3")]
 
 
 async def test_records_deleted_while_they_are_read(brokers: FakeBrokers, log: TopicLog) -> None:
