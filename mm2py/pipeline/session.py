@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
 from collections import deque
@@ -34,6 +33,7 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline import worker
 from mm2py.pipeline.said import Sayings
+from mm2py.pipeline.scratch import Scratch
 from mm2py.pipeline.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark_settings import SparkSettings, class_archive, spark_settings
 from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
@@ -114,7 +114,8 @@ class SparkHost:
         events: EventLog,
         secrets_key_file: str = "",
     ) -> None:
-        self.scratch = Path(tempfile.mkdtemp(prefix="mm2py-"))
+        self._scratch = Scratch()
+        self.scratch = self._scratch.path
         self.settings: SparkSettings = spark_settings(
             user_settings,
             copy_tasks=copy_tasks,
@@ -167,7 +168,7 @@ class SparkHost:
             self._events.emit(SparkEnded(reason=f"killed: it did not stop within {within_s:g} s"))
         if self._session is not None:
             await self._discard(self._session)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._scratch.remove()
 
     async def _start(self) -> SparkSession:
         _require_java()

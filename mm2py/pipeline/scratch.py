@@ -1,0 +1,53 @@
+"""The daemon's private directory: made as it starts, gone as it ends. What a killed one left, the next one removes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+_PREFIX = "mm2py-"
+#: Tells it from other directories of that name, and is there only once the directory is locked.
+_MARK = ".scratch"
+
+
+class Scratch:
+    """
+    A private directory, at `path`.
+
+    Its owner keeps it locked. The kernel lets go of the lock when the owner ends, in whatever way.
+    """
+
+    def __init__(self) -> None:
+        _sweep()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / _MARK).touch()
+
+    def remove(self) -> None:
+        """Remove it with all that is in it; a second time does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _sweep() -> None:
+    """Remove what daemons of this user left that were killed."""
+    for mark in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_MARK}"):
+        try:
+            lock = os.open(mark.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(mark.parent, ignore_errors=True)
+        except OSError:
+            continue  # its owner lives
+        finally:
+            os.close(lock)
