@@ -14,6 +14,9 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+import attrs
 
 import mm2py
 from mm2py.clock import Clock
@@ -44,6 +47,7 @@ from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.order_desk import OrderDesk
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
+from mm2py.flow.this_node import this_node
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
@@ -113,12 +117,22 @@ class MirrorMaker:
         self._has_spark = False
         self._is_ready = False
         self._reason = ""
+        #: Gives the address of this node's REST interface, for other nodes' words; empty where it has none.
+        self.rest_address: Callable[[], str] = lambda: ""
+        self._us = this_node(started_ms=self._started_ms)
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
         measures = self._measures.setdefault(settings.flow, FlowMeasures(self._clock))
         runner = FlowRunner(
-            settings, self._epochs, clock=self._clock, events=self.events, luck=self._luck, measures=measures
+            settings,
+            self._epochs,
+            clock=self._clock,
+            events=self.events,
+            luck=self._luck,
+            measures=measures,
+            us=lambda: attrs.evolve(self._us, rest=self.rest_address()),
         )
+        runner.before_takeover(partial(self._desk.catch_up, settings.flow))
         kept = self._desk.kept(settings.flow)
         runner.obey(kept.orders, by=kept.by)
         return runner

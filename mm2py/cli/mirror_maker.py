@@ -164,6 +164,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     metrics = Metrics(events, partitions_max=settings.metrics_partitions_max, topics_max=settings.metrics_topics_max)
     server = RestServer(mirror_maker, clock=clock, events=events, metrics=metrics)
+    mirror_maker.rest_address = lambda: server.rest.worker_id if settings.rest.listeners else ""
 
     def stop(reason: str) -> None:
         server.drain()

@@ -25,6 +25,7 @@ _STYLES = {
     "drained": "cyan",
     "waiting_for_slot": "cyan",
     "paused": "yellow",
+    "standby": "yellow",
     "stopped": "bold red",
     "restarting": "yellow",
     "backing_off": "yellow",

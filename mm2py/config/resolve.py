@@ -92,6 +92,18 @@ class SourceTruthSettings:
 
 
 @attrs.frozen
+class MembershipSettings:
+    """The group at the target that keeps two nodes from running one flow. The defaults are MirrorMaker's."""
+
+    #: Empty for the source's alias and ``-mm2``.
+    group: str = ""
+    session_ms: int = 10_000
+    heartbeat_ms: int = 3_000
+    #: Does a second node stand by?
+    refuses: bool = True
+
+
+@attrs.frozen
 class FlowSettings:
     """How one flow is run."""
 
@@ -131,6 +143,7 @@ class FlowSettings:
     topic_sync: TopicSyncSettings = TopicSyncSettings()
     truth: SourceTruthSettings = SourceTruthSettings()
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
+    membership: MembershipSettings = MembershipSettings()
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
@@ -142,6 +155,11 @@ class FlowSettings:
     #: Where what operators order is kept; empty for `mm2-configs.<source>.internal`.
     config_storage_topic: str = ""
     config_storage_replication_factor: int = 3
+
+    @property
+    def group_id(self) -> str:
+        """The group at the target that the flow's node is in."""
+        return self.membership.group or f"{self.flow.source}-mm2"
 
 
 @attrs.frozen
@@ -259,6 +277,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
             on_target_rewound=of.text("copy.on.target.rewound"),
         ),
         offset_syncs=_offset_syncs(of),
+        membership=_membership(of, flow),
         start_group=of.text("copy.start.group").strip(),
         transforms=read_transforms(layers, flow),
         timestamp_topics_max=of.number("timestamp.router.topics.max"),
@@ -271,6 +290,19 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         drain_ms=of.number("copy.drain.ms"),
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
+    )
+
+
+def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
+    # One line is about all flows into a cluster, but each needs a group of its own.
+    group = of.text("group.id").strip()
+    others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
+    is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
+    return MembershipSettings(
+        group=f"{group}-{flow.source}" if is_shared else group,
+        session_ms=of.number("session.timeout.ms"),
+        heartbeat_ms=of.number("heartbeat.interval.ms"),
+        refuses=of.text("copy.on.second.node") == "refuse",
     )
 
 

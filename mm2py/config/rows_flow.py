@@ -213,6 +213,9 @@ _COPY = Section(
             "What to do when the target has lost records that were copied, or the remote topic was deleted: "
             "`copy-again` what it lacks, as far as the source has it, `continue` without, or stop (`fail`).",
             check=one_of("copy-again", "continue", "fail")),
+        Key("copy.on.second.node", Kind.STRING, "refuse", Place.FLOW,
+            "What to do while another node, or Java MirrorMaker, runs the flow: `refuse` stands by and takes over when "
+            "that one has ended, `warn` says so and copies everything again.", check=one_of("refuse", "warn")),
     ),
 )  # fmt: skip
 

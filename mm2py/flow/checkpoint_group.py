@@ -108,7 +108,8 @@ class CheckpointGroup(FlowGroup):
                 if chosen.is_synced:
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
                 await self._run_until_quiet(loops)
-            if not self._is_paused:
+            # Another node's checkpoints are newer, once it runs the flow.
+            if self._is_admitted and not self._is_paused:
                 await self._finish(checkpoints, offsets)
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:

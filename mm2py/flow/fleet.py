@@ -90,6 +90,7 @@ class Fleet:
         settings = await self._prepared(runner)
         if settings is not None and settings != runner.settings:
             self.add([settings])
+            self._runners[settings.flow].succeed(runner)
             runner = self._runners[settings.flow]
         await self._run_prepared(runner)
 
@@ -112,11 +113,16 @@ class Fleet:
         """Drain what changed or is gone and start what is new; False where a drain was not over in time."""
         self._is_changing = True
         try:
-            leaving = [*changes.removed, *(settings.flow for settings in changes.changed)]
+            before = [self._runners[settings.flow] for settings in changes.changed]
+            leaving = [*changes.removed, *(runner.flow for runner in before)]
+            for runner in before:
+                runner.hand_over()
             is_drained = await self.drain(leaving)
             for flow in leaving:
                 del self._runners[flow], self._running[flow]
             self.add((*changes.changed, *changes.added))
+            for runner in before:
+                self._runners[runner.flow].succeed(runner)
             self.start(tasks)
         finally:
             self._is_changing = False

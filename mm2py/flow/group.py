@@ -75,7 +75,7 @@ class FlowGroup(ABC):
     `Verdict.STOP_FLOW` leaves the group down until somebody restarts it.
 
     A life ends for a drain, a restart or a stop. It asks `_goes_on` before it does its work, which rests while the
-    group is paused, and asks again whenever `_is_quiet`.
+    group is paused or kept out, and asks again whenever `_is_quiet`.
     """
 
     #: Java's name for it, without the package.
@@ -97,6 +97,9 @@ class FlowGroup(ABC):
         epoch_ms = max(self._settings.epoch_ms, SETTLING_MS)
         self._patience_s = (epoch_ms + max(self._settings.shutdown_ms, self._settings.drain_ms)) / 1000
         self._is_leaving = False
+        self._is_admitted = True
+        #: Why it is not, where that is known, and what may be tried.
+        self._kept_out_by = ("", "")
         self._wanted = Wanted.RUNNING
         self._wanted_by = ""
         self._news = asyncio.Event()
@@ -155,6 +158,20 @@ class FlowGroup(ABC):
             self._end_life(self._patience_s)
         elif not self._draining.is_set():
             self._drain_within_s = self._patience_s
+        self._tell_news()
+
+    def admit(self) -> None:
+        """Let the group work: its flow is this node's."""
+        if not self._is_admitted:
+            self._is_admitted, self._kept_out_by = True, ("", "")
+            self._tell_news()
+
+    def keep_out(self, why: str = "", hint: str = "") -> None:
+        """Have the group end its life and stand by: another node runs its flow, as *why* says, or nobody knows yet."""
+        was_admitted, self._is_admitted = self._is_admitted, False
+        self._kept_out_by = (why, hint)
+        if was_admitted and self._life is not None:
+            self._end_life(self._patience_s)
         self._tell_news()
 
     def restart(self, *, by: str = "") -> None:
@@ -297,7 +314,8 @@ class FlowGroup(ABC):
         return self._draining.is_set() or self._is_paused
 
     async def _goes_on(self) -> bool:
-        """Rest while the group is paused; say whether it is to work then, False where its life is to end."""
+        """Rest while the group is kept out or paused; say whether it is to work then: not where its life is to end."""
+        await self._stand_by()
         if self._is_paused and not self._draining.is_set():
             self._is_up = True
             self._state, self._last_error, self._hint = FlowState.PAUSED, "", ""
@@ -307,6 +325,17 @@ class FlowGroup(ABC):
                 self._is_up, self._state = False, FlowState.STARTING
                 self._events.emit(ConnectorResumed(self.flow, self.connector, self._wanted_by))
         return not self._draining.is_set()
+
+    async def _stand_by(self) -> None:
+        """Wait until the group is admitted, or its life is to end."""
+        while not (self._is_admitted or self._draining.is_set()):
+            told = self._kept_out_by
+            if any(told):
+                self._state, (self._last_error, self._hint) = FlowState.STANDBY, told
+            self._news.clear()
+            await self._news.wait()
+        if self._state is FlowState.STANDBY:
+            self._state, self._last_error, self._hint = FlowState.STARTING, "", ""
 
     async def _connect(self, clusters: Iterable[Cluster]) -> None:
         """Reach all *clusters*, however long it takes."""

@@ -122,6 +122,17 @@ class OrderDesk:
         runner.hold(None)
         return kept
 
+    async def catch_up(self, flow: Flow) -> None:
+        """Go by what was ordered of *flow* at another node, which ran it until now. Raise why that cannot be read."""
+        async with self.lock(flow):
+            known = self._known.get(flow)
+            try:
+                kept = await OrderBook(_of_flow(self.file, flow), self._clock).read()
+            except OrdersOutOfReachError:
+                return  # as where a flow starts
+            if known is not None and not kept.is_same_as(known):
+                await self._take(flow, kept)
+
     # Ordering.
 
     async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:

@@ -113,10 +113,13 @@ class Reach:
             self._away(error)
         elif self._refusals.get(step) != str(error):
             self._refusals[step] = str(error)
-            hint = error.hint
-            if isinstance(error, NotAuthorizedError):
-                hint = error.hint_for(self._principal_at(error.cluster))
-            self._events.emit(StepFailed(self._flow, step, str(error), hint))
+            self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
+
+    def hint_for(self, error: Mm2Error) -> str:
+        """Say what may be tried, for whoever the flow is at that cluster."""
+        if isinstance(error, NotAuthorizedError):
+            return error.hint_for(self._principal_at(error.cluster))
+        return error.hint
 
     def refused(self, failure: PartitionFailure) -> None:
         """Note that a cluster does not let a copy task in, or not do what it must."""

@@ -8,7 +8,7 @@ about; the checkpoint group follows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -22,6 +22,7 @@ from mm2py.flow.copy_task import Epochs
 from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.heartbeat_group import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.membership import FlowMembership
 from mm2py.flow.offset_syncs import OffsetSyncs
 from mm2py.flow.order_news import news_of
 from mm2py.flow.plugins import remote_names_of
@@ -31,11 +32,13 @@ from mm2py.flow.source_truth import SourceTruth
 from mm2py.flow.source_watch import SourceWatch
 from mm2py.flow.spreading import Spreading
 from mm2py.flow.stall_watch import Stalls, StallWatch
+from mm2py.flow.this_node import this_node
 from mm2py.flow.topic_acls import AclSync
 from mm2py.flow.topic_configs import ConfigSync
 from mm2py.flow.translation import Translations
 from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
 from mm2py.model.flow import Flow
+from mm2py.model.node import Node
 from mm2py.model.orders import NO_ORDERS, Orders, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.policy.plugins import PluginError
@@ -70,7 +73,9 @@ class FlowRunner:
         events: EventLog,
         luck: Callable[[], float],
         measures: FlowMeasures | None = None,
+        us: Callable[[], Node] = this_node,
     ) -> None:
+        """Make a runner; *us* gives this node as it shows itself to others that would run the same flow."""
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
         self.on_end: Callable[[], None] = lambda: None
@@ -111,6 +116,7 @@ class FlowRunner:
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
+        self._membership = FlowMembership(around, us) if settings.is_enabled else None
 
     def _make_checkpoints(self, around: Surroundings) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
@@ -169,6 +175,21 @@ class FlowRunner:
         self._drain_within_s = within_s
         self._draining.set()
 
+    def hand_over(self) -> None:
+        """Keep the flow's place in its group for the runner that this node makes next; see `succeed`."""
+        if self._membership is not None:
+            self._membership.hand_over()
+
+    def succeed(self, before: FlowRunner) -> None:
+        """Go on in the place that the flow had *before*, which brokers would take seconds to give anew."""
+        if self._membership is not None and before._membership is not None:
+            self._membership.keep(before._membership.place)
+
+    def before_takeover(self, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Have *prepare* done before the flow goes on where another node left it, again and again while it fails."""
+        if self._membership is not None:
+            self._membership.before_takeover = prepare
+
     def hold(self, error: Mm2Error | None) -> None:
         """Show what keeps the flow from starting, which needs somebody unless it passes by itself; None is nothing."""
         self._held = None
@@ -199,13 +220,23 @@ class FlowRunner:
         """Run the flow until each of its groups is drained."""
         self._lead.on_failure = self.on_end
         async with asyncio.TaskGroup() as tasks:
+            place = self._keep_place(tasks)
             running = {
                 group: tasks.create_task(self._run_group(group), name=f"{self.flow}/{group.name}/group")
                 for group in self._groups
             }
             drain = tasks.create_task(self._drain_in_order(running), name=f"{self.flow}/drain")
             await asyncio.wait(running.values())
-            drain.cancel()
+            for task in (drain, *place):
+                task.cancel()
+
+    def _keep_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Let the groups work only while the flow is this node's; heartbeats harm nobody, wherever they come from."""
+        if self._membership is None:
+            return []
+        groups = [group for group in self._groups if group is not self._heartbeats]
+        self._membership.begin(groups)
+        return [tasks.create_task(self._membership.run(), name=f"{self.flow}/membership")]
 
     async def _run_group(self, group: FlowGroup) -> None:
         await group.run()

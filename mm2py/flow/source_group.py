@@ -291,15 +291,22 @@ class SourceGroup(FlowGroup):
             _, late = await asyncio.wait({copying}, timeout=self._drain_within_s)
             for loop in (copying, writing, *others):
                 loop.cancel()
+        is_written = await self._write_last(life, sides)
+        records = sum(state.records for state in life.tasks.states.values())
+        self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
+        if not late:
+            await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
+        return not late
+
+    async def _write_last(self, life: SourceLife, sides: Sequence[SideLoop]) -> bool:
+        """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""
+        if not self._is_admitted:
+            return False
         is_written = await self._finish("positions", self._write_once(life, is_interval_over=True))
         async with asyncio.TaskGroup() as last:
             for side in sides:
                 last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
-        records = sum(state.records for state in life.tasks.states.values())
-        self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, bool(is_written)))
-        if not late:
-            await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
-        return not late
+        return bool(is_written)
 
     def _beside(
         self, loops: asyncio.TaskGroup, life: SourceLife, sides: Sequence[SideLoop], *, is_settled: bool

@@ -59,6 +59,25 @@ class GroupDescription:
 
 
 @attrs.frozen
+class GroupMember:
+    """A member of a classic group. `metadata` is its own bytes; a coordinator shows them only of a stable group."""
+
+    member_id: str
+    client_host: str
+    metadata: bytes = b""
+
+
+@attrs.frozen
+class GroupMembers:
+    """Who is in a classic group. `protocol` is what the members have agreed on, empty while they have not."""
+
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[GroupMember, ...] = ()
+
+
+@attrs.frozen
 class CommittedOffset:
     """What a group committed for a partition."""
 

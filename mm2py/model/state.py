@@ -31,6 +31,8 @@ class FlowState(enum.Enum):
     #: An operator said so; it goes on from where it was.
     PAUSED = 6
     STOPPED = 7
+    #: Another node runs the flow; this one takes over when that one leaves.
+    STANDBY = 8
 
 
 class TaskState(enum.Enum):

@@ -36,6 +36,7 @@ _STATES: Final = {
     FlowState.FAILED: "FAILED",
     FlowState.PAUSED: "PAUSED",
     FlowState.STOPPED: "STOPPED",
+    FlowState.STANDBY: "UNASSIGNED",
 }
 _TASK_STATES: Final = {
     TaskState.IDLE: "RUNNING",

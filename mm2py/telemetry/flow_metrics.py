@@ -26,6 +26,7 @@ _BY_GROUP: Final = {
     FlowState.FAILED: "failed",
     FlowState.PAUSED: "paused",
     FlowState.STOPPED: "destroyed",
+    FlowState.STANDBY: "unassigned",
 }
 _BY_TASK: Final = {
     TaskState.IDLE: "running",

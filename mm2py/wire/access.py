@@ -221,6 +221,10 @@ _GRANTS: Final = {
     "OffsetCommit": "READ on group {} and on its topics",
     "OffsetDelete": "DELETE on group {}",
     "FindCoordinator": "DESCRIBE on group {}",
+    "JoinGroup": "READ on group {}",
+    "SyncGroup": "READ on group {}",
+    "Heartbeat": "READ on group {}",
+    "LeaveGroup": "READ on group {}",
 }
 
 

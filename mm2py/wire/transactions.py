@@ -22,8 +22,9 @@ from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import batches, next_sequence, sign
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.coordinator import find_coordinator
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
-from mm2py.wire.group_requests import TRANSACTION_KEY, FindCoordinatorsRequest
+from mm2py.wire.group_requests import TRANSACTION_KEY
 from mm2py.wire.patience import Patience
 
 
@@ -141,7 +142,9 @@ class TransactionalProducer:
     async def _ask_once(self, request: Any, name: str, judge: Callable[[Any], _Answer]) -> Any:
         try:
             if self._coordinator is None:
-                self._coordinator = await self._found()
+                self._coordinator = await find_coordinator(
+                    self._cluster, self.transactional_id, TRANSACTION_KEY, _PURPOSE
+                )
             response = await self._cluster.send_to(self._coordinator, request, _PURPOSE)
         except BrokerAnsweredError as error:
             return error
@@ -157,20 +160,6 @@ class TransactionalProducer:
         if about is not None and code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return error_of(code, self._cluster.alias, "Produce", str(about))
         return self._error(code, name, str(about or ""))
-
-    async def _found(self) -> int:
-        """Look the coordinator up. Raise why there is none now."""
-        request = FindCoordinatorsRequest([self.transactional_id], TRANSACTION_KEY)
-        response = await self._cluster.send_to_any(request, _PURPOSE)
-        if hasattr(response, "coordinators"):
-            ((_, node, _, _, code, message, *_),) = response.coordinators
-        else:
-            node, code, message = response.coordinator_id, response.error_code, response.error_message
-        if code:
-            raise self._error(code, "FindTransactionCoordinator", message or "")
-        if node not in self._cluster.brokers:
-            await self._cluster.refresh_metadata(())
-        return int(node)
 
     def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:

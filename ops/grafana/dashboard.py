@@ -26,7 +26,7 @@ FLOW = "{{source}}->{{target}}"
 BY_FLOW = "sum by (source, target)"
 BY_TOPIC = "sum by (source, target, topic)"
 JAVA = "kafka_connect_mirror_source_connector_"
-STATES = "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped"
+STATES = "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped, 8 standby"
 
 
 def flow_lines(title: str, expr: str, unit: str = "short", about: str = "", **more: Any) -> Any:

@@ -268,7 +268,8 @@ async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
     """The one that came first says that it was taken over, and waits; each record is there once all the same."""
     remote = f"TZ.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    properties = _exactly_once(primary, backup, "TZ", **{"TZ->B.topics": prefix, **_inserting("TZ")})
+    keys = {"TZ->B.topics": prefix, "copy.on.second.node": "warn", **_inserting("TZ")}
+    properties = _exactly_once(primary, backup, "TZ", **keys)
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     async with (
         numbered_stream(source, prefix, count=_COUNT, partitions=2, rate=1_000, open_ended=True) as stream,

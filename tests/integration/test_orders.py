@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
-from tests.support.nodes import running_node
+from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
@@ -130,15 +132,23 @@ def _stages(view: Any) -> dict[str, str]:
     return {partition.source.topic: partition.stage.name for partition in view.partitions}
 
 
+@asynccontextmanager
+async def _two_nodes(text: str, flow: Flow, work_dir: Path) -> AsyncIterator[tuple[RunningNode, RunningNode]]:
+    """Run a node, and once it runs *flow*, another one."""
+    async with running_node(text, work_dir, "one") as one:
+        await one.running(flow)
+        async with running_node(text, work_dir, "two") as two:
+            yield one, two
+
+
 async def test_a_daemon_that_was_overtaken_is_told_so(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Of two daemons of one target the second to order gets a conflict, obeys what is kept, and may order then."""
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
-    async with running_node(text, tmp_path, "one") as one, running_node(text, tmp_path, "two") as two:
-        await one.running(flow)
-        await two.running(flow)
+    async with _two_nodes(text, flow, tmp_path) as (one, two):
+        await two.until(flow, SOURCE, FlowState.STANDBY)
         await one.node.order(flow, lambda orders: verbs.pause_topic(orders, "left"), by="alice")
 
         with pytest.raises(OrderConflictError, match="by alice"):
@@ -148,6 +158,21 @@ async def test_a_daemon_that_was_overtaken_is_told_so(
 
         assert taken_over.topics == {"left"}
         assert both.topics == {"left", "right"}
+
+
+async def test_who_takes_a_flow_over_obeys_what_was_ordered_meanwhile(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """While a second node stood by, somebody paused a topic at the first one: it stays paused behind the takeover."""
+    flow = Flow(prefix, "B")
+    text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
+    async with _two_nodes(text, flow, tmp_path) as (one, two):
+        await two.until(flow, SOURCE, FlowState.STANDBY)
+        await one.node.order(flow, lambda orders: verbs.pause_topic(orders, "left"), by="alice")
+        await one.stop()
+        await two.running(flow)
+
+        assert two.view(flow).paused_topics == ("left",)
 
 
 async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:

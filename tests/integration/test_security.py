@@ -15,7 +15,7 @@ from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, PartitionStopped, StepFailed
+from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, FlowUnguarded, PartitionStopped, StepFailed
 from mm2py.wire import oauth
 from mm2py.wire.access import ClusterAccessError
 from mm2py.wire.cluster import Cluster
@@ -429,3 +429,20 @@ async def test_missing_permissions_at_the_target(
         *((operation, positions) for operation in ("DESCRIBE", "CREATE", "WRITE")),
         *((operation, remote) for operation in ("CREATE", "DESCRIBE", "WRITE")),
     }
+
+
+async def test_without_the_right_to_its_group_a_flow_runs_unguarded(
+    primary: KafkaCluster, secure: SecureCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Nobody would notice a second node: that is said once, with what to grant, and the flow goes on."""
+    alias = prefix[-6:]
+    keys = {f"{alias}->B.topics": prefix, **flow_keys("B", secure.client_keys("MUTUAL"))}
+    settings = flow_settings(primary.bootstrap_servers, "y:1", alias=alias, **{**_COPY_ONLY, **keys})
+    async with running_flow(settings, tmp_path) as running:
+        # It goes on as far as the next right that it lacks, which is asked for once it is on its way.
+        failed = await eventually(lambda: running.events.of(StepFailed), within_s=30, what="the next refusal")
+        (unguarded,) = running.events.of(FlowUnguarded)
+
+    assert "GROUP_AUTHORIZATION_FAILED" in unguarded.error
+    assert unguarded.hint.startswith(f"grant User:CN=mm2,O=mm2py READ on group {alias}-mm2 of cluster B")
+    assert f"mm2-offsets.{alias}.internal" in failed[0].error

@@ -56,6 +56,46 @@ class FlowFailed(Event):
 
 
 @attrs.frozen
+class FlowRunsElsewhere(Event):
+    """
+    Another node, or Java MirrorMaker, is in the flow's group at the target: said once, and `then` what this node does.
+
+    `since` is when that node began and `rest` where its REST interface is, as far as they are known.
+    """
+
+    level = Level.WARN
+
+    flow: Flow
+    group: str
+    node: str
+    since: str
+    rest: str
+    then: str
+    hint: str
+
+
+@attrs.frozen
+class FlowTakenOver(Event):
+    """Nobody else runs the flow any more, after `waited_s`; this node goes on where the other one was."""
+
+    flow: Flow
+    node: str
+    waited_s: float
+
+
+@attrs.frozen
+class FlowUnguarded(Event):
+    """The target does not let the flow into its group, so nobody would notice a second node; the flow goes on."""
+
+    level = Level.WARN
+
+    flow: Flow
+    group: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
 class GroupFailed(Event):
     """A flow's checkpoint or heartbeat group is down for good and needs somebody; copying goes on."""
 

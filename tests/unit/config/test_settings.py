@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.resolve import CheckpointSettings
+from mm2py.config.resolve import CheckpointSettings, MembershipSettings
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
@@ -173,6 +173,10 @@ admin.timeout.ms = 8
 offset.storage.topic = positions
 offset.storage.replication.factor = 1
 B.offset.flush.interval.ms = 9
+B.group.id = mirrors
+B.session.timeout.ms = 32
+B.heartbeat.interval.ms = 33
+copy.on.second.node = warn
 task.shutdown.graceful.timeout.ms = 10
 copy.epoch.ms = 501
 copy.drain.ms = 102
@@ -257,6 +261,7 @@ B.producer.receive.buffer.bytes = 31
         drain_ms=102,
         restart_backoff_ms=103,
         restart_backoff_max_ms=104,
+        membership=MembershipSettings("mirrors", 32, 33, refuses=False),
     )
 
 
@@ -624,3 +629,19 @@ checkpoints.topic.replication.factor = -1
         sync_rewinds=True,
         topic_replication_factor=-1,
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("C->B.enabled = true\n", {"A": "A-mm2", "C": "C-mm2"}),
+        ("B.group.id = mirrors\n", {"A": "mirrors"}),
+        ("B.group.id = mirrors\nC->B.enabled = true\n", {"A": "mirrors-A", "C": "mirrors-C"}),
+        ("C.group.id = others\n", {"A": "A-mm2"}),
+    ],
+)
+def test_flows_into_one_cluster_have_groups_of_their_own(load: Load, lines: str, expected: dict[str, str]) -> None:
+    """`group.id` is about all flows into a cluster, but says who runs one of them; heartbeats alone need none."""
+    settings = load(BASE + "clusters = A, B, C\nC.bootstrap.servers = c1:9092\n" + lines)
+
+    assert {it.flow.source: it.group_id for it in settings.flows if it.is_enabled} == expected

@@ -317,3 +317,55 @@ async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
         group.drain(within_s=1.0)
 
     assert view == GroupView("MirrorToyConnector", FlowState.STOPPED, wanted=Wanted.STOPPED)
+
+
+async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(events: EventLog) -> None:
+    """It says who runs the flow, and begins nothing."""
+    async with running(events, rest_and_work) as group:
+        group.keep_out()
+        await asyncio.sleep(5)
+        unknown = group.state
+        group.keep_out("somebody runs A->B", "stop one")
+        await asyncio.sleep(5)
+        standing_by, worked = group.view(), group.worked
+        group.admit()
+        await asyncio.sleep(5)
+        admitted = (group.state, group.view().last_error, group.worked)
+        group.drain(within_s=1)
+
+    assert unknown is FlowState.STARTING
+    assert (standing_by.state, standing_by.last_error, standing_by.hint) == (
+        FlowState.STANDBY,
+        "somebody runs A->B",
+        "stop one",
+    )
+    assert admitted == (FlowState.RUNNING, "", worked + 1)
+
+
+async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(events: EventLog) -> None:
+    """Another node may have moved every position: the next life reads them again."""
+    async with running(events, rest_and_work) as group:
+        up = (group.state, group.worked, group.ended)
+        group.keep_out("somebody runs A->B")
+        await asyncio.sleep(5)
+        stood_by = (group.state, group.worked, group.ended)
+        group.admit()
+        await asyncio.sleep(5)
+        again = (group.state, group.worked)
+        group.drain(within_s=1)
+
+    assert up == (FlowState.RUNNING, 1, 0)
+    assert stood_by == (FlowState.STANDBY, 1, 1)
+    assert again == (FlowState.RUNNING, 2)
+
+
+async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
+    """Nothing was begun, so nobody waits."""
+    async with running(events, rest_and_work) as group:
+        group.keep_out("somebody runs A->B")
+        await asyncio.sleep(5)
+        begun = asyncio.get_running_loop().time()
+        group.drain(within_s=60)
+
+    assert asyncio.get_running_loop().time() - begun < 1
+    assert group.state is FlowState.DRAINED

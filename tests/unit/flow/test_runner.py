@@ -110,6 +110,7 @@ async def rig(
     runner._source = cast("SourceGroup", toys[0])
     runner._checkpoints = cast("CheckpointGroup", toys[1])
     runner._heartbeats = cast("HeartbeatGroup", toys[2])
+    runner._membership = None
     async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
         tasks.create_task(runner.run(), name="flow")
         await asyncio.sleep(0.1)

@@ -81,6 +81,7 @@ const STATES = {
   failed: ["failed", "bad", "bad"],
   paused: ["paused", "pause", "still"],
   stopped: ["stopped", "stop", "still"],
+  standby: ["standing by", "wait", "warn"],
   unreachable: ["unreachable", "bad", "bad"],
 };
 

@@ -28,6 +28,7 @@ export function problems(flows) {
     if (flow.state === "failed" || flow.state === "restarting") {
       found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "starts anew"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     }
+    if (flow.state === "standby") found.push({ mood: "warn", title: `Flow ${flow.flow} stands by`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     for (const one of flow.connectors.slice(1)) {
       if (one.state === "failed") found.push({ mood: "bad", title: `${one.connector} of ${flow.flow} has failed`, text: one.last_error, hint: one.hint, flow: flow.flow });
     }

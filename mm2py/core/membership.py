@@ -1,0 +1,80 @@
+"""
+Who runs a flow, by who is in its group at the target cluster.
+
+The group is the one that Java MirrorMaker's workers of the flow are in, with its protocol type, and a protocol of our
+own: so Kafka itself keeps the two apart. One node at a time is in it. A member of this machine whose process has ended
+need not be waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from mm2py.model.group import GroupMember, GroupMembers
+from mm2py.model.node import Node, decode_node
+
+
+#: Kafka Connect's; a group whose members are of another type is no mirror's.
+PROTOCOL_TYPE: Final = "connect"
+#: Its members write nodes as JSON (see `mm2py.model.node`).
+PROTOCOL: Final = "mm2py-1"
+_HOSTS_SHOWN: Final = 3
+
+
+@attrs.frozen
+class Vacant:
+    """Nobody is in the group, but for members whose processes have ended; those are to be removed."""
+
+    dead: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Taken:
+    """
+    Somebody else is in the group, *by* in words; `node` where it is one of ours that shows itself.
+
+    `is_certain` says that its process runs; else it may have ended where nobody here can see it, and will then vanish
+    with its session. `dead` members are to be removed all the same.
+    """
+
+    by: str
+    node: Node | None = None
+    is_certain: bool = False
+    dead: tuple[str, ...] = ()
+
+
+def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Taken:
+    """Say who runs a flow whose group is as *found*; *is_alive* tells of a node of our machine whether it runs."""
+    if not found.members:
+        return Vacant()
+    if found.protocol_type != PROTOCOL_TYPE:
+        return Taken(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
+    if found.protocol not in ("", PROTOCOL):
+        return Taken(f"Java MirrorMaker, {_hosts(found)}")
+    nodes = {member: decode_node(member.metadata) for member in found.members}
+    dead = tuple(
+        member.member_id
+        for member, node in nodes.items()
+        if node is not None and node.shares_processes_with(us) and not is_alive(node)
+    )
+    others = [node for member, node in nodes.items() if member.member_id not in dead]
+    if not others:
+        return Vacant(dead)
+    node = next((node for node in others if node is not None), None)
+    if node is None:
+        return Taken(f"another mirror, {_hosts(found)}", dead=dead)
+    return Taken(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
+
+
+def _hosts(found: GroupMembers) -> str:
+    """Say where the members are, the first few of them."""
+    hosts = sorted({_host(member) for member in found.members})
+    more = len(hosts) - _HOSTS_SHOWN
+    return "at " + ", ".join(hosts[:_HOSTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _host(member: GroupMember) -> str:
+    return member.client_host.lstrip("/") or "an unknown host"

@@ -1,0 +1,239 @@
+"""
+One node at a time runs a flow: it is in the flow's group at the target cluster.
+
+A flow's groups do nothing at either cluster before the flow's place is theirs. While it is another's, they stand by: it
+is looked at every few seconds, without joining, so that whoever runs the flow notices nothing; once nobody is there any
+more, this node takes over. Who finds its place taken, after a freeze or a long absence of the target, ends what it has
+begun and stands by too. Time is not what keeps the data right, sequences and transactions are: two nodes that both
+take the flow for theirs, for a session at most, waste work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import attrs
+
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Taken, judge_members
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
+from mm2py.flow.supervise import supervise
+from mm2py.flow.this_node import is_alive
+from mm2py.model.node import Node, encode_node
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded
+from mm2py.wire.access import NotAuthorizedError
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.membership import Membership, Place
+
+
+_STEP = "find out who runs the flow"
+#: What the end of a flow may take to give its place up.
+_LEAVE_S = 2.0
+#: So many heartbeats at least there are in a session, whatever the settings say.
+_BEATS = 3
+#: Nothing that time would mend: the flow goes on without a place.
+_HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
+_HINTS: dict[int, str] = {
+    ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
+}
+_HINT = "stop one of the two; once it has ended, the other goes on by itself"
+
+
+class FlowMembership:
+    """Keeps a flow's place, or waits for it, and tells the flow's groups whose it is."""
+
+    def __init__(self, around: Surroundings, us: Callable[[], Node]) -> None:
+        """Make one for a flow; *us* gives this node as it shows itself."""
+        self._around = around
+        self._us = us
+        self._settings = around.settings.membership
+        self._group = around.settings.group_id
+        self._clock = around.clock
+        self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
+        self._groups: Sequence[FlowGroup] = ()
+        self._kept: Place | None = None
+        self._hands_over = False
+        self._is_ours = False
+        self._taken_at: float | None = None
+        self._told: Taken | None = None
+        self._unguarded_by = ""
+        #: What is to be done before a flow goes on that another node ran until now.
+        self.before_takeover: Callable[[], Awaitable[None]] = _nothing
+
+    def hand_over(self) -> None:
+        """Do not give the place up at the end: the flow goes on in this node, by another that does `keep` it."""
+        self._hands_over = True
+
+    @property
+    def place(self) -> Place | None:
+        """Give the place that was handed over."""
+        return self._kept
+
+    def keep(self, place: Place | None) -> None:
+        """Go on in a place that this node has."""
+        self._kept = place
+
+    def begin(self, groups: Sequence[FlowGroup]) -> None:
+        """Keep *groups* out until `run` has found out whose the flow is."""
+        self._groups = groups
+        if self._settings.refuses:
+            self._keep_out()
+
+    async def run(self) -> None:
+        """Decide, until cancelled, whether the flow's groups may work; the place is given up at the end."""
+        task = f"{self._around.flow}/membership"
+        await supervise(
+            task,
+            self._live,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            luck=self._around.luck,
+            report=self._around.events.emit,
+        )
+
+    async def _live(self) -> None:
+        cluster = Cluster(self._around.settings.target, self._clock)
+        protocol = PROTOCOL_TYPE, PROTOCOL
+        place = Membership(cluster, self._group, protocol, self._settings.session_ms)
+        if self._kept is not None:
+            place.keep(self._kept)
+        reach, aliases = self._around.reach, [self._around.flow.target]
+
+        async def connect() -> bool:
+            await cluster.connect()
+            return True
+
+        try:
+            await reach.insist(_STEP, aliases, connect)
+            while True:
+                await reach.once(_STEP, aliases, lambda: self._tend(place))
+                await self._clock.sleep(self._interval_s)
+        finally:
+            # The flow is at its end, or is being cancelled: nobody shall have to wait for the session's.
+            self._is_ours, self._kept = False, place.place
+            if not self._hands_over:
+                with suppress(Mm2Error, TimeoutError):
+                    async with asyncio.timeout(_LEAVE_S):
+                        await place.leave()
+            await cluster.close()
+
+    async def _tend(self, place: Membership) -> bool:
+        """Keep the place or take it, where it can be had, and tell the groups."""
+        if all(group.has_failed for group in self._groups):
+            await self._rest(place)
+            return True
+        try:
+            await self._decide(place)
+        except BrokerAnsweredError as error:
+            if not isinstance(error, NotAuthorizedError) and error.code not in _HOPELESS:
+                raise
+            self._go_unguarded(error)
+        return True
+
+    async def _decide(self, place: Membership) -> None:
+        us = self._us()
+        metadata = encode_node(us)
+        if place.is_in and await place.beat(metadata):
+            await self._own()
+            return
+        while True:
+            found = judge_members(await place.look(), us, is_alive)
+            for member_id in found.dead:
+                await place.remove(member_id)
+            if isinstance(found, Taken):
+                self._found(found)
+                return
+            try:
+                if await place.join(metadata):
+                    await self._own()
+                    return
+            except BrokerAnsweredError as error:
+                if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                    raise
+            # Somebody came first; who that is, a group shows once its members have settled.
+            await self._clock.sleep(min(1.0, self._interval_s))
+
+    async def _rest(self, place: Membership) -> None:
+        """Give the place up while the flow is down for good here: it may not be so elsewhere."""
+        if place.is_in:
+            await place.leave()
+        self._is_ours, self._taken_at = False, None
+        if self._settings.refuses:
+            self._keep_out()
+
+    async def _own(self) -> None:
+        if self._taken_at is not None:
+            await self.before_takeover()
+            waited_s = self._clock.monotonic() - self._taken_at
+            if self._told is not None:
+                self._around.events.emit(FlowTakenOver(self._around.flow, self._told.by, waited_s))
+        self._is_ours, self._taken_at, self._told, self._unguarded_by = True, None, None, ""
+        self._admit()
+
+    def _found(self, taken: Taken) -> None:
+        """Stand by for who has the place, and say so once it is no crash's remains."""
+        now = self._clock.monotonic()
+        was_ours, self._is_ours = self._is_ours, False
+        self._taken_at = now if self._taken_at is None else self._taken_at
+        self._unguarded_by = ""
+        if self._settings.refuses:
+            self._keep_out(f"{taken.by} runs {self._around.flow}")
+        is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
+        # While its members settle, a group does not show who they are.
+        is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
+        if is_sure and not is_told:
+            self._told = taken
+            self._tell(taken, was_ours=was_ours)
+
+    def _tell(self, taken: Taken, *, was_ours: bool) -> None:
+        node = taken.node
+        self._around.events.emit(
+            FlowRunsElsewhere(
+                self._around.flow,
+                self._group,
+                taken.by,
+                _since(node),
+                node.rest if node is not None else "",
+                self._then(was_ours=was_ours),
+                _HINT,
+            )
+        )
+
+    def _then(self, *, was_ours: bool) -> str:
+        if not self._settings.refuses:
+            return "copies all the same: copy.on.second.node is warn"
+        return "steps back and stands by" if was_ours else "stands by and copies nothing"
+
+    def _go_unguarded(self, error: BrokerAnsweredError) -> None:
+        """Work without a place, as nobody is known to have it: what lacks is said, and asked for again."""
+        if isinstance(error, NotAuthorizedError):
+            error = attrs.evolve(error, grant=f"READ on group {self._group}")  # which implies all others
+        hint = self._around.reach.hint_for(error) or _HINTS.get(error.code, "")
+        if self._unguarded_by != str(error):
+            self._unguarded_by = str(error)
+            self._around.events.emit(FlowUnguarded(self._around.flow, self._group, str(error), hint))
+        if self._taken_at is None:
+            self._admit()
+
+    def _admit(self) -> None:
+        for group in self._groups:
+            group.admit()
+
+    def _keep_out(self, why: str = "") -> None:
+        for group in self._groups:
+            group.keep_out(why, _HINT if why else "")
+
+
+async def _nothing() -> None:
+    return
+
+
+def _since(node: Node | None) -> str:
+    """Say when *node* began, in the clocks of its own machine."""
+    if node is None or not node.started_ms:
+        return ""
+    return datetime.fromtimestamp(node.started_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

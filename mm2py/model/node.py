@@ -1,0 +1,70 @@
+"""A node as it shows itself to others that would run the same flow, and its bytes, which newer nodes may widen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from mm2py.model.foreign import read_json
+
+
+#: As much as a sane host name, address or machine needs; who writes more is cut short where it is shown.
+_LONGEST = 200
+
+
+@attrs.frozen
+class Node:
+    """
+    A process that runs flows.
+
+    `machine` names the kernel and the process namespace in which `pid` counts; it is empty where that is not known.
+    `begun` tells the process from an earlier one with the same number. `rest` is the address of its REST interface,
+    empty where it has none.
+    """
+
+    host: str
+    pid: int
+    machine: str = ""
+    begun: str = ""
+    rest: str = ""
+    started_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"mm2py on {self.host}, process {self.pid}"
+
+    def shares_processes_with(self, other: Node) -> bool:
+        """Say whether a process number means the same process to both."""
+        return bool(self.machine) and self.machine == other.machine
+
+
+def encode_node(node: Node) -> bytes:
+    """Give the bytes that a group's coordinator keeps of *node*."""
+    return json.dumps(attrs.asdict(node), ensure_ascii=False).encode()
+
+
+def decode_node(raw: bytes) -> Node | None:
+    """Read what `encode_node` wrote; None for anything else, whoever wrote it."""
+    try:
+        found = read_json(raw)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or "host" not in found:
+        return None
+    return Node(
+        host=_text(found.get("host")),
+        pid=_number(found.get("pid")),
+        machine=_text(found.get("machine")),
+        begun=_text(found.get("begun")),
+        rest=_text(found.get("rest")),
+        started_ms=_number(found.get("started_ms")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value[:_LONGEST] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**53 else 0

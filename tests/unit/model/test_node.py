@@ -1,0 +1,33 @@
+"""A node's bytes, which anybody may write."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.model.node import Node, decode_node, encode_node
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["host", "pid", "begun", "rest"]), inner),
+    max_leaves=8,
+)
+
+
+def test_a_node_comes_back_as_it_was_and_a_newer_one_s_further_facts_are_passed_over() -> None:
+    """What a version does not know yet does not keep it from the rest."""
+    node = Node("høst", 7, "machine/pid:[1]", "12345", "host:8083", 1_700_000_000_000)
+    newer = json.dumps(json.loads(encode_node(node)) | {"tasks": [1]}).encode()
+
+    assert decode_node(encode_node(node)) == decode_node(newer) == node
+
+
+@given(st.binary() | _JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_a_node_or_none(raw: bytes) -> None:
+    """Whatever a member shows, it is read without harm, and can be written again."""
+    node = decode_node(raw)
+
+    assert node is None or decode_node(encode_node(node)) == node
