@@ -153,7 +153,7 @@ def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
 def _downstream(headers: Headers) -> int | None:
     text = _last(headers, DOWNSTREAM_HEADER)
     downstream = int(text) if text is not None and _NUMBER.fullmatch(text) else None
-    return downstream if downstream is not None and -1 <= downstream <= INT64_MOST else None
+    return downstream if downstream is not None and -1 <= downstream < INT64_MOST else None
 
 
 def _producer(headers: Headers) -> ProducerMark | None:

@@ -139,7 +139,7 @@ def _endpoint_token(cluster: str, url: str, keys: Mapping[str, str], options: Ma
     try:
         content = json.loads(answer)
         text = content["access_token"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TokenError(f"the answer of {_shown(url)} holds no access_token") from error
     if not isinstance(text, str) or not text:
         raise TokenError(f"the answer of {_shown(url)} holds no access_token")
@@ -169,7 +169,7 @@ def _said(body: bytes) -> str:
     try:
         content = json.loads(body)
         words = [str(content[name]) for name in ("error", "error_description") if content.get(name)]
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return ""
     return f" ({': '.join(words)[:_SHOWN]})" if words else ""
 
@@ -210,7 +210,7 @@ def _life_s(token: str) -> float:
         payload = token.split(".")[1]
         expires = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
         return max(0.0, float(expires) - _wall_s())
-    except (IndexError, KeyError, TypeError, ValueError):
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError):
         return _DEFAULT_LIFE_S
 
 

@@ -9,6 +9,7 @@ A built batch keeps the codec of the batches it was made from and carries no pro
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ UNDECODABLE: Final = (
     EOFError,
     AssertionError,
     SystemError,
+    OverflowError,
+    struct.error,
     zlib.error,
     cramjam.DecompressionError,
 )

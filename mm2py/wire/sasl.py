@@ -153,7 +153,7 @@ class _BearerExchange:
             return None
         try:
             status = str(json.loads(answer).get("status", "refused"))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             status = "refused"
         raise LoginRefusedError(login_refusal("OAUTHBEARER", status))
 

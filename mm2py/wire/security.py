@@ -287,5 +287,5 @@ def subject_of_token(token: str) -> str | None:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return str(claims["sub"])
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError, binascii.Error):
         return None

@@ -53,6 +53,8 @@ class Event:
                 facts[field.name] = str(value)
             elif isinstance(value, str) and value:
                 facts[field.name] = shortened(value, _LONGEST_TEXT)
+            elif isinstance(value, tuple):
+                facts[field.name] = tuple(shortened(it, _LONGEST_TEXT) if isinstance(it, str) else it for it in value)
             elif value is not None and value != "":
                 facts[field.name] = value
         return facts

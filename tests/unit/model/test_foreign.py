@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mm2py.cli.record_printing import java_text, json_lines, table
@@ -115,10 +115,15 @@ _PARTS = (
 )  # fmt: skip
 
 
+_RECORDS = _records()
+#: The machine may be busy with brokers.
+_AT_LEISURE = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+
+
 @st.composite
 def _garbage(draw: st.DrawFn) -> LogRecord:
     """Make a record of which a part is sound, spoilt, or anything at all."""
-    key, value, headers = draw(st.sampled_from(_records()))
+    key, value, headers = draw(st.sampled_from(_RECORDS))
     parts = [draw(st.just(part) | _spoilt(part) | _PARTS) for part in (key, value)]
     spoilt = [(name, draw(st.just(content) | _spoilt(content) | st.none())) for name, content in headers]
     offset = draw(st.integers(0, 1000))
@@ -134,7 +139,7 @@ def _refuses(decode: Callable[..., object], *parts: object) -> None:
 
 
 @given(_garbage())
-@settings(max_examples=200)
+@_AT_LEISURE
 @example(LogRecord(b"[" * 100_000, b"x", (), 0, 0, 0))
 @example(LogRecord(chunk_key("A", ORDERS, 0), b"[" * 100_000, (), 0, 0, 0))
 def test_any_record_is_a_value_or_a_refusal(record: LogRecord) -> None:
@@ -150,8 +155,8 @@ def test_any_record_is_a_value_or_a_refusal(record: LogRecord) -> None:
         assert str(decoded(kind, "topic", record).content)
 
 
-@given(st.lists(_garbage(), max_size=12))
-@settings(max_examples=50)
+@given(st.lists(_garbage(), max_size=6))
+@_AT_LEISURE
 def test_whatever_was_understood_can_be_worked_with(records: list[LogRecord]) -> None:
     """What is made of positions, offset syncs and runs that contradict each other are answers, never an accident."""
     gathered, translations = KnownPartitions("A"), Translations(flow_runs=10_000, partition_runs=1_000)

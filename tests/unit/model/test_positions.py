@@ -206,7 +206,7 @@ POSITIONS = st.builds(
     Position,
     source=st.builds(TopicPartition, st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**31 - 1)),
     next_upstream=st.integers(0, 2**63 - 1),
-    downstream=st.none() | st.integers(-1, 2**63 - 1),
+    downstream=st.none() | st.integers(-1, 2**63 - 2),
     topic_id=st.none() | st.text("ABCabc019-_", min_size=22, max_size=22),
     producer=st.none()
     | st.builds(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mm2py.wire.batch import batches
+from mm2py.wire import payloads
+from mm2py.wire.batch import MalformedRecordSetError, batches
 from mm2py.wire.rebuild import Rebuilder, Rebuilt, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.record_columns import RecordColumns
 from tests.support.batches import (
     CODECS,
     DELETE_HORIZON,
@@ -303,6 +306,39 @@ def test_records_that_cannot_be_decoded_are_an_error_of_ours(codec: int, damage:
     assert caught.value.offset == 7
     with pytest.raises(UnreadableBatchError):
         decode(damaged)
+
+
+@given(
+    codec=st.sampled_from(CODECS),
+    cut=st.tuples(st.integers(0, 200), st.integers(0, 8)),
+    instead=st.binary(max_size=8),
+    count=st.sampled_from([3, 0, 1, -1, 2**31 - 1]),
+)
+@example(codec=SNAPPY, cut=(200, 0), instead=b"\x00\x01", count=3)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_a_hostile_batch_is_records_or_an_error_of_ours(
+    codec: int, cut: tuple[int, int], instead: bytes, count: int
+) -> None:
+    """Whoever signs whatever he likes ends his own partition's epoch at most: no reader of batches falls over it."""
+    batch = build_batch([Content(n, START_MS, b"k", b"v" * 9, (("h", b"x"),)) for n in range(3)], codec=codec)
+    at, length = min(cut[0], len(batch) - HEADER_BYTES), cut[1]
+    records = batch[HEADER_BYTES:]
+    hostile = bytearray(batch[:HEADER_BYTES] + records[:at] + instead + records[at + length :])
+    hostile[57:61] = struct.pack(">i", count)
+    signed = resigned(bytes(hostile))
+
+    for read_all in (decode, rebuilt_from, _columns_of, _payloads_of):
+        with suppress(UnreadableBatchError, MalformedRecordSetError):
+            read_all(signed)
+
+
+def _columns_of(raw: bytes) -> None:
+    RecordColumns().add(raw, from_offset=0, before=1 << 62)
+
+
+def _payloads_of(raw: bytes) -> None:
+    for batch in batches(memoryview(raw)):
+        payloads.read(batch)
 
 
 def test_unknown_codec_is_an_error_of_ours() -> None:
