@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -29,8 +29,6 @@ from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 
 
-#: After so many bytes a position is written ahead of its interval, so that a resume need not walk far.
-WRITE_AHEAD_BYTES = 256 * 1024 * 1024
 #: What a fresh measurement counts against those before it.
 _FRESH_SHARE = 0.5
 #: Endings that say that the source or the target is not what the position is about: `core.source_truth` decides.
@@ -88,7 +86,8 @@ class PartitionState:
 
     a. Everything before `position` is at the target, and the last of it is at `downstream` where that is known.
     b. While `is_unsure`, more may be there.
-    c. `written` is what the positions topic holds, and is never ahead of `position`.
+    c. `written` is what the positions topic holds, and is never ahead of `position`. Before it `is_fenced` nothing is
+       planned.
     d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
     e. While `is_questioned` nothing is planned at all; somebody looks at both clusters, not before `look_at`.
     f. While there is a `repair`, `position` is a guess and is not written.
@@ -101,6 +100,8 @@ class PartitionState:
     downstream: int | None
     is_unsure: bool = True
     written: Position | None = None
+    #: Do its records go through a transform?
+    is_transformed: bool = False
     topic_id: str | None = None
     remote_topic_id: str | None = None
     producer: ProducerMark | None = None
@@ -159,11 +160,20 @@ class PartitionState:
         )
 
     @property
-    def is_newly_written(self) -> bool:
-        """Say whether another producer writes than the positions topic knows: after a crash it must be known."""
-        if self.written is None or self.producer is None:
+    def is_fenced(self) -> bool:
+        """
+        Whether the positions topic holds where the copy began and which producer writes it since.
+
+        Only then may anything be sent: whoever comes after a crash, at whatever moment, sends the same records with the
+        same sequences, and the broker takes none of them twice. A search (`repair`) sends nothing, and of a transformed
+        topic records are written at least once, or in transactions.
+        """
+        if self.written is None or self.is_transformed or self.repair is not None:
+            return self.written is not None
+        mark, known = self.producer, self.written.producer
+        if mark is None or known is None:
             return False
-        return self.written.producer is None or self.written.producer.producer_id != self.producer.producer_id
+        return (mark.producer_id, mark.producer_epoch) == (known.producer_id, known.producer_epoch)
 
     def to_plan(self) -> PartitionPlan:
         return PartitionPlan(
@@ -224,7 +234,7 @@ def account(
             moved = _copying(moved, is_unsure=outcome.is_unsure)
         case Ended.UNPROVEN:
             happenings.append(Happening.RESUME_UNPROVEN)
-            # From here on at least once: the position was written, what lies behind it at the target explains nothing.
+            # From here on at least once: what the target holds explains nothing, and the copy goes on behind it.
             moved = _copying(moved, is_unsure=False)
         case Ended.INTERRUPTED:
             happenings.append(Happening.INTERRUPTED)
@@ -423,69 +433,8 @@ def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -
     return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark, last_stable_offset=-1)
 
 
-def write(state: PartitionState, written: Position) -> PartitionState:
-    """Note that the positions topic holds *written* now."""
-    unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0
-    return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
-
-
-def begin(
-    position: Position, *, remote_topic: str, topic_id: str | None, remote_topic_id: str | None, is_spread: bool = False
-) -> PartitionState:
-    """
-    Go on from a *position* that was read; ids that it does not know are those of the topics that are there.
-
-    Of one that *is_spread* nothing counts that a position says of the target: it may not have been spread before.
-    """
-    if is_spread:
-        position = attrs.evolve(position, downstream=None, producer=None, remote_topic_id=None)
-    return PartitionState(
-        source=position.source,
-        remote_topic=remote_topic,
-        position=position.next_upstream,
-        downstream=position.downstream,
-        written=position,
-        topic_id=position.topic_id or topic_id,
-        remote_topic_id=position.remote_topic_id or remote_topic_id,
-        producer=position.producer,
-        leader=position.leader,
-    )
-
-
-def due_positions(
-    states: Iterable[PartitionState],
-    *,
-    is_interval_over: bool,
-    is_transformed: Callable[[str], bool] = lambda _: False,
-    is_exactly_once: bool = False,
-) -> tuple[Position, ...]:
-    """
-    Give the positions to be written now.
-
-    All that moved, or before the interval is over those that moved far or have a new producer, and those of topics that
-    are transformed: after a crash, records of these are written again from the written position on. Where it
-    *is_exactly_once*, theirs belong to transactions, which write them: one written here could come behind a later one.
-    """
-    return tuple(
-        state.standing
-        for state in states
-        if state.repair is None
-        and not (is_exactly_once and is_transformed(state.source.topic))
-        and state.standing != state.written
-        and (
-            is_interval_over
-            or state.unwritten_bytes >= WRITE_AHEAD_BYTES
-            or state.is_newly_written
-            or is_transformed(state.source.topic)
-        )
-    )
-
-
-def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
-    """Give the plans of those partitions whose pause, if they had to take one, is over."""
-    return tuple(state.to_plan() for state in states if state.retry_at <= now and not state.is_questioned)
-
-
-def next_retry_at(states: Iterable[PartitionState]) -> float | None:
-    """Say when the first of *states* may be planned; None where there are none."""
-    return min((state.retry_at for state in states), default=None)
+def hold_back(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:
+    """Note why a partition cannot be planned that is not fenced yet."""
+    if state.stage is PartitionStage.STOPPED:
+        return state
+    return attrs.evolve(_pausing(state, PartitionStage.BACKING_OFF, state.failures, now, 0.0), failure=failure)

@@ -2,19 +2,23 @@
 Positions, kept on the target cluster in Java MirrorMaker 2's own topic and bytes.
 
 They are read once at start, and all written again where their topic vanishes meanwhile. Where a topic-partition has
-none, its start is written before its first epoch, together with where the target's log ends: only so a crash in the
-first minute can be resumed exactly.
+none, its start is written before its first epoch, together with where the target's log ends and who writes there: only
+so a crash in the first minute can be resumed exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import attrs
+
 from mm2py.config.settings import FlowSettings
+from mm2py.core.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.passed_over import PassedOver
 from mm2py.flow.topics import Place
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import Unreadable
 from mm2py.model.group import CommittedOffset
@@ -23,6 +27,7 @@ from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups import Groups
+from mm2py.wire.produce import init_producer_id
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord
 
@@ -54,6 +59,8 @@ class Positions:
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
         self._removed: set[TopicPartition] = set()
+        #: A producer id that nobody writes with: it is not known whether the topic names it.
+        self._spare: ProducerMark | None = None
 
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read what the topic holds; create it where there is none."""
@@ -112,7 +119,7 @@ class Positions:
 
     async def begin(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
         """
-        Decide where the topic-partitions that have no position start, and write that down.
+        Decide where the topic-partitions that have no position start; `fence` writes that down.
 
         Where an operator removed the position, the partition is copied again behind what the target holds. A target
         that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
@@ -149,8 +156,24 @@ class Positions:
                 fresh[source] = Position(
                     source, start, downstream, place.topic_id, remote_topic_id=place.remote_topic_id
                 )
-        await self.write(fresh.values())
         return fresh
+
+    async def fence(self, states: Collection[PartitionState]) -> list[Position]:
+        """
+        Write where *states* stand before anything is sent, with a producer id that their partitions have not had.
+
+        One is asked for, whatever their number: sequences count in each partition by themselves. Records of transformed
+        topics are written by others.
+        """
+        if self._spare is None and not all(state.is_transformed for state in states):
+            self._spare = await init_producer_id(self._target)
+        standing = [
+            state.standing if state.is_transformed else attrs.evolve(state.standing, producer=self._spare)
+            for state in states
+        ]
+        await self.write(standing)
+        self._spare = None
+        return standing
 
     async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
         """Give what the group has committed that partitions start from. Raise what keeps it from being known."""

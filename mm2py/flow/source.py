@@ -2,24 +2,23 @@
 The source task group: what each copy task copies, and what became of it.
 
 It holds the state of every mirrored topic-partition, hands plans to the copy tasks, takes over their outcomes, and
-gives partitions to other copy tasks when that is worth it. A partition changes hands only between two epochs: whoever
-holds it puts it back first.
+gives partitions to other copy tasks when that is worth it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.core import progress
-from mm2py.core.assignment import Assignment, assign_beside
+from mm2py.core import due, progress
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.epoch_news import epoch_ended, partition_news
+from mm2py.flow.holders import Holders
 from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.rates import RateShares
@@ -39,7 +38,6 @@ from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.model.topic import is_other_topic
-from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
 
@@ -84,6 +82,8 @@ class SourceTasks:
         self.listeners: list[Listener] = []
         #: Called where what was copied before says nothing about what is copied now.
         self.break_listeners: list[BreakListener] = []
+        #: Set when a partition waits for a position of its own to be written: see `unfenced`.
+        self.has_unfenced = asyncio.Event()
         #: Set when a partition is in question: see `questions`.
         self.has_questions = asyncio.Event()
         self._settings = settings
@@ -93,13 +93,13 @@ class SourceTasks:
         self._pauses = RetryPauses()
         self._places: Mapping[TopicPartition, Place] = {}
         self._in_order: list[TopicPartition] = []
-        self._assignment: Assignment | None = None
-        self._holder: dict[TopicPartition, int] = {}
         self._pausing: set[TopicPartition] = set()
         self._committed: set[TopicPartition] = set()
         self._orders = NO_ORDERS
         self._rates = RateShares(clock)
         self._transforms = transforms_of(settings)
+        self._holders = Holders(settings, self._transforms, events)
+        self._holder = self._holders.holder
         self._tasks = [
             CopyTask(settings, task, transform, planner=self, epochs=epochs, clock=clock, events=events, luck=luck)
             for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.tasks_max)])
@@ -109,7 +109,7 @@ class SourceTasks:
 
     @property
     def copy_tasks(self) -> int:
-        return self._assignment.copy_tasks if self._assignment else 0
+        return self._holders.copy_tasks
 
     @property
     def topics(self) -> int:
@@ -119,9 +119,14 @@ class SourceTasks:
         """Give those of the mirrored partitions that have no state yet."""
         return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
 
-    def adopt(self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position]) -> None:
+    def adopt(
+        self,
+        mirrored: Mirrored,
+        positions: Mapping[TopicPartition, Position],
+        unwritten: Collection[TopicPartition] = (),
+    ) -> None:
         """
-        Copy what *mirrored* says from now on; *positions* say where to begin with what is new.
+        Copy what *mirrored* says from now on; *positions* say where to begin with what is new, be they *unwritten* yet.
 
         What is no longer mirrored keeps its state, so that its position is still written.
         """
@@ -129,20 +134,26 @@ class SourceTasks:
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
-                state = progress.begin(
+                state = due.begin(
                     positions[partition],
                     remote_topic=place.remote_topic,
                     topic_id=place.topic_id,
                     remote_topic_id=place.remote_topic_id,
                     is_spread=place.lanes is not None,
+                    is_written=partition not in unwritten,
                 )
             if state is not None:
                 self.states[partition] = self._at_place(state, place)
+        self.has_unfenced.set()
         self._assign()
 
     def _at_place(self, state: PartitionState, place: Place) -> PartitionState:
         state = attrs.evolve(
-            state, remote_topic=place.remote_topic, max_message_bytes=place.max_message_bytes, lanes=place.lanes
+            state,
+            remote_topic=place.remote_topic,
+            is_transformed=self._transforms.has_task(state.source.topic),
+            max_message_bytes=place.max_message_bytes,
+            lanes=place.lanes,
         )
         if state.is_questioned:
             return state
@@ -160,66 +171,37 @@ class SourceTasks:
     # Who copies it.
 
     def _assign(self) -> None:
-        """Assign anew; copy tasks that lose partitions end their epochs, those that gain some follow."""
-        before = self._assignment
-        partitions = [partition for partition in self._places if partition in self.states]
-        rates = {
-            partition: rate for partition in partitions if (rate := self.states[partition].bytes_per_s) is not None
-        }
-        of_records = {it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None}
-        now = assign_beside(
-            partitions,
-            rates,
-            before,
-            tasks_max=self._settings.tasks_max,
-            record_task_of=of_records,
-            record_tasks=len(self._transforms.tasks),
-        )
-        if before is not None and now.task_of == before.task_of:
-            return
-        self._assignment = now
-        self._events.emit(
-            AssignmentChanged(self._settings.flow, now.copy_tasks, len(now.task_of), now.moves, now.reason.value)
-        )
-        was = before.task_of if before else {}
-        changed = [it for it in {*was, *now.task_of} if was.get(it) != now.task_of.get(it)]
-        self._poke({self._holder[it] for it in changed if it in self._holder})
-        self._poke({now.task_of[it] for it in changed if it in now.task_of and it not in self._holder})
+        there = (self.states[partition] for partition in self._places if partition in self.states)
+        self._poke(self._holders.assign({state.source: state.bytes_per_s for state in there}))
 
     def _poke(self, tasks: Iterable[int]) -> None:
         for task in sorted(tasks):
             self._tasks[task].poke()
 
     def _own(self, task: int) -> list[PartitionState]:
-        if self._assignment is None:
-            return []
-        own, orders = self._assignment.of_task(task), self._orders
-        return [
-            self.states[partition]
-            for partition in own
-            if self._holder.get(partition, task) == task and not orders.is_paused(partition)
-        ]
+        return [self.states[it] for it in self._holders.of_task(task) if not self._orders.is_paused(it)]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
-        plans = progress.next_plans(self._own(task), now=self._clock.monotonic())
+        own = self._own(task)
+        if not all(state.is_fenced for state in own):
+            self.has_unfenced.set()
+        plans = due.next_plans(own, now=self._clock.monotonic())
         self._holder |= {plan.source: task for plan in plans}
         return plans
 
     def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
-        owners = self._assignment.task_of if self._assignment else {}
-        busy = {it: owner for it, owner in owners.items() if not self._orders.is_paused(it)}
+        busy = {it: owner for it, owner in self._holders.owners.items() if not self._orders.is_paused(it)}
         return self._rates.plan(task, [plan.source for plan in partitions], busy)
 
     def next_retry_at(self, task: int) -> float | None:
-        return progress.next_retry_at(self._own(task))
+        return due.next_retry_at(self._own(task))
 
     def put_back(self, plan: EpochPlan) -> None:
-        owners = self._assignment.task_of if self._assignment else {}
         self._rates.put_back(plan)
-        for partition in plan.partitions:
-            self._holder.pop(partition.source, None)
-        heirs = {owners[it.source] for it in plan.partitions if it.source in owners}
-        self._poke(heirs - {plan.task})
+        sources = [partition.source for partition in plan.partitions]
+        for source in sources:
+            self._holder.pop(source, None)
+        self._poke(self._holders.heirs(sources) - {plan.task})
 
     # What became of it.
 
@@ -277,7 +259,7 @@ class SourceTasks:
     def obey(self, orders: Orders) -> None:
         """Copy nothing of what *orders* pause, and all else no faster than they say, as soon as may be."""
         before, self._orders = self._orders, orders
-        owners = self._assignment.task_of if self._assignment else {}
+        owners = self._holders.owners
         changed = {
             partition for partition in self._places if before.is_paused(partition) != orders.is_paused(partition)
         }
@@ -341,10 +323,7 @@ class SourceTasks:
             now = self._clock.monotonic()
             over = {partition for partition in self._pausing if self.states[partition].retry_at <= now}
             self._pausing -= over
-            owners = self._assignment.task_of if self._assignment else {}
-            self._poke(
-                {owners[partition] for partition in over if partition in owners and partition not in self._holder}
-            )
+            self._poke(self._holders.heirs(over))
 
     # Remote topics of spread topics: see `mm2py.flow.spreading`.
 
@@ -355,8 +334,7 @@ class SourceTasks:
     def grant(self, source: TopicPartition) -> None:
         """Go on with a partition that waited for a lane."""
         self.states[source] = progress.grant(self.states[source], now=self._clock.monotonic())
-        owners = self._assignment.task_of if self._assignment else {}
-        self._poke({owners[source]} if source in owners else ())
+        self._poke(self._holders.heirs([source]))
 
     def deny(self, source: TopicPartition, failure: PartitionFailure) -> None:
         """Stop a partition that waited for a lane; a trouble that goes on is told once."""
@@ -438,15 +416,32 @@ class SourceTasks:
     def reset(self, state: PartitionState, *, breaks_history: bool) -> None:
         """Go on from another position, which is stored already unless it is a guess."""
         self.states[state.source] = state
+        self.has_unfenced.set()
         self._pausing.add(state.source)
         for listener in self.break_listeners if breaks_history else ():
             listener(state)
 
     # Positions.
 
+    def unfenced(self) -> tuple[PartitionState, ...]:
+        """Give those partitions that may not be planned before their position is written: see `Positions.fence`."""
+        states = (self.states[it] for it in self._in_order if it in self.states and it not in self._holder)
+        return tuple(state for state in states if not state.is_fenced and not state.is_questioned)
+
+    def note_fenced(self, positions: Iterable[Position]) -> None:
+        """Copy those partitions whose *positions* are written now, as soon as may be."""
+        for position in positions:
+            self.states[position.source] = due.fence(self.states[position.source], position)
+        self._poke(self._holders.heirs(position.source for position in positions))
+
+    def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:
+        """Note why the positions of *states* could not be written."""
+        for source in (state.source for state in states):
+            self.states[source] = progress.hold_back(self.states[source], failure, now=self._clock.monotonic())
+
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Give the positions to be written now."""
-        return progress.due_positions(
+        return due.due_positions(
             self.states.values(),
             is_interval_over=is_interval_over,
             is_transformed=self._transforms.has_task,
@@ -461,18 +456,18 @@ class SourceTasks:
     def note_written(self, positions: Iterable[Position]) -> None:
         """Note that the positions topic holds *positions*."""
         for position in positions:
-            self.states[position.source] = progress.write(self.states[position.source], position)
+            self.states[position.source] = due.write(self.states[position.source], position)
 
     # Looking at it.
 
     def task_views(self) -> tuple[TaskView, ...]:
         owned: dict[int, int] = {}
-        for task in self._assignment.task_of.values() if self._assignment else ():
+        for task in self._holders.owners.values():
             owned[task] = owned.get(task, 0) + 1
         return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in range(self.copy_tasks))
 
     def partition_views(self) -> tuple[PartitionView, ...]:
         states = (self.states[partition] for partition in self._in_order if partition in self.states)
-        views = self.measures.partitions(states, self._assignment.task_of if self._assignment else {})
+        views = self.measures.partitions(states, self._holders.owners)
         is_paused, held = self._orders.is_paused, self._holder
         return tuple(paused(it, is_held=it.source in held) if is_paused(it.source) else it for it in views)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Protocol, TypeVar
 
 import attrs
@@ -28,7 +28,9 @@ from mm2py.flow.topics import Mirrored, Topics
 from mm2py.flow.transactions import end_open_transactions
 from mm2py.flow.translation import Translations
 from mm2py.flow.translation_keeper import TranslationKeeper
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.orders import NO_ORDERS, Orders
+from mm2py.model.positions import Position
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
     ConnectorRestarted,
@@ -199,9 +201,10 @@ class SourceGroup(FlowGroup):
             tasks.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(
-                "begin positions", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
+                "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
             )
             life = SourceLife(source, target, positions, topics, tasks, keeper)
+            await self._fence(life)
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
 
@@ -220,8 +223,9 @@ class SourceGroup(FlowGroup):
         for partition in fresh:
             self._translations.forget(partition)  # an operator removed its position: it may be another topic's
         single = {it: place.remote_topic for it, place in mirrored.places.items() if place.lanes is None}
-        self._translations.adopt(positions.known, single)
-        tasks.adopt(mirrored, positions.known)
+        begins = {**positions.known, **fresh}
+        self._translations.adopt(begins, single)
+        tasks.adopt(mirrored, begins, unwritten=fresh)
         left = tasks.unknown(mirrored)
         if unknown:
             found = len(unknown) - len(fresh) - len(left)
@@ -352,7 +356,11 @@ class SourceGroup(FlowGroup):
         # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
         written_at = self._clock.monotonic() - interval_s * self._around.luck()
         while True:
-            await self._clock.sleep(min(interval_s, _TICK_S))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(interval_s, _TICK_S)):
+                    await life.tasks.has_unfenced.wait()
+            life.tasks.has_unfenced.clear()
+            await self._fence(life)
             await self._look_at_internal_topics(life)
             is_over = self._clock.monotonic() - written_at >= interval_s
             if await self._write_once(life, is_interval_over=is_over) and is_over:
@@ -363,6 +371,22 @@ class SourceGroup(FlowGroup):
         for log in (life.positions.log, life.topics.memory.log):
             if log.is_look_due:
                 await self._reach.once(f"look at {log.topic}", [self.flow.target], log.look)
+
+    async def _fence(self, life: SourceLife) -> None:
+        """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
+        waiting = life.tasks.unfenced()
+        if not waiting:
+            return
+
+        async def fence() -> Sequence[Position]:
+            try:
+                return await life.positions.fence(waiting)
+            except Mm2Error as error:
+                life.tasks.note_unfenced(waiting, PartitionFailure(str(error), error.hint, type(error).__name__))
+                raise
+
+        fenced = await self._reach.once("begin positions", [self.flow.target], fence)
+        life.tasks.note_fenced(fenced or ())
 
     async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""

@@ -150,7 +150,8 @@ class PartitionPlan:
     downstream: int | None
     is_unsure: bool
     max_message_bytes: int = 1_048_588
-    #: None where nobody has written with an identity that is known: the copier takes a new one.
+    #: None where nothing is written to it in this epoch: its position is only looked for. And with a transform where a
+    #: worker has to take one.
     producer: ProducerMark | None = None
     topic_id: str | None = None
     remote_topic_id: str | None = None
@@ -371,7 +372,7 @@ class PartitionOutcome:
     last_timestamp_ms: int = -1
     #: Downstream offsets that appeared between ours: somebody else writes to the remote topic.
     foreign_records: int = 0
-    #: Goes with `position`; None where the next epoch must take a new producer id.
+    #: Goes with `position`; None where the next one to write needs a new producer id.
     producer: ProducerMark | None = None
     #: Goes with `position`; None where the source does not tell.
     leader: LeaderMark | None = None

@@ -23,7 +23,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, ProducerMark
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.fetching import SourceReader
 from mm2py.pipeline.history import Checked
@@ -35,7 +35,6 @@ from mm2py.pipeline.sending import Dispatch, end_remade, is_remade
 from mm2py.pipeline.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
-from mm2py.wire.produce import ProducerIdentity, init_producer_id
 
 
 _POLL_S: Final = 0.1
@@ -49,14 +48,13 @@ _UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredEr
 @attrs.define(eq=False)
 class WorkerState:
     """
-    What lives in a Python worker between epochs: connections, fetch sessions, producer identities.
+    What lives in a Python worker between epochs: connections, fetch sessions, walks.
 
     Nothing depends on it being there; it only saves time. It belongs to one event loop.
     """
 
     clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
     sessions: dict[tuple[str, int, int], FetchSession] = attrs.field(factory=dict)
-    identities: dict[ClusterEndpoint, ProducerIdentity] = attrs.field(factory=dict)
     walks: Walks = attrs.field(factory=dict)
     checked: Checked = attrs.field(factory=dict)
     replicas: ReadReplicas = attrs.field(factory=ReadReplicas)
@@ -76,7 +74,6 @@ class WorkerState:
             await cluster.close()
         self.clusters.clear()
         self.sessions.clear()
-        self.identities.clear()
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
         found = self.clusters.get(endpoint)
@@ -119,7 +116,7 @@ class _Epoch:
         return self._outcome()
 
     async def _prepare(self) -> bool:
-        """Learn the leaders, get producer ids where they lack; False when the time was over before both answered."""
+        """Learn the leaders; False when the time was over before both clusters answered."""
         plan = self._plan
         trouble = PartitionFailure("the clusters did not answer within the epoch's time")
         while True:
@@ -130,7 +127,6 @@ class _Epoch:
                         copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
                     await self._end_remade()
-                    await self._identify()
                     for copy in self._copies:
                         copy.trouble = None
                     return True
@@ -152,19 +148,6 @@ class _Epoch:
         for copy in suspects:
             if is_remade(self._target, copy):
                 end_remade(copy)
-
-    async def _identify(self) -> None:
-        """Give a producer identity to the partitions that come without: one that none of them has had before."""
-        nameless = [copy for copy in self._copies if copy.producer_id < 0]
-        if not nameless:
-            return
-        identity = self._hosted.identities.get(self._plan.target)
-        if identity is None or any(copy.remote in identity.given_to for copy in nameless):
-            identity = await init_producer_id(self._target, self._plan.target.request_timeout_ms)
-            self._hosted.identities[self._plan.target] = identity
-        for copy in nameless:
-            identity.given_to.add(copy.remote)
-            copy.write_as(ProducerMark(identity.producer_id, identity.epoch, 0))
 
     def _is_over(self) -> bool:
         stop_file = self._plan.stop_file
@@ -204,13 +187,18 @@ class _Epoch:
             dispatch.close_unanswered()
 
     async def _start_partitions(self, reader: SourceReader) -> None:
+        def start(copy: PartitionCopy) -> None:
+            # One that nobody writes yet was only to be looked at: the daemon stores what was found before it is copied.
+            if copy.producer is not None:
+                reader.assign(copy)
+
         copies = self._copies
         if self._plan.rates:
             # Where a limit is less than a batch, whoever is asked for first gets it: not the same in each epoch.
             copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
         for copy in copies:
             if not copy.is_unsure:
-                reader.assign(copy)
+                start(copy)
         resumer = Resumer(
             self._source,
             self._target,
@@ -218,7 +206,7 @@ class _Epoch:
             self._hosted.walks,
             reads_committed=self._plan.limits.reads_committed,
         )
-        await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], reader.assign)
+        await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
 
     async def _until_over(self, reader: SourceReader, dispatch: Dispatch) -> None:
         """Wait for the deadline or the stop file; the deadline is the epoch's own once everything is settled."""

@@ -2,7 +2,7 @@
 What runs inside Spark's Python workers.
 
 Spark reuses its Python workers, so what this module holds lives on from one epoch to the next: one event loop and
-one `WorkerState` with its connections and producer ids. Nothing depends on landing in the same worker again.
+one `WorkerState` with its connections and fetch sessions. Nothing depends on landing in the same worker again.
 """
 
 from __future__ import annotations

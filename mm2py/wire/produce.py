@@ -17,10 +17,11 @@ import attrs
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from mm2py.errors import BrokerAnsweredError, shortened
-from mm2py.model.flow import TopicPartition
+from mm2py.model.epoch import ProducerMark
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import Buffer
 from mm2py.wire.error_codes import error_of
+from mm2py.wire.patience import Patience
 
 
 API_KEY: Final = 0
@@ -31,6 +32,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 #: acks, timeout, number of topics; the transactional id stands before them
 _REQUEST: Final = struct.Struct(">hii")
+_LOADING_S: Final = 10.0
 _NO_TRANSACTION: Final = _INT16.pack(-1)
 #: partition, size of the batch
 _PARTITION: Final = struct.Struct(">ii")
@@ -109,28 +111,19 @@ def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:
     return bytes(frame[at : at + size]).decode(errors="replace"), at + size
 
 
-@attrs.define
-class ProducerIdentity:
+async def init_producer_id(cluster: Cluster) -> ProducerMark:
     """
-    A producer id of ours, and the partitions that it was given to, from sequence 0 on.
+    Ask *cluster* for a producer id that nobody has had, to write any number of partitions from sequence 0 on.
 
-    A partition that needs a new identity must not get the same one again: the broker knows its sequences.
+    A broker that was just started answers with an error and id -1 until it has ids to give, so it is asked for a while.
     """
-
-    producer_id: int
-    epoch: int
-    given_to: set[TopicPartition] = attrs.field(factory=set)
-
-
-async def init_producer_id(cluster: Cluster, timeout_ms: int) -> ProducerIdentity:
-    """
-    Ask *cluster* for a producer id.
-
-    A fresh broker may answer an error with producer id -1 while its coordinator loads; that is raised as
-    `BrokerAnsweredError`, for the caller to try again.
-    """
-    response = await cluster.send_to_any(InitProducerIdRequest(None, timeout_ms))
-    if response.error_code != 0 or response.producer_id < 0:
-        error: BrokerAnsweredError = error_of(response.error_code, cluster.endpoint.alias, "InitProducerId", "")
-        raise error
-    return ProducerIdentity(response.producer_id, response.producer_epoch)
+    request = InitProducerIdRequest(None, cluster.endpoint.request_timeout_ms)
+    patience = Patience(cluster.clock, _LOADING_S)
+    while True:
+        response = await cluster.send_to_any(request)
+        if response.error_code == 0 and response.producer_id >= 0:
+            return ProducerMark(response.producer_id, response.producer_epoch, 0)
+        if patience.is_over_for(response.error_code):
+            error: BrokerAnsweredError = error_of(response.error_code, cluster.endpoint.alias, "InitProducerId", "")
+            raise error
+        await patience.pause()

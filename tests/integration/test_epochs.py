@@ -14,11 +14,14 @@ import pytest
 import pytest_asyncio
 from pyspark.errors.exceptions.captured import install_exception_handler
 
+from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.epoch import EpochLostError
+from mm2py.wire.cluster import Cluster
+from tests.support.copying import fenced
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
@@ -61,7 +64,10 @@ async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: Kafk
     await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=10_000, partitions=2)
 
-    outcome = await spark.runner.run(copy_plan(primary, backup, prefix, 2, epoch_ms=3_000))
+    plan = copy_plan(primary, backup, prefix, 2, epoch_ms=3_000)
+    async with Cluster(plan.target, SystemClock()) as target:
+        partitions = await fenced(dict(enumerate(plan.partitions)), target)
+    outcome = await spark.runner.run(attrs.evolve(plan, partitions=tuple(partitions.values())))
 
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 10_000)
     assert outcome.records == 10_000

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import attrs
 
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan, ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare
 from mm2py.pipeline.copier import WorkerState, copy_epoch
@@ -41,7 +41,8 @@ class Rig:
         is_lost: bool = False,
         rates: tuple[RateShare, ...] = (),
     ) -> EpochOutcome:
-        """Run an epoch; of a lost one the plans learn nothing."""
+        """Run an epoch; of a lost one the plans learn nothing but who wrote."""
+        self._fence()
         plan = EpochPlan(
             Flow("A", "B"),
             0,
@@ -72,6 +73,14 @@ class Rig:
                 producer=partition.producer,
                 leader=partition.leader,
             )
+
+    def _fence(self) -> None:
+        """Give those plans that have none a producer, as the daemon does before it plans a partition."""
+        nameless = [number for number, plan in self.plans.items() if plan.producer is None]
+        if nameless:
+            self.target.producer_ids += 1
+            mark = ProducerMark(self.target.producer_ids, 0, 0)
+            self.plans |= {number: attrs.evolve(self.plans[number], producer=mark) for number in nameless}
 
     def doubt(self) -> None:
         """Plan every partition as after a crash, in another process."""

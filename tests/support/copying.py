@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -25,9 +25,13 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.produce import init_producer_id
 from tests.support.eventually import scaled
 from tests.support.topics import create_topic, end_offsets, leaders, list_topics, topic_configs
 
+
+K = TypeVar("K")
 
 FLOW = Flow("A", "B")
 
@@ -110,7 +114,8 @@ class Copying:
         return outcome
 
     async def lost_epoch(self, *, epoch_ms: int | None = None) -> EpochOutcome:
-        """Run one epoch of which the plans learn nothing, as when the daemon was killed meanwhile."""
+        """Run one epoch of which the plans learn nothing but who wrote, as when the daemon was killed meanwhile."""
+        self.plans = await fenced(self.plans, self.worker.cluster(self.target, SystemClock()))
         plan = EpochPlan(
             flow=FLOW,
             task=0,
@@ -202,6 +207,15 @@ class Copying:
         )
         if outcome.ended in _STOPPED:
             self.stopped[tp] = outcome
+
+
+async def fenced(plans: Mapping[K, PartitionPlan], target: Cluster) -> dict[K, PartitionPlan]:
+    """Give those of *plans* that have none a producer, as the daemon does before it plans a partition."""
+    if all(plan.producer is not None for plan in plans.values()):
+        return dict(plans)
+    await target.connect()
+    mark = await init_producer_id(target)
+    return {key: attrs.evolve(plan, producer=plan.producer or mark) for key, plan in plans.items()}
 
 
 @asynccontextmanager

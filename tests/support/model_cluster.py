@@ -31,6 +31,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import OffsetForLeaderEpochResponse_v3
 from mm2py.wire.rebuild import RecordContent, decode
 from mm2py.wire.requests import MetadataResponse_v11
+from tests.support.clocks import LoopClock
 from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
 
 
@@ -298,6 +299,7 @@ class ModelCluster:
     sent: list[tuple[int, int]] = attrs.field(factory=list)
     refreshes: int = 0
     producer_ids: int = 1000
+    clock: LoopClock = attrs.field(factory=LoopClock)
     known_leaders: dict[TopicPartition, int | None] | None = None
     topic_ids: dict[str, str] = attrs.field(factory=dict)
     fetch_versions: tuple[int, int] = (4, 18)

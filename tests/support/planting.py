@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mm2py.clock import SystemClock
-from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batch import RecordBatchView, batches, sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import is_retriable
 from mm2py.wire.fetch import fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
-from mm2py.wire.produce import API_KEY, API_VERSION, ProducerIdentity, init_producer_id, read_answer, request_pieces
+from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
 from mm2py.wire.rebuild import RecordContent, decode
 from tests.support.eventually import eventually
 
@@ -76,11 +76,11 @@ async def write_batch(bootstrap: str, tp: TopicPartition, batch: bytes, count: i
     """Append a *batch* of *count* records as it is, whatever is in it."""
     async with Cluster(ClusterEndpoint("target", (bootstrap,)), SystemClock()) as cluster:
         await cluster.refresh_metadata([tp.topic])
-        await _Writer(cluster, tp, await _identity(cluster)).write(bytearray(batch), count)
+        await _Writer(cluster, tp, await init_producer_id(cluster)).write(bytearray(batch), count)
 
 
 async def _fill(cluster: Cluster, tp: TopicPartition, template: bytes, batches_each: int, records: int) -> None:
-    writer = _Writer(cluster, tp, await _identity(cluster))
+    writer = _Writer(cluster, tp, await init_producer_id(cluster))
     for turn in range(batches_each):
         batch = bytearray(template)
         began_ms = _BEGAN_MS + turn * records
@@ -91,14 +91,14 @@ async def _fill(cluster: Cluster, tp: TopicPartition, template: bytes, batches_e
 class _Writer:
     """Writes ready batches to a partition, one after the other."""
 
-    def __init__(self, cluster: Cluster, tp: TopicPartition, producer: ProducerIdentity) -> None:
+    def __init__(self, cluster: Cluster, tp: TopicPartition, producer: ProducerMark) -> None:
         self._cluster = cluster
         self._tp = tp
         self._producer = producer
         self._sequence = 0
 
     async def write(self, batch: bytearray, count: int) -> None:
-        sign(memoryview(batch), self._producer.producer_id, self._producer.epoch, self._sequence)
+        sign(memoryview(batch), self._producer.producer_id, self._producer.producer_epoch, self._sequence)
         await eventually(lambda: self._send(batch), within_s=60, what=f"{self._tp} takes a batch", every_s=0.5)
         self._sequence += count
 
@@ -121,24 +121,12 @@ class _Writer:
 async def _copy(
     ours: Cluster, theirs: Cluster, tp: TopicPartition, remote_topic: str, plant: tuple[int, Plant] | None
 ) -> None:
-    writer, offset = _Writer(theirs, TopicPartition(remote_topic, tp.partition), await _identity(theirs)), 0
+    writer, offset = _Writer(theirs, TopicPartition(remote_topic, tp.partition), await init_producer_id(theirs)), 0
     while found := await _fetch(ours, tp, offset):
         for batch in found:
             offset = batch.last_offset + 1
             for sent, count in _planted(batch, plant):
                 await writer.write(bytearray(sent), count)
-
-
-async def _identity(theirs: Cluster) -> ProducerIdentity:
-    """Get a producer id, also from a broker that has just been started."""
-
-    async def given() -> ProducerIdentity | None:
-        try:
-            return await init_producer_id(theirs, 30_000)
-        except BrokerAnsweredError as error:
-            raise AssertionError(error) from error
-
-    return await eventually(given, within_s=30, what="a producer id")
 
 
 async def _fetch(ours: Cluster, tp: TopicPartition, offset: int) -> list[RecordBatchView]:

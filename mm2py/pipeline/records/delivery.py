@@ -16,7 +16,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, RecordTooLargeError
-from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan, ProducerMark
+from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
 from mm2py.pipeline.copier import WorkerState
 from mm2py.pipeline.partition import Parcel, PartitionCopy
 from mm2py.pipeline.refusals import failure_of
@@ -40,7 +40,6 @@ class Delivery:
 
     def __init__(self, plan: EpochPlan, hosted: WorkerState, clock: Clock) -> None:
         self._plan = plan
-        self._hosted = hosted
         self._clock = clock
         self._target: Cluster = hosted.cluster(plan.target, clock)
         transactional_id = plan.transactions.transactional_id if plan.transactions is not None else ""
@@ -84,9 +83,11 @@ class Delivery:
         while True:
             try:
                 await self._target.ensure_metadata({copy.remote.topic for copy in copies})
-                for copy in copies:
-                    if copy.producer_id < 0:
-                        await self._identify(copy)
+                nameless = [copy for copy in copies if copy.producer is None]
+                if nameless:
+                    mark = await init_producer_id(self._target)
+                    for copy in nameless:
+                        copy.write_as(mark)
             except _UNREACHABLE as error:
                 for copy in copies:
                     copy.trouble = failure_of(error, (self._plan.source, self._plan.target))
@@ -95,16 +96,6 @@ class Delivery:
                     copy.trouble = None
                 return
             await self._clock.sleep(_PAUSE_S)
-
-    async def _identify(self, copy: PartitionCopy) -> None:
-        """Take a producer id that the remote partition has not had."""
-        hosted, target = self._hosted, self._plan.target
-        identity = hosted.identities.get(target)
-        if identity is None or copy.remote in identity.given_to:
-            identity = await init_producer_id(self._target, target.request_timeout_ms)
-            hosted.identities[target] = identity
-        identity.given_to.add(copy.remote)
-        copy.write_as(ProducerMark(identity.producer_id, identity.epoch, 0))
 
     async def _follow_leaders(self, copies: Sequence[PartitionCopy]) -> None:
         wanted = self.dispatch.wants_metadata

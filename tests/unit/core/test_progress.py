@@ -9,24 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2py.core.due import due_positions, next_plans, next_retry_at
 from mm2py.core.progress import (
-    WRITE_AHEAD_BYTES,
     Happening,
     PartitionState,
     Repair,
     RetryPauses,
     account,
     acquit,
-    begin,
     deny,
-    due_positions,
     grant,
     lose,
-    next_plans,
-    next_retry_at,
     question,
     stop,
-    write,
 )
 from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark, WantedLane
 from mm2py.model.flow import TopicPartition
@@ -38,18 +33,27 @@ TP = TopicPartition("t", 0)
 NOW = 1_000.0
 FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
 WANTED = WantedLane("orders-20261122", 150, 1_795_349_109_042)
+MARK = ProducerMark(7, 0, 0)
 REPAIR = Repair(1, 100, 99, None, 95)
 
 
 def state(**changes: object) -> PartitionState:
+    written = Position(TP, 100, 99, producer=MARK)
     return attrs.evolve(
-        PartitionState(TP, "A.t", position=100, downstream=99, written=Position(TP, 100, 99)), **changes
+        PartitionState(TP, "A.t", position=100, downstream=99, written=written, producer=MARK), **changes
     )
 
 
 def outcome(**changes: object) -> PartitionOutcome:
     told = PartitionOutcome(
-        TP, position=150, downstream=149, is_unsure=False, records=50, bytes=5_000, high_watermark=160
+        TP,
+        position=150,
+        downstream=149,
+        is_unsure=False,
+        records=50,
+        bytes=5_000,
+        high_watermark=160,
+        producer=ProducerMark(7, 0, 50),
     )
     return attrs.evolve(told, **changes)
 
@@ -265,57 +269,6 @@ def test_a_partition_that_may_not_have_its_remote_topic_asks_again_later() -> No
     assert further == (Happening.RECOVERED,)
 
 
-def test_a_position_of_a_spread_topic_says_nothing_of_the_target() -> None:
-    """What it had of one remote topic, before the records went to several, counts no more."""
-    mark = ProducerMark(1, 0, 5)
-    position = Position(TP, 100, 99, "id", mark, "remote-id")
-    begun = begin(position, remote_topic="A.t-${timestamp}", topic_id="id", remote_topic_id=None, is_spread=True)
-
-    assert (begun.position, begun.downstream, begun.producer, begun.remote_topic_id) == (100, None, None, None)
-    assert begun.topic_id == "id"
-
-
-def test_positions_are_due_when_they_moved() -> None:
-    """At the end of the interval all positions that moved are due, before it only those that moved far."""
-    still = state()
-    moved = state(position=150, downstream=149)
-    far = state(source=TopicPartition("t", 1), position=150, unwritten_bytes=WRITE_AHEAD_BYTES)
-
-    assert (moved.standing, far.standing) == due_positions([still, moved, far], is_interval_over=True)
-    assert (far.standing,) == due_positions([still, moved, far], is_interval_over=False)
-
-
-def test_positions_of_transformed_topics_do_not_wait() -> None:
-    """What was written since would be written again after a crash, because nobody can compare it with its source."""
-    moved = state(position=150, downstream=149)
-    other = state(source=TopicPartition("u", 1), position=150, downstream=149)
-
-    due = due_positions([moved, other], is_interval_over=False, is_transformed=lambda topic: topic == "u")
-
-    assert due == (other.standing,)
-
-
-def test_positions_of_transactions_are_not_written_beside_them() -> None:
-    """One that was written late would take back what a later transaction committed."""
-    moved = state(position=150, downstream=149)
-    other = state(source=TopicPartition("u", 1), position=150, downstream=149, unwritten_bytes=WRITE_AHEAD_BYTES)
-
-    for is_over in (False, True):
-        due = due_positions(
-            [moved, other], is_interval_over=is_over, is_transformed=lambda topic: topic == "u", is_exactly_once=True
-        )
-        assert due == ((moved.standing,) if is_over else ())
-
-
-def test_a_new_producer_is_written_at_once() -> None:
-    """Whoever resumes after a crash must know by which producer and sequence, so the interval is not waited for."""
-    moved, _ = after(state(), outcome(producer=ProducerMark(7, 0, 50)))
-    moved_on, _ = after(write(moved, moved.standing), outcome(position=170, producer=ProducerMark(7, 0, 70)))
-
-    assert (moved.standing,) == due_positions([moved], is_interval_over=False)
-    assert due_positions([moved_on], is_interval_over=False) == ()
-
-
 def test_a_producer_goes_with_its_position() -> None:
     """The next plan carries the outcome's producer; a contested one is not written as such."""
     contested = ProducerMark(7, 0, 50, is_contested=True)
@@ -324,25 +277,6 @@ def test_a_producer_goes_with_its_position() -> None:
 
     assert (moved.to_plan().producer, moved.standing.producer) == (contested, ProducerMark(7, 0, 50))
     assert forgotten.to_plan().producer is None
-
-
-def test_a_written_position_is_not_due_again() -> None:
-    """Once a position is written nothing is due, until the partition moves on."""
-    moved = state(position=150, downstream=149, unwritten_bytes=5)
-    written = write(moved, moved.standing)
-
-    assert due_positions([written], is_interval_over=True) == ()
-    assert written.unwritten_bytes == 0
-
-
-def test_a_position_that_moved_while_it_was_written_stays_due() -> None:
-    """What was copied during the write is due at the next one."""
-    moved = state(position=150, downstream=149)
-    moved_on = attrs.evolve(moved, position=170, downstream=169)
-
-    written = write(moved_on, moved.standing)
-
-    assert (moved_on.standing,) == due_positions([written], is_interval_over=True)
 
 
 def test_the_next_retry_is_the_first_of_all() -> None:

@@ -14,7 +14,16 @@ from mm2py.core.progress import PartitionState
 from mm2py.flow.source import SourceTasks
 from mm2py.flow.topics import Mirrored, Place
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import RECREATED, CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome
+from mm2py.model.epoch import (
+    RECREATED,
+    CopyLimits,
+    Ended,
+    EpochOutcome,
+    EpochPlan,
+    PartitionFailure,
+    PartitionOutcome,
+    ProducerMark,
+)
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage, TaskState
@@ -68,6 +77,7 @@ SETTINGS = FlowSettings(
     restart_backoff_max_ms=60_000,
 )
 
+MARK = ProducerMark(7, 0, 0)
 Answer = EpochOutcome | Exception
 Script = Callable[[EpochPlan], Answer]
 
@@ -88,6 +98,7 @@ def copied(plan: EpochPlan, records: int = 10, **changes: object) -> EpochOutcom
                     records=records,
                     bytes=records * 100,
                     high_watermark=planned.position + records,
+                    producer=planned.producer,
                 ),
                 **changes,
             )
@@ -157,7 +168,7 @@ def mirrored(*partitions: int, topic: str = "t", topic_id: str | None = None) ->
 
 
 def positions(look: Mirrored, next_upstream: int = 0) -> dict[TopicPartition, Position]:
-    return {it: Position(it, next_upstream, next_upstream - 1, "id-1") for it in look.places}
+    return {it: Position(it, next_upstream, next_upstream - 1, "id-1", MARK) for it in look.places}
 
 
 @asynccontextmanager
@@ -499,3 +510,45 @@ async def test_written_positions_are_not_due() -> None:
 
         assert [position.next_upstream for position in due] == [10]
         assert group.tasks.due_positions(is_interval_over=True) == ()
+
+
+async def test_a_partition_without_a_producer_keeps_no_other_waiting() -> None:
+    """It is planned once the positions topic names who writes it; until then its view says what keeps it back."""
+    async with running(partitions=1, tasks_max=1) as group:
+        look = mirrored(0, 1)
+        known = positions(look)
+        group.tasks.adopt(look, known, unwritten={TopicPartition("t", 1)})
+        await asyncio.sleep(EPOCH_S * 1.5)
+        (waiting,) = group.tasks.unfenced()
+        group.tasks.note_unfenced([waiting], PartitionFailure("the target is away"))
+        held_back = group.tasks.partition_views()[1]
+        before = [plan for _, plan in group.epochs.plans]
+        group.tasks.note_fenced([attrs.evolve(waiting.standing, producer=MARK)])
+        await asyncio.sleep(0.1)
+
+    assert all(len(plan.partitions) == 1 for plan in before)
+    assert (held_back.stage, held_back.failure) == (
+        PartitionStage.BACKING_OFF,
+        PartitionFailure("the target is away"),
+    )
+    assert [(it.source.partition, it.producer) for it in group.epochs.plans[-1][1].partitions] == [(0, MARK), (1, MARK)]
+    assert group.tasks.states[TopicPartition("t", 1)].stage is PartitionStage.COPYING
+
+
+async def test_only_partitions_without_a_producer_leave_a_copy_task_idle() -> None:
+    """A copy task that may plan nothing yet waits to be told, and does not ask again and again."""
+    clock = LoopClock()
+    epochs = PretendedEpochs()
+    tasks = SourceTasks(SETTINGS, epochs, clock=clock, events=EventLog(clock), luck=lambda: 0.5)
+    look = mirrored(0)
+    tasks.adopt(look, positions(look), unwritten=set(look.places))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tasks.run())
+        await asyncio.sleep(60)
+        assert tasks.has_unfenced.is_set()
+        assert epochs.plans == []
+        tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in tasks.unfenced()])
+        await asyncio.sleep(1)
+        tasks.drain()
+
+    assert len(epochs.plans) == 1

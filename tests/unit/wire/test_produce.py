@@ -10,9 +10,11 @@ from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import ProducerMark
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import PartitionAck, init_producer_id, read_answer, request_pieces
 from tests.support.batches import build_batch
+from tests.support.clocks import LoopClock
 
 
 def test_request_is_this_to_the_byte() -> None:
@@ -114,30 +116,39 @@ def test_empty_answer_has_no_acknowledgements() -> None:
 
 
 class AnsweringCluster:
-    """Stands for a cluster that gives out producer ids."""
+    """Stands for a cluster that gives out producer ids: error code, id and epoch, one answer after the other."""
 
-    def __init__(self, *answer: int) -> None:
+    def __init__(self, *answers: tuple[int, int, int]) -> None:
         self.endpoint = ClusterEndpoint("B", ("b:9092",))
-        self.requests: list[Any] = []
-        self._answer = answer
+        self.clock = LoopClock()
+        self.asked = 0
+        self._answers = answers
 
-    async def send_to_any(self, request: Any) -> Any:
-        self.requests.append(request)
-        return InitProducerIdResponse_v0(0, *self._answer)
+    async def send_to_any(self, _request: Any) -> Any:
+        answer = self._answers[min(self.asked, len(self._answers) - 1)]
+        self.asked += 1
+        return InitProducerIdResponse_v0(0, *answer)
 
 
 async def test_new_producer_id_belongs_to_nobody() -> None:
-    """A new producer id has been given to no partition yet."""
-    cluster = AnsweringCluster(0, 4000, 2)
-    identity = await init_producer_id(cast("Cluster", cluster), 5000)
+    """A new producer id begins at sequence 0."""
+    cluster = AnsweringCluster((0, 4000, 2))
 
-    assert (identity.producer_id, identity.epoch) == (4000, 2)
-    assert identity.given_to == set()
+    assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 2, 0)
 
 
-@pytest.mark.parametrize(("code", "producer_id"), [(14, -1), (15, -1), (31, -1), (0, -1)])
-async def test_failed_producer_id_is_an_error(code: int, producer_id: int) -> None:
-    """A coordinator that loads answers an error with producer id -1, which must not be used."""
+async def test_a_broker_that_was_just_started_is_asked_again() -> None:
+    """A coordinator that loads answers an error with producer id -1, until it has ids to give."""
+    cluster = AnsweringCluster((14, -1, -1), (14, -1, -1), (0, 4000, 0))
+    began = cluster.clock.monotonic()
+
+    assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 0, 0)
+    assert cluster.clock.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("code", [14, 15, 31, 0])
+async def test_failed_producer_id_is_an_error(code: int) -> None:
+    """What is refused, or is not there for long, is an error, and id -1 is never used."""
     with pytest.raises(BrokerAnsweredError) as caught:
-        await init_producer_id(cast("Cluster", AnsweringCluster(code, producer_id, 0)), 5000)
+        await init_producer_id(cast("Cluster", AnsweringCluster((code, -1, 0))))
     assert caught.value.code == code
