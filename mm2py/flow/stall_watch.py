@@ -42,9 +42,11 @@ class StallWatch:
         """Look until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_EVERY_S)
-            # That a whole cluster is away is told already.
             if self._reach.is_complete:
                 self._look()
+            else:
+                # That a whole cluster is away is told already; once it is back, each has its time to go on.
+                self._stalls.known = {source: it for source, it in self._stalls.known.items() if it.is_told}
 
     async def finish(self) -> None:
         """There is nothing to finish."""
