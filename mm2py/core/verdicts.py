@@ -46,6 +46,7 @@ class Look:
     proven: int | None = None
     asked_from: int | None = None
     asked_to: int | None = None
+    topic_ids: tuple[str | None, str | None] = (None, None)
 
 
 @attrs.frozen
@@ -99,6 +100,7 @@ def whole_of(look: Look, downstream: Translate, upstream: Translate) -> Whole:
         floor=look.source_start,
         source_has_expired=not is_exact and look.source_start > 0,
         target_has_expired=not is_exact and look.target_start > 0,
+        topic_ids=look.topic_ids,
     )
     return Whole(part, is_exact, counts, tuple(notes))
 

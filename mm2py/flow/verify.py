@@ -177,9 +177,10 @@ class Verification:
                 failure = failure_of(refused, (settings.source, settings.target))
                 self._cannot_tell(tp, other, "; ".join(filter(None, (failure.message, failure.hint))))
                 continue
-            numbers = [fact for fact in facts if isinstance(fact, int)]
+            start, end, remote_start, remote_end = (fact for fact in facts if isinstance(fact, int))
             position = self._positions.get(tp)
-            look = Look(tp, other.topic, *numbers[:4])
+            ids = there[tp.topic].topic_id, remote[other.topic].topic_id
+            look = Look(tp, other.topic, start, end, remote_start, remote_end, topic_ids=ids)
             proven = None if position is None else position.next_upstream
             looks.append(attrs.evolve(look, proven=proven, asked_from=asked[0].get(tp), asked_to=asked[1].get(tp)))
         return looks

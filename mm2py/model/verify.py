@@ -35,7 +35,8 @@ class Slice:
     `downstream_from` is None where nobody knows at which offset of the target the slice begins: its first records tell.
     With `ends_with_source` what the target holds behind the slice's last record belongs to the next one. Every record
     before the upstream offset `proven` was copied, as the flow's own positions say; None where there is no position.
-    `floor` is the first upstream offset that a repeated record may have come from.
+    `floor` is the first upstream offset that a repeated record may have come from. `topic_ids` name the source and the
+    remote topic, where that is known.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Slice:
     #: Has retention removed what came before the slice, so that the other side may hold more?
     source_has_expired: bool = False
     target_has_expired: bool = False
+    topic_ids: tuple[str | None, str | None] = (None, None)
 
     @property
     def remote(self) -> TopicPartition:

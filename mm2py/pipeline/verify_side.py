@@ -17,6 +17,7 @@ from mm2py.clock import Clock
 from mm2py.core.verify_terms import Content
 from mm2py.errors import BrokerConnectionError, Mm2Error, shortened
 from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.ingest import DataFilter
 from mm2py.wire.batch import (
     CODEC_MASK,
@@ -33,6 +34,7 @@ from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.patience import Patience
 from mm2py.wire.payloads import Payloads, Singles, pieces, read
 from mm2py.wire.rebuild import UnreadableBatchError
+from mm2py.wire.requests import id_bytes
 
 
 _WAIT_MS: Final = 500
@@ -73,6 +75,7 @@ class Side:
         *,
         sizes: FetchSizes,
         tasks: asyncio.TaskGroup,
+        topic_id: str | None = None,
     ) -> None:
         self.start, self.end = bounds
         self.position = self.start
@@ -84,6 +87,7 @@ class Side:
         self._purpose = purpose
         self._sizes = sizes
         self._tasks = tasks
+        self._topic_id = topic_id
         self._waiting: deque[RecordBatchView | Singles] = deque()
         self._coming: asyncio.Task[PartitionAnswer] | None = None
 
@@ -200,7 +204,8 @@ class Side:
 
     async def _ask(self, offset: int) -> PartitionAnswer:
         """Fetch from *offset*, looking the leader up again where it moved, until a whole batch comes."""
-        position = FetchPosition(self._tp.topic.encode(), self._tp.partition, offset, -1, None)
+        topic, number = self._tp.topic, self._tp.partition
+        position = FetchPosition(topic.encode(), number, offset, -1, None, topic_id=id_bytes(self._topic_id))
         patience = Patience(self.clock, self._cluster.endpoint.request_timeout_ms / 1000)
         while True:
             code, detail = await self._ask_once(position)
@@ -210,7 +215,9 @@ class Side:
             if not is_retriable(code) or patience.is_over_for(code):
                 raise error
             await patience.pause()
-            await self._cluster.refresh_metadata([self._tp.topic])
+            await self._cluster.refresh_metadata([topic])
+            if is_other_topic(self._cluster.topic_id(topic), self._topic_id):
+                raise self._lost("the topic was deleted and created again while it was compared")
 
     async def _ask_once(self, position: FetchPosition) -> tuple[int, PartitionAnswer | str]:
         """Give an answer that brings something, or an error's code with what it is about."""

@@ -115,7 +115,8 @@ class _Reading:
         reads_committed = plan.reads_committed or which == TARGET
         sizes = FetchSizes(1, plan.fetch_bytes, plan.fetch_bytes, reads_committed)
         tp = part.remote if which == TARGET else part.source
-        side = Side(self._clusters[which], tp, f"{purpose} {which}", (start, end), sizes=sizes, tasks=tasks)
+        cluster, topic_id = self._clusters[which], part.topic_ids[which]
+        side = Side(cluster, tp, f"{purpose} {which}", (start, end), sizes=sizes, tasks=tasks, topic_id=topic_id)
         self._read[which].append(side)
         return side
 

@@ -14,7 +14,7 @@ from mm2py.errors import ClusterUnreachableError
 from mm2py.flow.verify import Moment, NothingToVerifyError
 from mm2py.model.verify import Kind, Verdict, VerifyReport
 from mm2py.wire.rebuild import RecordContent
-from tests.support.damage import delete_records
+from tests.support.damage import delete_records, recreate_topic
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mirror import JavaMirror
@@ -306,6 +306,23 @@ async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluste
     assert report.slices > 2
     assert (part.verdict, part.counts.equal, part.counts.target) == (Verdict.EQUAL, 5_000, 5_000)
     assert len(by_partition(part)) == 2
+
+
+async def test_a_topic_made_anew_while_it_is_compared(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """What another topic of the name holds is no mistake of the mirror: the comparison says that it could not go on."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    for bootstrap, topic in ((source, prefix), (target, f"A.{prefix}")):
+        await create_topic(bootstrap, topic)
+        await produce(bootstrap, topic, [plain_records(100)])
+
+    async def exchange() -> None:
+        await recreate_topic(source, prefix)
+        await produce(source, prefix, [plain_records(100, start=500)])
+
+    report = of_partition(await verify(source, target, prefix, before=exchange), 0)
+
+    assert report.verdict is Verdict.CANNOT_TELL
+    assert any("created again while it was compared" in reason for reason in report.reasons)
 
 
 async def test_what_is_not_there(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from mm2py.clock import SystemClock
 from mm2py.flow.verify import Verification, VerifyRequest
@@ -14,10 +14,11 @@ from tests.support.flows import flow_settings
 
 
 class InProcessSlices:
-    """Compares slices where they are asked for; `plans` remembers them."""
+    """Compares slices where they are asked for, once what is to happen *before* has; `plans` remembers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
         self.plans: list[VerifyPlan] = []
+        self._before = before
 
     async def ready(self) -> None:
         return
@@ -26,6 +27,8 @@ class InProcessSlices:
         self, _title: str, plans: Sequence[VerifyPlan], progress: Callable[[int], None]
     ) -> list[SliceOutcome]:
         self.plans += plans
+        if self._before is not None:
+            await self._before()
         outcomes = []
         clock = SystemClock()
         async with WorkerState() as state:
@@ -36,13 +39,25 @@ class InProcessSlices:
         return outcomes
 
 
-async def verify(source: str, target: str, topic: str, *, alias: str = "A", **asked: object) -> VerifyReport:
-    """Compare one topic of a flow *alias*->B; *asked* are fields of the request, and keys of the file, with dots."""
+async def verify(
+    source: str,
+    target: str,
+    topic: str,
+    *,
+    alias: str = "A",
+    before: Callable[[], Awaitable[None]] | None = None,
+    **asked: object,
+) -> VerifyReport:
+    """
+    Compare one topic of a flow *alias*->B; *asked* are fields of the request, and keys of the file, with dots.
+
+    What is to happen *before* the slices are compared comes after it was looked what there is.
+    """
     fields = {key: value for key, value in asked.items() if "." not in key}
     keys = {key: value for key, value in asked.items() if "." in key}
     settings = flow_settings(source, target, alias=alias, topics=topic, **keys)
     request = VerifyRequest(**fields)  # type: ignore[arg-type]
-    return await Verification(settings, request, InProcessSlices(), clock=SystemClock()).run()  # type: ignore[arg-type]
+    return await Verification(settings, request, InProcessSlices(before), clock=SystemClock()).run()  # type: ignore[arg-type]
 
 
 def of_partition(report: VerifyReport, number: int) -> PartitionReport:
