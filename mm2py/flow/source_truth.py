@@ -29,7 +29,7 @@ from mm2py.core.source_truth import (
     position_after,
     reset,
 )
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.flow.group import Surroundings
 from mm2py.flow.source_group import SourceLife
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
@@ -87,6 +87,8 @@ class SourceTruth:
         self._reach = around.reach
         self._life = life
         self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
+        #: Of what was told, that which could not be done yet.
+        self._undone: set[TopicPartition] = set()
         self._remaking: set[str] = set()
         self._aliases = (around.settings.flow.source, around.settings.flow.target)
 
@@ -126,7 +128,6 @@ class SourceTruth:
                 self._life.tasks.acquit(state.source)
         for case in cases:
             self._tell(case)
-        await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
         for case in cases:
             if isinstance(case.act, Stop):
                 self._life.tasks.stop(case.state.source, case.act.failure)
@@ -134,6 +135,7 @@ class SourceTruth:
             await self._recreate(topic)
         if any(case.finding.trouble is Trouble.RECREATED for case in cases):
             self._life.topics.want_refresh()
+        await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
         return True
 
     def _note_remaking(self, cases: Iterable[_Case]) -> None:
@@ -226,7 +228,8 @@ class SourceTruth:
         state, finding, act = case.state, case.finding, case.act
         about = (finding.trouble, case.look.topic_id, case.look.remote_topic_id)
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
-        if self._told.get(state.source) == about and not (isinstance(act, GoOn) and not is_search):
+        is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
+        if self._told.get(state.source) == about and not is_anew:
             return
         self._told[state.source] = about
         setting, policy = policy_of(finding.trouble, self._settings.truth)
@@ -257,9 +260,18 @@ class SourceTruth:
             for case in cases
             if isinstance(case.act, GoOn)
         ]
+        self._undone |= {case.state.source for case, _, _ in decided}
         final = [position for _, act, position in decided if act.repair is None]
-        if final:
+        try:
             await self._life.positions.write(final)
+        except (ClusterUnreachableError, BrokerConnectionError):
+            raise
+        except Mm2Error as error:
+            failure = PartitionFailure(f"its new position cannot be stored: {error}", error.hint, type(error).__name__)
+            for position in final:
+                self._life.tasks.stop(position.source, failure)
+            raise
+        self._undone -= {case.state.source for case, _, _ in decided}
         now = self._clock.monotonic()
         for case, act, position in decided:
             state = reset(case.state, act, case.look, now=now)

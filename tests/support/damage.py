@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Collection
 
 from aiokafka import TopicPartition
@@ -38,6 +39,14 @@ async def delete_records(bootstrap: str, topic: str, before: int, *, partition: 
     """Remove all records of a partition before that offset, as retention does."""
     async with admin(bootstrap) as connected:
         await connected.delete_records({TopicPartition(topic, partition): RecordsToDelete(before)})
+
+
+async def wipe(cluster: KafkaCluster) -> None:
+    """Kill all brokers of *cluster* and empty their disks: at their addresses there is another cluster then."""
+    for node in cluster.nodes:
+        cluster.kill(node.broker_id)
+        shutil.rmtree(node.data)
+    await asyncio.to_thread(cluster.start_all)
 
 
 async def lose_ends(cluster: KafkaCluster, topics: Collection[str], keep_batches: int) -> set[int]:
