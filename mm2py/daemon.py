@@ -70,6 +70,8 @@ from mm2py.telemetry.journal import EventLog
 #: What a drain may take beyond the time that its epochs have: positions, syncs and checkpoints are written then.
 _DRAIN_SLACK_S = 10.0
 _SPARK_STOP_S = 5.0
+#: How often it is looked whether the topics are there that keep orders.
+_LOOK_AT_ORDERS_S = 30.0
 #: So many new objects, and passes of the younger ones, until Python looks for garbage again; its own are 700, 10, 10.
 _GARBAGE_THRESHOLDS = (20_000, 20, 50)
 
@@ -177,6 +179,7 @@ class MirrorMaker:
                 changing = [
                     tasks.create_task(self._reload_forever(tasks), name="reload"),
                     tasks.create_task(self._change_forever(tasks), name="live settings"),
+                    tasks.create_task(self._look_at_orders_forever(), name="orders"),
                 ]
                 await self._until_stop()
                 for loop in changing:
@@ -361,6 +364,15 @@ class MirrorMaker:
         if runner.settings != self._desk.settings_of(flow):
             self._changed.add(flow)
             self._has_changed.set()
+
+    async def _look_at_orders_forever(self) -> None:
+        """Have orders written once more whose topic vanished: the next daemon must find them."""
+        while True:
+            await self._clock.sleep(_LOOK_AT_ORDERS_S)
+            for runner in self._fleet.runners:
+                flow = runner.flow
+                if self._desk.kept(flow).revision and runner.reach.is_complete:
+                    await runner.reach.once("look at orders", [flow.target], partial(self._desk.look, flow))
 
     async def _change_forever(self, tasks: asyncio.TaskGroup) -> None:
         """Start flows anew whose settings operators changed."""

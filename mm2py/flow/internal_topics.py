@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from mm2py.model.flow import Flow
 from mm2py.telemetry.events import InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.kept_log import KeptLog, Refilled
+from mm2py.wire.kept_log import Contents, KeptLog, Refilled
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -22,10 +22,12 @@ def kept_log(
     cluster: Cluster,
     topic: str,
     events: EventLog,
-    contents: Callable[[], Awaitable[Sequence[LogRecord]]] = nothing,
+    contents: Contents = nothing,
+    *,
+    correct: Contents | None = None,
 ) -> KeptLog:
-    """Give the log of an internal *topic* of *flow*, which has to hold *contents*."""
-    return KeptLog(cluster, topic, contents, lambda refilled: events.emit(recreated(flow, refilled)))
+    """Give the log of an internal *topic* of *flow*; see `KeptLog` for *contents* and *correct*."""
+    return KeptLog(cluster, topic, contents, lambda refilled: events.emit(recreated(flow, refilled)), correct)
 
 
 def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:

@@ -22,9 +22,11 @@ from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error,
 from mm2py.model.flow import Flow
 from mm2py.model.kept_orders import NOTHING_KEPT, KeptOrders, decode_orders, encode_orders, orders_key, orders_topic
 from mm2py.model.orders import Orders
+from mm2py.model.topic import is_other_topic
 from mm2py.wire.access import NotAuthorizedError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.kept_log import Refilled, wrong_policy
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
@@ -116,6 +118,23 @@ class OrderBook:
             # Compaction keeps the last record of a key, which is ours: let it be the one that counts.
             await log.append([LogRecord(winner.key, winner.value, partition=0)])
             raise conflict(self.flow, self._decoded(winner))
+
+    async def refill(self, kept: KeptOrders, topic_id: str | None) -> tuple[str | None, Refilled | None]:
+        """
+        Write *kept* once more where its topic has vanished, or is another one than *topic_id* and holds no orders.
+
+        Give the topic's id, and what was done. A record that somebody removed from the topic stays removed.
+        """
+        async with self._open() as cluster:
+            records = await self._records(cluster)
+            is_there, seen = bool(cluster.partitions_of(self.topic)), cluster.topic_id(self.topic)
+            if is_there and (records or not is_other_topic(topic_id, seen)):
+                return seen, None
+            log = TopicLog(cluster, self.topic)
+            was_made = await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            await log.append([LogRecord(orders_key(self.flow), encode_orders(self.flow, kept), partition=0)])
+            policy = await wrong_policy(cluster, self.topic)
+            return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:
         """Read the flow's records of the topic, none where there is no topic."""

@@ -16,6 +16,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.live_config import lines_of, read_config, refused
 from mm2py.errors import Mm2Error, OrderConflictError, OrderRefusedError, OrdersNotKeptError, UnknownFlowError
+from mm2py.flow.internal_topics import recreated
 from mm2py.flow.loops import judged
 from mm2py.flow.order_book import OrderBook, OrdersOutOfReachError, conflict
 from mm2py.flow.runner import FlowRunner
@@ -56,6 +57,8 @@ class OrderDesk:
         self._clock = clock
         self._events = events
         self._known: dict[Flow, KeptOrders] = {}
+        #: Which topic holds them, as it was seen last.
+        self._topic_ids: dict[Flow, str | None] = {}
         self._lines: dict[Flow, Lines] = {}
         #: What flows run with whose settings no longer fit the file.
         self._left_alone: dict[Flow, FlowSettings] = {}
@@ -193,11 +196,28 @@ class OrderDesk:
         known = self._known.get(flow)
         if known is None:
             raise OrdersNotKeptError(str(flow), flow.target, "what is kept there has not been read yet")
+        await self._refill(flow)
         kept = await self._asked(flow, OrderBook(_of_flow(self.file, flow), self._clock).read())
         if not kept.is_same_as(known):
             await self._take(flow, kept)
             raise conflict(flow, kept)
         return kept
+
+    async def look(self, flow: Flow) -> bool:
+        """Write the orders of *flow* once more where their topic has vanished; raise what keeps us from that."""
+        async with self.lock(flow):
+            await self._refill(flow)
+        return True
+
+    async def _refill(self, flow: Flow) -> None:
+        kept = self.kept(flow)
+        if not kept.revision:
+            return
+        book = OrderBook(_of_flow(self.file, flow), self._clock)
+        topic_id, refilled = await self._asked(flow, book.refill(kept, self._topic_ids.get(flow)))
+        self._topic_ids[flow] = topic_id
+        if refilled is not None:
+            self._events.emit(recreated(flow, refilled))
 
     async def _asked(self, flow: Flow, asking: Awaitable[T]) -> T:
         try:
@@ -275,6 +295,7 @@ class OrderDesk:
                 old = before.get(settings.flow)
                 if old is not None and _place_of(old) != _place_of(settings):
                     self._known.pop(settings.flow, None)  # they are kept elsewhere now
+                    self._topic_ids.pop(settings.flow, None)
             there = {settings.flow for settings in file.flows}
             self._known = {flow: kept for flow, kept in self._known.items() if flow in there}
             await self._rebase(running, self._known)

@@ -18,6 +18,7 @@ from mm2py.flow.translation import Translations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, decode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.topic import is_other_topic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -86,7 +87,9 @@ class KeptTranslations:
         self._names = names
         self._sizes = (flow_runs, partition_runs)
         self._clock = clock
+        self._cluster = cluster
         self._log = TopicLog(cluster, f"mm2-offsets.{flow.source}.internal")
+        self._topic_id: str | None = None
         self._read_to: dict[int, int] = {}
         self._chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
         self._positions: dict[TopicPartition, Position] = {}
@@ -98,6 +101,11 @@ class KeptTranslations:
             return
         has_news = False
         try:
+            await self._cluster.refresh_metadata({self._log.topic})
+            topic_id = self._cluster.topic_id(self._log.topic)
+            if is_other_topic(self._topic_id, topic_id):
+                self._read_to, self._chunks, self._positions = {}, {}, {}
+            self._topic_id = topic_id or self._topic_id
             async with aclosing(self._log.read_from(self._read_to)) as chunks:
                 async for records in chunks:
                     for record in records:

@@ -23,6 +23,8 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import TransactionalProducer
 
 
+Contents = Callable[[], Awaitable[Sequence[LogRecord]]]
+
 _LOOK_EVERY_S: Final = 5.0
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
@@ -66,8 +68,9 @@ class KeptLog(TopicLog):
     """
     One compacted topic of one cluster.
 
-    *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. *tell* hears of each
-    time that it was filled again.
+    *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
+    there too, *correct* looks at what was filled, and gives what has to be written behind it, until that is nothing.
+    *tell* hears of each time that it was filled again.
 
     a. What is appended comes behind *contents*, in whichever topic it goes to.
     b. One append at a time: nothing older can come behind something newer.
@@ -77,12 +80,14 @@ class KeptLog(TopicLog):
         self,
         cluster: Cluster,
         topic: str,
-        contents: Callable[[], Awaitable[Sequence[LogRecord]]],
+        contents: Contents,
         tell: Callable[[Refilled], None],
+        correct: Contents | None = None,
     ) -> None:
         super().__init__(cluster, topic)
         self._contents = contents
         self._tell = tell
+        self._correct = correct
         self._turn = asyncio.Lock()
         self._terms: _Terms | None = None
         self._looked_at = 0.0
@@ -165,15 +170,12 @@ class KeptLog(TopicLog):
     async def _fill(self) -> None:
         records = await self._contents()
         await super().append(records)
-        told = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, await self._wrong_policy())
+        while self._correct is not None and (corrections := await self._correct()):
+            await super().append(corrections)
+        policy = await wrong_policy(self._cluster, self.topic)
+        told = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
         self._is_owed = self._was_made = False
         self._tell(told)
-
-    async def _wrong_policy(self) -> str | None:
-        described = (await Admin(self._cluster).topic_configs([self.topic], [_POLICY]))[self.topic]
-        entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)
-        policy = entry.value if entry is not None else None
-        return policy if policy is not None and _COMPACT not in policy.split(",") else None
 
     def _is_new(self) -> bool:
         """Whether the topic, as it was seen last, is one that was not there before."""
@@ -186,6 +188,14 @@ class KeptLog(TopicLog):
         topic_id = self._cluster.topic_id(self.topic)
         if topic_id is not None:
             self._ids.add(topic_id)
+
+
+async def wrong_policy(cluster: Cluster, topic: str) -> str | None:
+    """Give the cleanup policy of *topic* where it does not keep the newest record of each key; else None."""
+    described = (await Admin(cluster).topic_configs([topic], [_POLICY]))[topic]
+    entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)
+    policy = entry.value if entry is not None else None
+    return policy if policy is not None and _COMPACT not in policy.split(",") else None
 
 
 def _vanished(error: BrokerAnsweredError) -> BrokerAnsweredError:

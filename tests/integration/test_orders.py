@@ -13,17 +13,28 @@ from typing import Any
 import pytest
 
 from mm2py.clock import SystemClock
+from mm2py.config.settings import load_settings
 from mm2py.core import orders as verbs
 from mm2py.core.orders import HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import OrderConflictError, OrderRefusedError, OrdersNotKeptError, UnknownFlowError
 from mm2py.flow.order_book import OrderBook
+from mm2py.flow.order_desk import OrderDesk
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.kept_orders import NOTHING_KEPT, orders_key
 from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import FlowDrained, LiveSettingsRefused, OrdersRead, SettingsReloaded, StepFailed
+from mm2py.telemetry.events import (
+    FlowDrained,
+    InternalTopicRecreated,
+    LiveSettingsRefused,
+    OrdersRead,
+    SettingsReloaded,
+    StepFailed,
+)
+from mm2py.telemetry.journal import EventLog
 from tests.support.brokers import MakeCluster
+from tests.support.damage import vanish
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
@@ -75,6 +86,49 @@ async def test_a_flow_without_orders_leaves_no_topic_behind(
     assert await book.read() == kept
     assert (kept.orders, kept.revision, kept.by) == (orders, 1, "alice")
     assert set((await read_topic(backup.bootstrap_servers, book.topic)).keys()) == {0}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+async def test_orders_whose_topic_vanished_are_kept_again(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
+) -> None:
+    """What is paused is still paused for the next daemon; a further order counts beside it, and is no conflict."""
+    flow, clock = Flow(prefix, "B"), SystemClock()
+    path = tmp_path / "mm2.properties"
+    path.write_text(_file(primary, backup, prefix))
+    events = EventLog(clock)
+    desk = OrderDesk(load_settings(path), lambda _: None, clock=clock, events=events)
+    desk._known[flow] = NOTHING_KEPT
+    book = OrderBook(desk.settings_of(flow), clock)
+    await desk.order(flow, lambda orders: verbs.pause_topic(orders, "one"))
+    await desk.look(flow)
+    await vanish(backup.bootstrap_servers, book.topic, is_replaced=is_replaced)
+    await desk.look(flow)
+    again = await book.read()
+    await vanish(backup.bootstrap_servers, book.topic, is_replaced=is_replaced)
+    await desk.order(flow, lambda orders: verbs.pause_topic(orders, "two"))
+
+    assert again.orders.topics == {"one"}
+    assert (await book.read()).orders.topics == {"one", "two"}
+    told = [(event.topic, event.records, bool(event.hint)) for event in events.of(InternalTopicRecreated)]
+    assert told == [(book.topic, 1, is_replaced)] * 2
+
+
+async def test_orders_that_somebody_removed_stay_removed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A record without a value does away with orders; a look at their topic does not bring them back."""
+    flow, clock = Flow(prefix, "B"), SystemClock()
+    path = tmp_path / "mm2.properties"
+    path.write_text(_file(primary, backup, prefix))
+    desk = OrderDesk(load_settings(path), lambda _: None, clock=clock, events=EventLog(clock))
+    desk._known[flow] = NOTHING_KEPT
+    book = OrderBook(desk.settings_of(flow), clock)
+    await desk.order(flow, lambda orders: verbs.pause_topic(orders, "one"))
+    await _write(backup, book.topic, orders_key(flow), None)
+    await desk.look(flow)
+
+    assert await book.read() == NOTHING_KEPT
 
 
 async def test_too_many_replicas_are_told_with_their_setting(

@@ -57,6 +57,9 @@ class Book:
     async def read(self) -> KeptOrders:
         return self.shelf.kept.get(self.flow, NOTHING_KEPT)
 
+    async def refill(self, _kept: KeptOrders, _topic_id: str | None) -> tuple[None, None]:
+        return None, None
+
     async def write(self, orders: Orders, *, before: KeptOrders, by: str) -> KeptOrders:
         now = await self.read()
         if now.revision > before.revision:

@@ -88,6 +88,19 @@ async def test_what_another_node_keeps_is_read_on(rig: Rig) -> None:
     assert rig.kept(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
 
 
+async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: Rig) -> None:
+    """The other node writes all that it knows into it; what the old topic held beyond that counts no more."""
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.keep(upstream=100, downstream=10, length=50)
+    await rig.kept.refresh()
+    rig.brokers.topics = topics_with(TOPIC, [0, 1, 2])
+    rig.brokers.topics[TOPIC].topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+    await rig.keep(upstream=200, downstream=10, length=60)
+    await rig.kept.refresh()
+
+    assert rig.kept(REMOTE, 15) == Translated(205)
+
+
 async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Rig) -> None:
     """It is refused once, and asked for again a minute later; until then nothing is known."""
     rig.brokers.topics = {}
