@@ -9,6 +9,7 @@ so a crash in the first minute can be resumed exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import attrs
 
@@ -53,7 +54,9 @@ class Positions:
         self._settings = settings
         self._source = source
         self._target = target
-        self.log = kept_log(settings.flow, target, settings.offset_storage_topic, events, self._contents)
+        correct = self._overtaken if settings.is_exactly_once else None
+        topic = settings.offset_storage_topic
+        self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct)
         self.beside: Callable[[], Sequence[LogRecord]] = tuple
         self.committed: Callable[[], Iterable[Position]] = tuple
         self.known: dict[TopicPartition, Position] = {}
@@ -109,6 +112,21 @@ class Positions:
         standing = {**self.known, **{position.source: position for position in self.committed()}}
         # A position rests on what is known of where records went.
         return [*self.beside(), *self._records(standing.values())]
+
+    async def _overtaken(self) -> Sequence[LogRecord]:
+        """Give the positions of transactions before which an older one should have come, but came behind."""
+        await self.log.await_stable()
+        newest: dict[TopicPartition, Position] = {}
+        last: dict[TopicPartition, Position] = {}
+        for record in await self.log.read_all():
+            match decode_position(record.key, record.value, record.headers):
+                case (self._settings.flow.source, Position() as position):
+                    source = position.source
+                    last[source] = position
+                    newest[source] = max(newest.get(source, position), position, key=attrgetter("next_upstream"))
+                case _:
+                    continue
+        return self._records(it for it in newest.values() if last[it.source].next_upstream < it.next_upstream)
 
     def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
         records = []
