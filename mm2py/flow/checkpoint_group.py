@@ -172,7 +172,10 @@ class CheckpointGroup(FlowGroup):
             self._round = self._round if done is None else done
         else:
             self._round = Round({}, {})
-            self._reach.succeeded("write checkpoints")
+            if checkpoints.log.is_look_due:
+                await self._reach.once("write checkpoints", [self.flow.target], checkpoints.log.look)
+            else:
+                self._reach.succeeded("write checkpoints")
         self._show()
 
     # Group offsets at the target.

@@ -130,7 +130,7 @@ class Checkpoints:
         self._events = events
         self._measures = measures or FlowMeasures(clock)
         topic = policy.checkpoints_topic(settings.flow.source)
-        self._log = kept_log(settings.flow, target, topic, events, self._contents)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that the topic does not hold, because it vanished together with what they point to.
         self._unwritten: set[tuple[str, TopicPartition]] = set()
@@ -150,19 +150,19 @@ class Checkpoints:
     async def read(self) -> bool:
         """Read the checkpoints topic; create it where there is none. Say whether it could be read."""
         settings = self._settings
-        await self._log.ensure(
+        await self.log.ensure(
             1,
             settings.checkpoints.topic_replication_factor,
             setting="checkpoints.topic.replication.factor",
         )
         try:
-            records = await self._log.read_all()
+            records = await self.log.read_all()
         except BrokerAnsweredError as error:
             if error.code not in _UNREADABLE:
                 raise
             self._knows_history = False
             hint = "let the mirror read the checkpoints topic, so that it can continue it"
-            self._events.emit(CheckpointsUnreadable(settings.flow, self._log.topic, str(error), hint))
+            self._events.emit(CheckpointsUnreadable(settings.flow, self.log.topic, str(error), hint))
             return False
         malformed: list[tuple[LogRecord, str]] = []
         for record in records:
@@ -174,8 +174,8 @@ class Checkpoints:
             self._remember(checkpoint)
         self._knows_history = True
         known = sum(map(len, self._last.values()))
-        self._events.emit(CheckpointsRead(settings.flow, self._log.topic, known, len(malformed)))
-        self._passed_over.note(self._log.topic, malformed)
+        self._events.emit(CheckpointsRead(settings.flow, self.log.topic, known, len(malformed)))
+        self._passed_over.note(self.log.topic, malformed)
         return True
 
     def _remember(self, checkpoint: Checkpoint) -> None:
@@ -187,8 +187,8 @@ class Checkpoints:
     async def emit_once(self, groups: Collection[str]) -> Round:
         """Translate what *groups* have committed and write the checkpoints that are due."""
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        if self._log.is_look_due:
-            await self._log.look()
+        if self.log.is_look_due:
+            await self.log.look()
         places = await self._look(groups)
         await self._watch_back([place for place in places if place.is_back])
         ranges = await self._ranges({place.remote for place in places if place.translated})
@@ -233,7 +233,7 @@ class Checkpoints:
         return new, emission.is_due or (place.group, place.remote) in self._unwritten
 
     async def _write(self, due: Sequence[Checkpoint], wall_ms: int) -> None:
-        await self._log.append(_records(due, wall_ms))
+        await self.log.append(_records(due, wall_ms))
         for checkpoint in due:
             self._remember(checkpoint)
 

@@ -331,7 +331,8 @@ async def test_a_target_whose_disk_was_wiped_is_filled_again(
     await mirror.create()
     for topic in (mirror.topic, mirror.other):
         await mirror.write(topic, 0, 100)
-    async with mirror.running(**{"emit.heartbeats.enabled": "true"}) as flow:
+    keys = {"emit.heartbeats.enabled": "true", "emit.checkpoints.interval.seconds": 1}
+    async with mirror.running(**keys) as flow:
         for topic in (mirror.topic, mirror.other):
             await mirror.holds(topic, range(100))
         await wipe(target)
