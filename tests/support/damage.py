@@ -26,9 +26,9 @@ async def vanish(bootstrap: str, topic: str, *, is_replaced: bool) -> None:
     async with admin(bootstrap) as connected:
 
         async def is_done() -> bool:
-            await connected.delete_topics([topic])
+            gone = await connected.delete_topics([topic])
             if not is_replaced:
-                return True
+                return all(code == 0 for _, code in gone.topic_error_codes)
             answer = await connected.create_topics([NewTopic(topic, 1, 1)])
             return all(code == 0 for _, code, _ in answer.topic_errors)
 
