@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import attrs
 
@@ -41,6 +42,22 @@ _HINTS: dict[int, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
 _HINT = "stop one of the two; once it has ended, the other goes on by itself"
+
+
+@attrs.define(eq=False)
+class NoCoordinatorError(Mm2Error):
+    """No broker coordinates a flow's group, so nobody can say who runs the flow."""
+
+    hint: ClassVar[str] = (
+        "check that __consumer_offsets of that cluster has its partitions online; "
+        "it is not even created where there are fewer brokers than offsets.topic.replication.factor"
+    )
+
+    cluster: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"no broker of cluster {self.cluster} coordinates group {self.group}"
 
 
 class FlowMembership:
@@ -129,6 +146,8 @@ class FlowMembership:
         try:
             await self._decide(place)
         except BrokerAnsweredError as error:
+            if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise NoCoordinatorError(error.cluster, self._group) from error
             if not isinstance(error, NotAuthorizedError) and error.code not in _HOPELESS:
                 raise
             self._go_unguarded(error)

@@ -25,7 +25,7 @@ from mm2py.wire.patience import Patience
 
 _PURPOSE: Final = "membership"
 #: How long a coordinator that moves or loads is awaited; whoever asks comes again soon.
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 15.0
 #: A round of joining may be overtaken by another; more often than this in a row is nobody's good luck.
 _ROUNDS: Final = 10
 #: The coordinator does not know the member, or not in this generation.
