@@ -343,7 +343,10 @@ class Cluster:
                 return await self.send_to(node_id, request, purpose)
             except BrokerConnectionError as error:
                 cause = error
-        raise self._unreachable(",".join(map(str, self.brokers.values())), cause or "no broker is known yet")
+        if cause is None:
+            # So a controller answers while all brokers are fenced: as they start, or wake after minutes.
+            raise self._unreachable(",".join(self.endpoint.bootstrap_servers), "it names no broker that is up")
+        raise self._unreachable(",".join(map(str, self.brokers.values())), cause)
 
     def _unreachable(self, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:
         """Make the error that says why none of *servers* would do."""

@@ -388,6 +388,13 @@ async def test_any_broker_will_do(brokers: FakeBrokers, cluster: Cluster) -> Non
     assert len(answers) == 5
 
 
+async def test_a_cluster_that_names_no_broker_is_told_by_where_it_was_asked(cluster: Cluster) -> None:
+    """All brokers may be fenced for a moment: the operator reads which address that is about."""
+    cluster.metadata = attrs.evolve(cluster.metadata, brokers={})
+    with pytest.raises(ClusterUnreachableError, match=r"at b0:9092,.*: it names no broker that is up"):
+        await cluster.send_to_any(MetadataRequest([]))
+
+
 async def test_a_request_no_version_of_which_the_broker_speaks(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A broker too old for a request counts as having answered so."""
     brokers.versions = {METADATA: (0, 3)}
