@@ -45,6 +45,7 @@ from mm2py.flow.fleet import Fleet
 from mm2py.flow.group import RESTART_PAUSES
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.order_desk import OrderDesk
+from mm2py.flow.pulse import watch_pulse
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
 from mm2py.flow.this_node import this_node
@@ -176,6 +177,10 @@ class MirrorMaker:
             async with asyncio.TaskGroup() as tasks:
                 self._start_spark(settings, tasks)
                 self._fleet.start(tasks)
+                watches = [
+                    tasks.create_task(watch_pulse(self._clock, self.events), name="pulse"),
+                    tasks.create_task(self._spark.watch(), name="spark watch"),
+                ]
                 changing = [
                     tasks.create_task(self._reload_forever(tasks), name="reload"),
                     tasks.create_task(self._change_forever(tasks), name="live settings"),
@@ -186,6 +191,8 @@ class MirrorMaker:
                     loop.cancel()
                 begun = self._clock.monotonic()
                 is_drained = await self._drain()
+                for loop in watches:
+                    loop.cancel()
         finally:
             drain_s = self._clock.monotonic() - begun
             self._epochs.close()

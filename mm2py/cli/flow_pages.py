@@ -85,6 +85,8 @@ def troubles(flow: Json) -> list[str]:
         for connector, state in flow["connectors"].items()
         if state in _DOWN and flow["state"] not in _DOWN
     ]
+    if late := flow.get("late_tasks", 0):
+        found.append(f"{name}: {late} copy task{'s hang' if late > 1 else ' hangs'}; mm2py flow '{name}' tells which")
     if not found and flow["last_error"]:
         found.append(_told(name, flow))
     return found

@@ -29,6 +29,7 @@ _STYLES = {
     "stopped": "bold red",
     "restarting": "yellow",
     "backing_off": "yellow",
+    "late": "bold red",
     "not ready": "yellow",
     "unassigned": "yellow",
     "failed": "bold red",

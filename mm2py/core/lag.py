@@ -11,6 +11,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from mm2py.core.progress import PartitionState
+from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.state import PartitionStage
+
 
 #: The configs that say what a topic keeps.
 RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -35,6 +39,35 @@ class Retention:
 
 def _bound(text: str) -> int | None:
     return number if (number := int(text)) >= 0 else None
+
+
+def lag_holds_s(epoch_ms: int, drain_ms: int, *, look_every_s: float) -> tuple[float, float]:
+    """
+    Say after how long the source is asked where its log ends, if no epoch tells, and for how long a lag counts.
+
+    An epoch tells when it ends, which is known by its time and its drain. A question that was not answered three times
+    leaves the lag unknown: an old number would say that all is well.
+    """
+    due_s = (epoch_ms + drain_ms) / 1000
+    return due_s + look_every_s / 2, due_s + 3 * look_every_s
+
+
+def tells_end(outcome: PartitionOutcome | None, state: PartitionState, *, fetches: int) -> bool:
+    """
+    Whether an epoch with so many *fetches* told where a partition's log at the source ends; *state* is that after it.
+
+    A fetch session says nothing of a partition that did not change. One with records left would have been told of, had
+    anybody asked: it was not, where the target does not take what was read before, or a limit holds the reading back.
+    """
+    if outcome is not None and outcome.high_watermark >= 0:
+        return True
+    is_read = state.stage is PartitionStage.COPYING and not state.is_unsure
+    return fetches > 0 and is_read and state.lag == 0
+
+
+def forget_end(state: PartitionState) -> PartitionState:
+    """Know no more where the source's log ends: it was too long ago that anybody asked."""
+    return state if state.high_watermark < 0 else attrs.evolve(state, high_watermark=-1, last_stable_offset=-1)
 
 
 @attrs.frozen

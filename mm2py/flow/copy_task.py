@@ -44,6 +44,8 @@ class Epochs(Protocol):
 
     def is_waiting(self, flow: Flow, task: int) -> bool: ...
 
+    def is_late(self, flow: Flow, task: int) -> bool: ...
+
     async def settle(self, flow: Flow) -> None: ...
 
 
@@ -149,8 +151,10 @@ class CopyTask:
         self._is_draining = False
 
     def view(self, partitions: int) -> TaskView:
-        state = self._state
-        if state is TaskState.RUNNING and self._epochs.is_waiting(self._settings.flow, self.task):
+        state, flow = self._state, self._settings.flow
+        if state is TaskState.RUNNING and self._epochs.is_late(flow, self.task):
+            state = TaskState.LATE
+        elif state is TaskState.RUNNING and self._epochs.is_waiting(flow, self.task):
             state = TaskState.WAITING_FOR_SLOT
         return TaskView(
             task=self.task,
@@ -222,18 +226,19 @@ class CopyTask:
     async def _run_epoch(self, plan: EpochPlan) -> None:
         self._state = TaskState.RUNNING
         begun = self._clock.monotonic()
-        pause_s = 0.0
+        pause_s, pausing = 0.0, TaskState.BACKING_OFF
         try:
             outcome = await self._epochs.run(plan)
         except EpochLostError as error:
             pause_s = self._lose(plan, error)
+            pausing = TaskState.LATE if error.is_late else pausing
         else:
             self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
         finally:
             self._planner.put_back(plan)
             self._state = TaskState.IDLE
         if pause_s:
-            await self._back_off(pause_s)
+            await self._back_off(pause_s, pausing)
 
     def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         if self._lost_in_a_row:
@@ -261,9 +266,9 @@ class CopyTask:
         self._planner.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
         return pause_s
 
-    async def _back_off(self, pause_s: float) -> None:
+    async def _back_off(self, pause_s: float, state: TaskState = TaskState.BACKING_OFF) -> None:
         """Sit a pause out; a poke does not shorten it, a drain does, and a restart as far as may be."""
-        self._state = TaskState.BACKING_OFF
+        self._state = state
         self._is_hurried = False
         until = self._clock.monotonic() + pause_s
         while not self._is_draining and (left := until - self._clock.monotonic()) > 0:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss
+from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_loss
 from mm2py.core.progress import PartitionState
 from mm2py.core.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
@@ -62,7 +62,7 @@ class _End:
 class PartitionMeasures:
     """One topic-partition since the daemon started."""
 
-    __slots__ = ("_ends", "bytes", "caught_up_at", "is_ours", "picture", "records", "window")
+    __slots__ = ("_asked_at", "_ends", "bytes", "caught_up_at", "is_ours", "picture", "records", "window")
 
     def __init__(self) -> None:
         self.records = 0
@@ -75,7 +75,13 @@ class PartitionMeasures:
         self.caught_up_at: float | None = None
         #: The last view of the partition, while it may be shown again.
         self.picture: _Picture | None = None
+        #: When the source said where its log ends.
+        self._asked_at: float | None = None
         self._ends: tuple[_End, ...] = ()
+
+    def asked_s(self, now: float) -> float:
+        """Say how long ago the source said where its log ends."""
+        return math.inf if self._asked_at is None else now - self._asked_at
 
     def take(self, outcome: PartitionOutcome, now: float) -> int:
         """Take over what an epoch did; give how many records that makes."""
@@ -89,8 +95,8 @@ class PartitionMeasures:
         return records
 
     def look(self, state: PartitionState, now: float) -> None:
-        """Note how far behind the partition is after an epoch."""
-        self.picture = None
+        """Note how far behind the partition is, which the source has just told."""
+        self.picture, self._asked_at = None, now
         if state.lag == 0:
             self.caught_up_at = now
         if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
@@ -233,6 +239,8 @@ class FlowMeasures:
         self.missing_partitions = 0
         #: Source topics that hold heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
+        #: For how long a lag counts; then the source has to be asked again, or it is not known.
+        self.lag_holds_s = math.inf
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
@@ -255,8 +263,12 @@ class FlowMeasures:
             self._trim(now)
 
     def look(self, state: PartitionState) -> None:
-        """Note how far behind a partition is after its epoch."""
+        """Note how far behind a partition is, which the source has just told."""
         self._partition(state.source).look(state, self._clock.monotonic())
+
+    def asked_s(self, source: TopicPartition) -> float:
+        """Say how long ago the source said where the log of a partition ends."""
+        return self._partition(source).asked_s(self._clock.monotonic())
 
     def lose(self, plan: EpochPlan, cause: str) -> None:
         """Note that an epoch brought no outcome."""
@@ -341,6 +353,8 @@ class FlowMeasures:
 
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
+        if measured.asked_s(now) > self.lag_holds_s:
+            state = forget_end(state)
         picture, retention = measured.picture, self.retention.get(state.source.topic)
         if picture is not None and picture.is_of(state, task, retention, now):
             return picture.view

@@ -15,6 +15,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core import due, progress
+from mm2py.core.lag import tells_end
 from mm2py.core.progress import Happening, PartitionState, RetryPauses
 from mm2py.flow.copy_task import CopyTask, Epochs
 from mm2py.flow.epoch_news import epoch_ended, partition_news
@@ -226,7 +227,8 @@ class SourceTasks:
             if plan.transactions is not None and accounted.state.position > before.position:
                 self.note_written([accounted.state.standing])  # it was committed with the records
                 self._committed.add(planned.source)
-            self.measures.look(accounted.state)
+            if tells_end(partition, accounted.state, fetches=outcome.fetches):
+                self.measures.look(accounted.state)
             if accounted.state.retry_at > now:
                 self._pausing.add(planned.source)
             for happening in accounted.happenings:
@@ -282,7 +284,7 @@ class SourceTasks:
         return tuple(
             task
             for task in range(self.copy_tasks)
-            if self._tasks[task].view(0).state is TaskState.BACKING_OFF
+            if self._tasks[task].view(0).state in (TaskState.BACKING_OFF, TaskState.LATE)
             or any(state.stage is not PartitionStage.COPYING for state in self._own(task))
         )
 

@@ -2,8 +2,8 @@
 Looking at what the copying does not tell: how far the source has gone on where nothing is read, and what it keeps.
 
 A partition that is paused or stopped falls behind, and retention comes nearer to it; whoever is to notice needs true
-numbers just then. So the source is asked where such logs begin and end, all in one question to each broker; and now and
-then for the retention of all topics.
+numbers just then, as of one whose epoch does not come back. So the source is asked where such logs begin and end, all
+in one question to each broker; and now and then for the retention of all topics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from mm2py.core import progress
-from mm2py.core.lag import RETENTION_CONFIGS, Retention
+from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.group import Surroundings
 from mm2py.flow.measures import FlowMeasures
@@ -34,9 +34,14 @@ class SourceWatch:
     def __init__(self, around: Surroundings, measures: FlowMeasures, life: SourceLife) -> None:
         self._source = around.flow.source
         self._interval_s = around.settings.refresh_topics_interval_s
+        self._begun_at = 0.0
         self._reach = around.reach
         self._clock = around.clock
         self._measures = measures
+        settings = around.settings
+        self._asked_after_s, measures.lag_holds_s = lag_holds_s(
+            settings.epoch_ms, settings.drain_ms, look_every_s=_LOOK_EVERY_S
+        )
         self._life = life
         self._admin = Admin(life.source)
         self._topics: frozenset[str] = frozenset()
@@ -48,7 +53,7 @@ class SourceWatch:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        read_at = -math.inf
+        read_at, self._begun_at = -math.inf, self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
             # Where there is nothing to ask, nobody answers: the source may be away.
@@ -76,9 +81,14 @@ class SourceWatch:
         return True
 
     def _unread(self) -> frozenset[TopicPartition]:
-        """Say what nobody reads at the moment."""
-        tasks = self._life.tasks
-        return frozenset(it for it in tasks.states if it.topic in self._topics and not tasks.is_held(it))
+        """Say what nobody reads at the moment, and what no epoch has told of for too long."""
+        tasks, asked_s = self._life.tasks, self._measures.asked_s
+        watched_s = self._clock.monotonic() - self._begun_at
+
+        def is_untold(source: TopicPartition) -> bool:
+            return not tasks.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
+
+        return frozenset(it for it in tasks.states if it.topic in self._topics and is_untold(it))
 
     async def _look(self, unread: frozenset[TopicPartition]) -> bool:
         """Bring it up to date."""
@@ -89,7 +99,7 @@ class SourceWatch:
             start, end, state = starts[source], ends[source], tasks.states.get(source)
             if isinstance(start, BrokerAnsweredError) or isinstance(end, BrokerAnsweredError):
                 continue
-            if state is not None and not tasks.is_held(source):
+            if state is not None:
                 tasks.states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
                 self._measures.look(tasks.states[source])
         return True

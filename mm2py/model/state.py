@@ -44,6 +44,8 @@ class TaskState(enum.Enum):
     WAITING_FOR_SLOT = 2
     #: Its epoch was lost; it runs again once the lost one can no longer write.
     BACKING_OFF = 3
+    #: Its epoch was not back in time and is ended by force, or was; it runs again as after any other loss.
+    LATE = 4
 
 
 class PartitionStage(enum.Enum):
@@ -311,6 +313,11 @@ class FlowView:
     resumed_records: int = 0
     foreign_records: int = 0
     steps: tuple[StepView, ...] = ()
+
+    @property
+    def late_tasks(self) -> int:
+        """How many copy tasks have an epoch that was not back in time."""
+        return sum(1 for task in self.tasks if task.state is TaskState.LATE)
 
     @property
     def stopped_partitions(self) -> int:

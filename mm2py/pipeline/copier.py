@@ -155,7 +155,8 @@ class _Epoch:
 
     async def _copy(self) -> None:
         plan = self._plan
-        dispatch = Dispatch(self._target, plan.limits, self._clock)
+        last_send_at = self._deadline + plan.drain_ms / 1000
+        dispatch = Dispatch(self._target, plan.limits, self._clock, last_send_at=last_send_at)
         reader = SourceReader(
             self._source,
             dispatch,
@@ -264,7 +265,7 @@ class _Epoch:
             drain_s=max(0.0, now - self._drain_started),
             cpu_s=_cpu_s() - self._cpu_started,
             rss_bytes=_rss_bytes(),
-            worker=f"{socket.gethostname()}:{os.getpid()}",
+            worker=worker_name(),
         )
         if dispatch is None or reader is None:
             return outcome
@@ -282,6 +283,11 @@ class _Epoch:
 
 def _is_resuming(copy: PartitionCopy) -> bool:
     return copy.is_unsure and not copy.has_ended and copy.trouble is None
+
+
+def worker_name() -> str:
+    """Name this process as ``host:pid``."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def _has_news(copy: PartitionCopy) -> bool:

@@ -9,11 +9,13 @@ task has a thread of its own, because Spark ties job group and description to th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final, ParamSpec, TypeVar
 
 import attrs
 from py4j.protocol import Py4JError
@@ -25,19 +27,30 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
 from mm2py.pipeline import worker
+from mm2py.pipeline.patience import done_within
+from mm2py.pipeline.processes import kill_worker
 from mm2py.pipeline.records.tasks import RecordTasks
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, collected, message_of
-from mm2py.telemetry.events import WaitingForSlot
+from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, collected, is_stopped, message_of
+from mm2py.telemetry.events import CopyTaskLate, WaitingForSlot
 from mm2py.telemetry.journal import EventLog
 
 
 #: How long an epoch may stay without a Spark slot before it says so.
 SLOT_PATIENCE_S = 3.0
+#: What an epoch may need past its time and its drain, counted from when it has a slot: to unpack the plan, to start a
+#: Python worker on a machine that has other things to do, to get the outcome back.
+SLACK_S: Final = 15.0
+#: What Spark may take to answer a question, and to notice that a worker is gone or a job is cancelled.
+_ANSWERS_WITHIN_S: Final = 10.0
+_NOTICES_WITHIN_S: Final = 5.0
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = "Python worker exited unexpectedly"
 #: What an epoch may need past its own time before it is cancelled while its flow settles.
 _SETTLE_SLACK_S = 2.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @attrs.define(eq=False)
@@ -46,6 +59,7 @@ class EpochLostError(Mm2Error):
     An epoch's job failed: its worker was killed, its task raised, or it was cancelled.
 
     `may_still_write` is False where its Python worker is known to be gone or to have ended the task by itself.
+    `is_late` is True where it was ended because it was not back in time.
     """
 
     verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
@@ -54,6 +68,7 @@ class EpochLostError(Mm2Error):
     epoch: str
     cause: str = attrs.field(converter=shortened)
     may_still_write: bool = True
+    is_late: bool = False
 
     def __str__(self) -> str:
         return f"{self.epoch} was lost: {self.cause}"
@@ -67,6 +82,19 @@ class _Running:
     stop_file: Path
     job: asyncio.Future[EpochOutcome]
     is_waiting: bool = False
+    is_late: bool = False
+
+    @property
+    def worker_file(self) -> Path:
+        return Path(worker.name_file(str(self.stop_file)))
+
+    @property
+    def worker(self) -> str:
+        """The Python worker as ``host:pid``, where it could leave its name on this machine."""
+        try:
+            return self.worker_file.read_text()
+        except OSError:
+            return ""
 
 
 class EpochRunner:
@@ -104,18 +132,56 @@ class EpochRunner:
         job.add_done_callback(functools.partial(self._ended, key, running))
         try:
             await self._watch_slot(session, running)
+            if not await done_within(job, _due_s(plan) + SLACK_S, self._clock):
+                await self._end_late(session, running)
             return await asyncio.shield(job)
         except EpochLostError as lost:
-            if await asyncio.to_thread(_is_stopped, session):
+            if await self._ask(session, is_stopped, session):
                 self._host.forget(session)
+            if running.is_late:
+                cause = f"it was late and was ended ({lost.cause})"
+                raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=True) from lost.__cause__
             raise lost.with_traceback(None) from lost.__cause__
+
+    async def _end_late(self, session: SparkSession, running: _Running) -> None:
+        """End an epoch that is not back in time, by whatever force that needs; Spark says then how it ended."""
+        plan, running.is_late = running.plan, True
+        due_s = _due_s(plan)
+        worker_name = running.worker
+        self._events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, worker_name, due_s, SLACK_S))
+        if await self._ask(session, is_stopped, session) is not None:
+            if self._host.settings.is_on_this_machine and kill_worker(worker_name):
+                await done_within(running.job, _NOTICES_WITHIN_S, self._clock)
+            if running.job.done():
+                return
+        await self._end_job(session, running)
+
+    async def _end_job(self, session: SparkSession, running: _Running) -> None:
+        """Cancel an epoch's job, and end a Spark that does not do so."""
+        if running.job.done():
+            return
+        is_told = await self._ask(session, _cancel, session, running.plan) is not None
+        if is_told and await done_within(running.job, _NOTICES_WITHIN_S, self._clock):
+            return
+        name = running.plan.name
+        await self._host.end_hung(session, f"it does not end {name}" if is_told else "its JVM does not answer")
+        if not await done_within(running.job, _NOTICES_WITHIN_S, self._clock):
+            self._threads.pop((running.plan.flow, running.plan.task), None)  # it is never free again
+            raise EpochLostError(name, "Spark hangs")
+
+    async def _ask(
+        self, session: SparkSession, question: Callable[_P, _T], *args: _P.args, **named: _P.kwargs
+    ) -> _T | None:
+        """Ask Spark; None where it does not answer in time."""
+        answer = session.begin(question, *args, **named)
+        return answer.result() if await done_within(answer, _ANSWERS_WITHIN_S, self._clock) else None
 
     async def _run_records(self, plan: EpochPlan) -> EpochOutcome:
         session = await self._host.session()
         try:
             return await self.records.run(plan)
         except (Py4JError, PySparkException, OSError, EOFError) as error:
-            if await asyncio.to_thread(_is_stopped, session):
+            if await self._ask(session, is_stopped, session):
                 self._host.forget(session)
             cause = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             raise EpochLostError(plan.name, cause) from error
@@ -132,6 +198,11 @@ class EpochRunner:
         """Say whether the epoch of a copy task waits for a Spark slot."""
         running = self._running.get((flow, task))
         return running is not None and running.is_waiting
+
+    def is_late(self, flow: Flow, task: int) -> bool:
+        """Say whether the epoch of a copy task is not back although its time is over."""
+        running = self._running.get((flow, task))
+        return running.is_late if running is not None else self.records.is_late(flow, task)
 
     def view(self) -> SparkView:
         """Give a picture of Spark as its slots tell."""
@@ -153,7 +224,8 @@ class EpochRunner:
         if late:
             session = await self._host.session()
             for running in left:
-                await asyncio.to_thread(_cancel, session, running.plan)
+                with contextlib.suppress(EpochLostError):
+                    await self._end_job(session, running)
             await self._clock.sleep(max(running.plan.longest_ms + running.plan.drain_ms for running in left) / 1000)
 
     def close(self) -> None:
@@ -171,6 +243,7 @@ class EpochRunner:
         if self._running.get(key) is running:
             del self._running[key]
         running.stop_file.unlink(missing_ok=True)
+        running.worker_file.unlink(missing_ok=True)
         if not job.cancelled():
             job.exception()  # where nobody awaits it any more, the loss is of no interest to anybody
 
@@ -179,13 +252,19 @@ class EpochRunner:
         plan, begun = running.plan, self._clock.monotonic()
         while not running.job.done():
             await asyncio.wait({running.job}, timeout=SLOT_PATIENCE_S)
-            if running.job.done() or await asyncio.to_thread(_has_slot, session, plan):
+            # One that does not answer is told from one that has no slot by how long it takes.
+            if running.job.done() or await self._ask(session, _has_slot, session, plan) is not False:
                 running.is_waiting = False
                 return
             if not running.is_waiting:
                 running.is_waiting = True
                 waited_s = self._clock.monotonic() - begun
                 self._events.emit(WaitingForSlot(plan.flow, plan.task, plan.epoch, waited_s))
+
+
+def _due_s(plan: EpochPlan) -> float:
+    """Give how long an epoch may take by itself."""
+    return (plan.longest_ms + plan.drain_ms) / 1000
 
 
 def _group(plan: EpochPlan) -> str:
@@ -238,15 +317,7 @@ def _has_slot(session: SparkSession, plan: EpochPlan) -> bool:
     return False
 
 
-def _is_stopped(session: SparkSession) -> bool:
-    try:
-        return bool(session.context._jsc.sc().isStopped())  # noqa: SLF001 (Python's own context does not notice)
-    except (Py4JError, OSError, AttributeError):
-        return True
-
-
-def _cancel(session: SparkSession, plan: EpochPlan) -> None:
-    try:
+def _cancel(session: SparkSession, plan: EpochPlan) -> bool:
+    with contextlib.suppress(Py4JError, OSError):
         session.context.cancelJobGroup(_group(plan))
-    except (Py4JError, OSError):
-        return
+    return True

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
 from typing import Final
 
 from mm2py.clock import Clock
@@ -89,7 +90,18 @@ class Dispatch:
     `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
     """
 
-    def __init__(self, target: Cluster, limits: CopyLimits, clock: Clock, transactional_id: str = "") -> None:
+    def __init__(
+        self,
+        target: Cluster,
+        limits: CopyLimits,
+        clock: Clock,
+        transactional_id: str = "",
+        *,
+        last_send_at: float = math.inf,
+    ) -> None:
+        #: By the loop's time. A process that was stopped finds on waking what was to be sent, before any timer tells it
+        #: that its time is over and others may have gone on in its place.
+        self._last_send_at = last_send_at
         self.target = target
         #: Empty where batches belong to no transaction.
         self.transactional_id = transactional_id.encode()
@@ -119,6 +131,10 @@ class Dispatch:
         self.is_stopped = True
         for opening in self._openings:
             opening.cancel()
+
+    @property
+    def may_send(self) -> bool:
+        return not self.is_stopped and self._loop.time() < self._last_send_at
 
     def close_unanswered(self) -> None:
         """Close the connections on which an answer is still due: it would never be read."""
@@ -352,7 +368,7 @@ class Courier:
     def pump(self) -> None:
         """Send as much as the rules allow."""
         dispatch = self._dispatch
-        if not self._ready or self._hold_timer is not None or dispatch.is_stopped:
+        if not self._ready or self._hold_timer is not None or not dispatch.may_send:
             return
         connection = self._connection
         if connection is None or connection.is_closed:

@@ -18,8 +18,10 @@ import threading
 import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -31,15 +33,17 @@ from pyspark.traceback_utils import SCCallSiteSync
 import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
-from mm2py.pipeline import worker
+from mm2py.pipeline import processes, worker
+from mm2py.pipeline.patience import done_within
 from mm2py.pipeline.said import Sayings
 from mm2py.pipeline.scratch import Scratch
 from mm2py.pipeline.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark_settings import SparkSettings, class_archive, spark_settings
-from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted
+from mm2py.telemetry.events import SparkEnded, SparkHung, SparkSaid, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _PACKAGE = Path(mm2py.__file__).parent
@@ -55,6 +59,14 @@ _IDLE_TALK = (
 _LAST_WORDS = 20
 _WARM_UP_HOLD_S = 0.3
 _GRACE_S = 2.0
+#: How often Spark's JVM is asked whether it is there, and for how long it may owe the answer. Where memory is short it
+#: collects garbage for seconds; nothing that it is asked here takes longer by itself.
+_ASK_EVERY_S = 5.0
+SILENT_FOR_S = 20.0
+#: What embedded Spark may take to come up. On a cluster it waits for its turn, which has no bound.
+_UP_WITHIN_S = 180.0
+#: Calls into the JVM at the same time: some for each copy task, of which few last.
+_CALLS_MAX = 256
 
 
 @attrs.define(eq=False)
@@ -92,10 +104,19 @@ class SparkSession:
     one_row: RDD[int]
     gateway: Any
     process: subprocess.Popen[bytes]
+    #: Calls into a JVM that hangs keep their threads until it is killed; those of others must not run short. They end
+    #: with whoever still refers to this life.
+    threads: ThreadPoolExecutor = attrs.field(
+        factory=lambda: ThreadPoolExecutor(_CALLS_MAX, thread_name_prefix="spark-call")
+    )
 
     @property
     def is_alive(self) -> bool:
         return self.process.poll() is None
+
+    def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+        """Have *work*, which calls into the JVM, done on a thread."""
+        return asyncio.get_running_loop().run_in_executor(self.threads, functools.partial(work, *args, **named))
 
 
 class SparkHost:
@@ -158,12 +179,28 @@ class SparkHost:
         if session is self._session and session.is_alive:
             self._is_spoilt = True
 
+    async def watch(self) -> None:
+        """Notice when Spark's JVM answers nothing any more, and end it, until cancelled."""
+        while True:
+            await self._clock.sleep(_ASK_EVERY_S)
+            session = self._session
+            if session is not None and session.is_alive:
+                answer = session.begin(is_stopped, session)
+                if not await done_within(answer, SILENT_FOR_S, self._clock):
+                    await self.end_hung(session, f"its JVM has not answered for {SILENT_FOR_S:g} s")
+
+    async def end_hung(self, session: SparkSession, reason: str) -> None:
+        """Kill the processes of a Spark that does nothing any more; the next call starts it anew."""
+        if session is self._session and session.is_alive:
+            self._events.emit(SparkHung(reason))
+            await asyncio.to_thread(_kill, session)
+
     async def stop(self, *, within_s: float) -> None:
         """Stop Spark, by force once *within_s* seconds have passed; remove the private directory."""
         try:
             async with asyncio.timeout(within_s), self._starting:
                 if self._session is not None:
-                    await asyncio.to_thread(_close, self._session)
+                    await self._session.begin(_close, self._session)
         except TimeoutError:
             self._events.emit(SparkEnded(reason=f"killed: it did not stop within {within_s:g} s"))
         if self._session is not None:
@@ -180,9 +217,17 @@ class SparkHost:
         def tell(line: str) -> None:
             loop.call_soon_threadsafe(self._said, line)
 
-        session = await asyncio.to_thread(_open, self.settings, self.scratch, tell)
-        started = self._clock.monotonic()
-        await asyncio.to_thread(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+        try:
+            async with asyncio.timeout(_UP_WITHIN_S if self.settings.is_embedded else None):
+                session = await asyncio.to_thread(_open, self.settings, self.scratch, tell)
+                started = self._clock.monotonic()
+                await session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # The thread that starts it would wait for it for ever, and this process for the thread.
+            processes.kill_launched()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise SparkStartError(self.settings.master, f"it did not come up within {_UP_WITHIN_S:g} s") from error
         self._events.emit(
             SparkStarted(
                 master=self.settings.master,
@@ -306,16 +351,35 @@ def message_of(error: Py4JJavaError | PySparkException) -> str:
 def _close(session: SparkSession) -> None:
     if not session.is_alive:
         return
+    children = processes.below(session.process.pid)
     try:
         session.context.cancelAllJobs()
         session.context.stop()
         session.gateway.shutdown()
     except (Py4JError, OSError):
         return
+    finally:
+        processes.kill(children)  # one that is stopped does not end by itself
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether the context was stopped; Python's own does not notice. It blocks while the JVM does not answer."""
+    try:
+        return bool(session.context._jsc.sc().isStopped())  # noqa: SLF001
+    except (Py4JError, OSError, AttributeError):
+        return True
+
+
+def _kill(session: SparkSession) -> None:
+    processes.kill_tree(session.process.pid)
+    with suppress(subprocess.TimeoutExpired):
+        session.process.wait(_GRACE_S)
 
 
 def _bury(session: SparkSession) -> None:
+    children = processes.below(session.process.pid)
     _bury_process(session.process)
+    processes.kill(children)
     _forget_gateway()
 
 

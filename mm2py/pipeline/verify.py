@@ -19,11 +19,14 @@ from mm2py.errors import Mm2Error, shortened
 from mm2py.model.verify import SliceOutcome, VerifyPlan
 from mm2py.pipeline import worker
 from mm2py.pipeline.epoch import judge_failure
+from mm2py.pipeline.patience import done_within
 from mm2py.pipeline.sealing import seal
-from mm2py.pipeline.session import JOB_FAILED, SparkHost, SparkSession, collected, message_of
+from mm2py.pipeline.session import JOB_FAILED, SILENT_FOR_S, SparkHost, SparkSession, collected, message_of
 
 
 _LOOK_EVERY_S = 0.3
+#: Whoever gives up does not wait for a Spark that hangs.
+_CANCEL_WITHIN_S = 5.0
 
 
 @attrs.define(eq=False)
@@ -60,14 +63,21 @@ class VerifyRunner:
         payloads = [seal(plan, self._host.secrets_key_file) for plan in plans]
         self._jobs += 1
         group = f"{title}/verify/{self._jobs}"
-        job = asyncio.get_running_loop().run_in_executor(None, _run_job, session, group, title, payloads)
+        job = session.begin(_run_job, session, group, title, payloads)
         try:
             while not job.done():
                 await asyncio.wait({job}, timeout=_LOOK_EVERY_S)
-                progress(len(plans) if job.done() else await asyncio.to_thread(_done, session, group))
+                if job.done():
+                    progress(len(plans))
+                    continue
+                asked = session.begin(_done, session, group)
+                if await done_within(asked, SILENT_FOR_S, self._clock):
+                    progress(asked.result())
+                else:
+                    await self._host.end_hung(session, f"its JVM has not answered for {SILENT_FOR_S:g} s")
             return await job
         except asyncio.CancelledError:
-            await asyncio.to_thread(_cancel, session, group)
+            await done_within(session.begin(_cancel, session, group), _CANCEL_WITHIN_S, self._clock)
             raise
 
 

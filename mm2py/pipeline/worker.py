@@ -11,7 +11,7 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -21,7 +21,7 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.verify import SliceOutcome, VerifyPlan
-from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.pipeline.copier import WorkerState, copy_epoch, worker_name
 from mm2py.pipeline.records.mailbox import Mailbox
 from mm2py.pipeline.records.outcome import StretchOutcome
 from mm2py.pipeline.records.reading import READ_WITHIN_S, StretchReader
@@ -72,8 +72,21 @@ def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
     _exhaust(rows)
     plan: EpochPlan = unseal(payload)
     refuse_repetition(plan, TaskContext.get())
+    _leave_name(plan)
     worker = this_worker()
     return [worker.run(copy_epoch(plan, SystemClock(), worker.state))]
+
+
+def name_file(stop_file: str) -> str:
+    """Give the file in which the worker of an epoch leaves its name, beside the one that ends the epoch."""
+    return f"{stop_file}.worker"
+
+
+def _leave_name(plan: EpochPlan) -> None:
+    """Say which process this is, where the daemon can see it: should the epoch hang, it has to be ended by force."""
+    if plan.stop_file is not None:
+        with suppress(OSError), open(name_file(plan.stop_file), "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(worker_name())
 
 
 def transform_stretches(folder: str, number: int, payloads: Iterable[bytes]) -> list[StretchOutcome]:

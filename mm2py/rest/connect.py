@@ -43,6 +43,7 @@ _TASK_STATES: Final = {
     TaskState.RUNNING: "RUNNING",
     TaskState.WAITING_FOR_SLOT: "UNASSIGNED",
     TaskState.BACKING_OFF: "RESTARTING",
+    TaskState.LATE: "RESTARTING",
 }
 _NO_TASKS: Final = (FlowState.STOPPED, FlowState.DRAINED)
 

@@ -107,6 +107,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
             for group in flow.groups
         ],
         "copy_tasks": len(flow.tasks),
+        "late_tasks": flow.late_tasks,
         "waiting_for_slot": sum(1 for task in flow.tasks if task.state.name == "WAITING_FOR_SLOT"),
     }
 

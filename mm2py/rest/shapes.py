@@ -17,6 +17,7 @@ from mm2py.model.state import (
     MirrorView,
     PartitionStage,
     PartitionView,
+    TaskState,
     TimesView,
     greatest_lag_s,
     to_json,
@@ -60,6 +61,7 @@ def flow_summary(flow: FlowView) -> Json:
         "latency_p99_ms": flow.latency_p99_ms,
         "last_error": flow.last_error,
         "hint": flow.hint,
+        "late_tasks": flow.late_tasks,
         "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
     }
 
@@ -189,6 +191,11 @@ def reasons_not_ready(view: MirrorView) -> list[str]:
             for group in flow.groups
             if group.state not in _BUSY
         ]
+        reasons += [
+            f"{flow.flow}: the epoch of copy task {task.task} was not back in time"
+            for task in flow.tasks
+            if task.state is TaskState.LATE
+        ]
     return reasons
 
 
@@ -241,7 +248,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
             "latency_p99_ms", "last_error", "hint",
         )
     }  # fmt: skip
-    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER}
+    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "late_tasks": INTEGER}
     summary["connectors"] = {"type": "object", "additionalProperties": STRING}
     return {
         **views.found,

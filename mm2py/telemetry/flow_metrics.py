@@ -33,6 +33,7 @@ _BY_TASK: Final = {
     TaskState.RUNNING: "running",
     TaskState.WAITING_FOR_SLOT: "unassigned",
     TaskState.BACKING_OFF: "failed",
+    TaskState.LATE: "failed",
 }
 #: Counters of events, there from the start.
 _EVENTS: Final = {

@@ -181,8 +181,8 @@ _HEARTBEATS = Chapter(
 
 _CONNECTORS = Chapter(
     "Connectors and copy tasks",
-    "`mm2py_task_state`: 0 idle, 1 running, 2 waiting for a Spark slot, 3 backing off. `task` is the copy "
-    "task's number.",
+    "`mm2py_task_state`: 0 idle, 1 running, 2 waiting for a Spark slot, 3 backing off, 4 late: its epoch "
+    "was not back in time. `task` is the copy task's number.",
     (
         Metric("mm2py_connector_state", _G, _CONNECTOR, "Where the task group is in its life, as a number."),
         Metric("mm2py_connector_tasks", _G, (*_CONNECTOR, "state"),

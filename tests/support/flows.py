@@ -18,6 +18,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.orders import NO_ORDERS, Orders
 from mm2py.pipeline.copier import WorkerState, copy_epoch
 from mm2py.telemetry.journal import EventLog
+from tests.support.epochs import Spark
 from tests.support.mm2_file import mm2_properties
 
 
@@ -51,6 +52,9 @@ class InProcessEpochs:
         return stop_file is not None
 
     def is_waiting(self, _flow: Flow, _task: int) -> bool:
+        return False
+
+    def is_late(self, _flow: Flow, _task: int) -> bool:
         return False
 
     async def settle(self, _flow: Flow) -> None:
@@ -98,16 +102,22 @@ def flow_settings(source: str, target: str, *, alias: str = "A", **keys: object)
 
 @asynccontextmanager
 async def running_flow(
-    settings: FlowSettings, work_dir: Path, *, orders: Orders = NO_ORDERS, other_way: FlowSettings | None = None
+    settings: FlowSettings,
+    work_dir: Path,
+    *,
+    orders: Orders = NO_ORDERS,
+    other_way: FlowSettings | None = None,
+    spark: Spark | None = None,
 ) -> AsyncIterator[RunningFlow]:
     """
     Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before.
 
-    Another node runs the flow of *other_way*, in the other direction.
+    Another node runs the flow of *other_way*, in the other direction. Epochs run on *spark* where it is given.
     """
-    clock = SystemClock()
-    events, epochs = EventLog(clock), InProcessEpochs(work_dir)
-    runner = FlowRunner(settings, epochs, clock=clock, events=events, luck=lambda: 0.5)
+    clock, epochs = SystemClock(), InProcessEpochs(work_dir)
+    events = spark.events if spark is not None else EventLog(clock)
+    copying = spark.runner if spark is not None else epochs
+    runner = FlowRunner(settings, copying, clock=clock, events=events, luck=lambda: 0.5)
     runner.obey(orders)
     runner.reverse_settings = other_way
     try:

@@ -8,7 +8,6 @@ first record that fails alone is the one.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Final
 
@@ -60,7 +59,7 @@ class Isolation:
         return await self._fails(record) is None
 
     async def _fails(self, records: pa.Table) -> str | None:
-        return await asyncio.to_thread(self._try, records) if len(records) else None
+        return await self._query.session.begin(self._try, records) if len(records) else None
 
     def _try(self, records: pa.Table) -> str | None:
         try:

@@ -6,7 +6,6 @@ It is started once and fed through its mailbox, plan by plan. A query that faile
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 from collections.abc import Iterator
@@ -22,10 +21,11 @@ from pyspark.sql import SparkSession as SqlSession
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.transform import Transform
+from mm2py.pipeline.patience import Patience
 from mm2py.pipeline.records import frames
 from mm2py.pipeline.records.crossing import crossing_of
 from mm2py.pipeline.records.outcome import Answer, Failed
-from mm2py.pipeline.records.round_runner import RoundRunner
+from mm2py.pipeline.records.round_runner import ROUND_SLACK_S, RoundRunner
 from mm2py.pipeline.records.spark_io import FOLDER, SINK, pack_payloads
 from mm2py.pipeline.session import SparkSession
 
@@ -121,7 +121,7 @@ class Query(RoundRunner):
         """Have *plan* done by a micro-batch."""
         number, payloads = self._next_round(plan)
         self.mailbox.post(number, pack_payloads(payloads))
-        looked_at = clock.monotonic()
+        looked_at, patience = clock.monotonic(), Patience(self._due_s(plan) + ROUND_SLACK_S, clock)
         while True:
             await clock.sleep(_POLL_S)
             answer = self.mailbox.take_answer(number)
@@ -129,9 +129,11 @@ class Query(RoundRunner):
                 return answer
             if clock.monotonic() - looked_at > _LOOK_EVERY_S:
                 looked_at = clock.monotonic()
-                words = await asyncio.to_thread(self._why_over)
+                words = await self.session.begin(self._why_over)
+                answer = self.mailbox.take_answer(number)
+                if words is None and patience.is_over():
+                    return self._give_up(plan, number, answer)
                 if words is not None:
-                    answer = self.mailbox.take_answer(number)
                     return answer if answer is not None and answer.is_whole else Failed(words, number, answer)
 
     def _why_over(self) -> str | None:

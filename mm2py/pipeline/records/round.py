@@ -80,6 +80,8 @@ class RecordTask:
     stopped: set[TopicPartition] = attrs.field(factory=set)
     nudged: asyncio.Event = attrs.field(factory=asyncio.Event)
     is_running: bool = False
+    #: Was a round of the epoch that runs given up because it took too long?
+    is_late: bool = False
     #: Was an epoch begun whose end nobody saw? Its query may still write.
     is_unsettled: bool = False
     #: Where remote partitions end, by source.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,11 @@ from mm2py.pipeline.session import SparkSession
 
 
 _STOP_WITHIN_S: Final = 10.0
+#: What a round may take beyond an epoch: where a broker is away, a stretch waits for half a minute to be read and as
+#: long to be written, and a transform is somebody's own code.
+ROUND_SLACK_S: Final = 300.0
+#: Words that tell a round apart that was given up.
+_LATE: Final = "the round was not done in time and was stopped"
 
 
 class RoundRunner(ABC):
@@ -37,6 +43,8 @@ class RoundRunner(ABC):
         self.transform = transform
         self.folder = folder
         self.mailbox = Mailbox(str(folder))
+        #: Is told that a round was not done in time: after which time it was due, and how much more it had.
+        self.on_late: Callable[[EpochPlan, float, float], None] = lambda _plan, _due_s, _slack_s: None
         self._key_file = key_file
         self._number = 0
         #: Which stretches may have left a note.
@@ -66,9 +74,19 @@ class RoundRunner(ABC):
         """Stop it, whatever it is doing."""
         try:
             async with asyncio.timeout(_STOP_WITHIN_S):
-                await asyncio.to_thread(self._end)
+                await self.session.begin(self._end)
         except (TimeoutError, Py4JError, OSError, PySparkException):
             return
+
+    @staticmethod
+    def _due_s(plan: EpochPlan) -> float:
+        """Give the time by which a round should be done."""
+        return (plan.epoch_ms + plan.drain_ms) / 1000
+
+    def _give_up(self, plan: EpochPlan, number: int, answer: Answer | None = None) -> Failed:
+        """Give up a round that has been due for too long; whoever asked for it stops it."""
+        self.on_late(plan, self._due_s(plan), ROUND_SLACK_S)
+        return Failed(_LATE, number, answer)
 
     def _next_round(self, plan: EpochPlan) -> tuple[int, list[bytes]]:
         """Begin a round: give its number, and the sealed plan of each stretch."""

@@ -6,7 +6,6 @@ Everything but the sink is what a flow runs: the same reader, the same checks, t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -76,7 +75,7 @@ async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> l
     errors: dict[tuple[int, int], str] = {}
     if transform.uses_spark:
         sql = Sql(await host.session())
-        changed, errors = await asyncio.to_thread(_transformed, sql, transform, records)
+        changed, errors = await sql.session.begin(_transformed, sql, transform, records)
     chain = StepChain(transform.steps)
     return [_stepped(chain, row, changed.get(_place(row)), errors.get(_place(row), "")) for row in before]
 
@@ -139,7 +138,7 @@ async def refusals(host: SparkHost, transforms: Sequence[Transform]) -> dict[str
     if concerned:
         sql = Sql(await host.session())
         for transform in concerned:
-            problem = await asyncio.to_thread(_refusal, sql, transform)
+            problem = await sql.session.begin(_refusal, sql, transform)
             if problem:
                 found[transform.name] = problem
     return found

@@ -7,7 +7,6 @@ needs, would triple what a record costs and show Spark nothing that it could wor
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
 from pathlib import Path
@@ -19,8 +18,9 @@ from mm2py.clock import Clock
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.transform import Transform
 from mm2py.pipeline import worker
+from mm2py.pipeline.patience import done_within
 from mm2py.pipeline.records.outcome import Answer, Failed, StretchOutcome
-from mm2py.pipeline.records.round_runner import RoundRunner
+from mm2py.pipeline.records.round_runner import ROUND_SLACK_S, RoundRunner
 from mm2py.pipeline.session import JOB_FAILED, SparkSession, collected, message_of
 
 
@@ -45,11 +45,16 @@ class StepJob(RoundRunner):
     def dry_run(self, _records: Any) -> None:
         """Do nothing: a step tells by itself which record it cannot take."""
 
-    async def run(self, plan: EpochPlan, _clock: Clock) -> Answer | Failed:
+    async def run(self, plan: EpochPlan, clock: Clock) -> Answer | Failed:
         """Have *plan* done by a job."""
         number, payloads = self._next_round(plan)
+        job = self.session.begin(self._collect, number, payloads)
+        # How one ends that nobody awaits any more is of no interest.
+        job.add_done_callback(lambda it: None if it.cancelled() else it.exception())
         try:
-            outcomes = await asyncio.to_thread(self._collect, number, payloads)
+            if not await done_within(job, self._due_s(plan) + ROUND_SLACK_S, clock):
+                return self._give_up(plan, number)
+            outcomes = job.result()
         except JOB_FAILED as error:
             return Failed(message_of(error), number, None)
         except (Py4JError, OSError, EOFError) as error:

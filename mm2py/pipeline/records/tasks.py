@@ -6,7 +6,7 @@ The plan of an epoch names where its topic-partitions stand, as for a copy task.
 
 from __future__ import annotations
 
-import asyncio
+import functools
 
 from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
@@ -20,6 +20,7 @@ from mm2py.pipeline.records.round import QUIET_S, RecordTask, Round
 from mm2py.pipeline.records.round_runner import RoundRunner
 from mm2py.pipeline.records.step_job import StepJob
 from mm2py.pipeline.session import SparkHost, SparkSession
+from mm2py.telemetry.events import CopyTaskLate
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 
@@ -50,7 +51,7 @@ class RecordTasks:
         try:
             outcome = await (Round if task.committer is None else ExactRound)(self, task, plan).run()
         finally:
-            task.is_running = False
+            task.is_running = task.is_late = False
         task.is_unsettled = False
         return outcome
 
@@ -61,6 +62,15 @@ class RecordTasks:
             return False
         found.nudged.set()
         return True
+
+    def is_late(self, flow: Flow, task: int) -> bool:
+        """Say whether a round of a record task is not done although its time is over."""
+        found = self._tasks.get((flow, task))
+        return found is not None and found.is_late
+
+    def _late(self, task: RecordTask, plan: EpochPlan, due_s: float, slack_s: float) -> None:
+        task.is_late = True
+        self._events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, "", due_s, slack_s))
 
     async def settle(self, flow: Flow) -> None:
         """End the queries of *flow*; return when none of their tasks can write any more."""
@@ -98,7 +108,8 @@ class RecordTasks:
             task.query = None  # it ended with Spark's last life
         if task.query is None:
             query = self._made(task.transform, session)
-            await asyncio.to_thread(query.start, f"{plan.flow} {task.transform.name}")
+            query.on_late = functools.partial(self._late, task)
+            await session.begin(query.start, f"{plan.flow} {task.transform.name}")
             task.query = query
         return task.query
 

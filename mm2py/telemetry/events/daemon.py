@@ -94,6 +94,26 @@ class SparkEnded(Event):
 
 
 @attrs.frozen
+class SparkHung(Event):
+    """Spark does nothing any more; its JVM and all below it are killed, so its epochs are lost, and it starts anew."""
+
+    level = Level.ERROR
+
+    reason: str
+    hint: str = "look at the memory of this host, and whether somebody stopped the process (SIGSTOP, a debugger)"
+
+
+@attrs.frozen
+class DaemonStoodStill(Event):
+    """This process did nothing for a while: it was stopped, its machine was paused, or something blocked it."""
+
+    level = Level.WARN
+
+    stood_still_s: float
+    hint: str = "look for a pause of the machine, for want of CPU or memory, or for a plugin that blocks"
+
+
+@attrs.frozen
 class SparkSaid(Event):
     """A line from Spark's own log, at WARN or above, or from a Python worker's stderr."""
 

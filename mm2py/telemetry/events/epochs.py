@@ -50,6 +50,26 @@ class CopyTaskLost(Event):
 
 
 @attrs.frozen
+class CopyTaskLate(Event):
+    """
+    An epoch is not back `slack_s` after its time and its drain were over: its worker hangs, or Spark does.
+
+    Its worker is killed, or its job is cancelled; then its topic-partitions are planned again, as after any loss.
+    """
+
+    level = Level.ERROR
+
+    flow: Flow
+    task: int
+    epoch: int
+    #: ``host:pid``, where it is known.
+    worker: str
+    due_s: float
+    slack_s: float
+    hint: str = "its worker is ended by force and its topic-partitions go on in another; look for what held it up"
+
+
+@attrs.frozen
 class CopyTaskRecovered(Event):
     """A copy task that was lost has finished an epoch again."""
 

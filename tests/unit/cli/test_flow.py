@@ -289,6 +289,7 @@ def test_a_node_is_shown_in_plain_text() -> None:
         pytest.param(node(summary(), is_ready=False), False, id="not ready"),
         pytest.param(node(summary(state="failed", last_error="no right")), False, id="failed"),
         pytest.param(node(summary(connectors={"MirrorHeartbeatConnector": "failed"})), False, id="group failed"),
+        pytest.param(node(summary(late_tasks=1)), False, id="a copy task hangs"),
         pytest.param(node(summary(last_error="cluster A does not answer")), False, id="cluster away"),
     ],
 )

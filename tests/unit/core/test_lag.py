@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss
+from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss, tells_end
+from mm2py.core.progress import PartitionState
+from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import PartitionStage
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,30 @@ def test_seconds_until_loss(
 def test_retention_is_read_from_configs(configs: dict[str, str | None], retention: Retention | None) -> None:
     """Minus one is no bound; what configs do not tell is unknown."""
     assert Retention.of(configs) == retention
+
+
+@pytest.mark.parametrize(
+    ("told", "left", "fetches", "stage", "is_unsure", "is_told"),
+    [
+        pytest.param(500, 9, 1, PartitionStage.COPYING, False, True, id="in an answer"),
+        pytest.param(500, 9, 1, PartitionStage.STOPPED, True, True, id="in an answer, whatever became of it"),
+        pytest.param(
+            -1, 0, 1, PartitionStage.COPYING, False, True, id="nothing is new, says a fetch session's silence"
+        ),
+        pytest.param(-1, 0, 0, PartitionStage.COPYING, False, False, id="nobody asked"),
+        pytest.param(-1, 9, 1, PartitionStage.COPYING, False, False, id="it was not asked about, for want of room"),
+        pytest.param(-1, 0, 1, PartitionStage.COPYING, True, False, id="it is not read before the target is known"),
+        pytest.param(-1, 0, 1, PartitionStage.BACKING_OFF, False, False, id="its broker is away"),
+    ],
+)
+def test_whether_an_epoch_told_where_a_log_ends(
+    told: int, left: int, fetches: int, stage: PartitionStage, *, is_unsure: bool, is_told: bool
+) -> None:
+    """What is only not known to be otherwise does not make an old end a new one."""
+    source = TopicPartition("t", 0)
+    outcome = PartitionOutcome(source, 100, 99, is_unsure=is_unsure, high_watermark=told)
+    state = PartitionState(source, "A.t", 100, 99, is_unsure=is_unsure, stage=stage, high_watermark=100 + left)
+
+    assert tells_end(outcome, state, fetches=fetches) is is_told
+    if told < 0:
+        assert tells_end(None, state, fetches=fetches) is is_told

@@ -91,6 +91,22 @@ def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
     assert rig.flow().resumed_records == 9
 
 
+def test_a_lag_that_nobody_asked_for_lately_is_not_known() -> None:
+    """Neither a caught-up partition nor one that lags shows an old number, nor anything that follows from it."""
+    rig = Rig(attrs.evolve(STATE, high_watermark=130))
+    rig.measures.lag_holds_s = 45.0
+    rig.run(30)
+    caught_up = rig.partition()
+    rig.clock.advance(45.0)
+    still = rig.partition()
+    rig.clock.advance(1.0)
+    unknown, flow = rig.partition(), rig.flow()
+
+    assert (caught_up.lag, still.lag) == (0, 0)
+    assert (unknown.lag, unknown.lag_s, unknown.end_offset, unknown.seconds_until_loss) == (None, None, None, None)
+    assert (flow.lag_s, flow.records) == (None, 30)
+
+
 @pytest.mark.parametrize("is_lost_first", [False, True])
 def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> None:
     """The first resume finds 500 records of the daemon before: they are not this one's."""

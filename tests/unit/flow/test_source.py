@@ -116,6 +116,7 @@ class PretendedEpochs:
     nudged: dict[int, asyncio.Event] = attrs.field(factory=dict)
     writers: dict[TopicPartition, int] = attrs.field(factory=dict)
     refusals: list[Exception] = attrs.field(factory=list)
+    late: set[int] = attrs.field(factory=set)
 
     async def ready(self) -> None:
         if self.refusals:
@@ -145,6 +146,9 @@ class PretendedEpochs:
 
     def is_waiting(self, _flow: Flow, _task: int) -> bool:
         return False
+
+    def is_late(self, _flow: Flow, task: int) -> bool:
+        return task in self.late
 
     async def settle(self, _flow: Flow) -> None:
         return
@@ -295,6 +299,23 @@ async def test_a_lost_epoch_is_planned_again_alone(may_still_write: bool, quiet_
         (0, "its Python worker was killed")
     ]
     assert [(event.task, event.lost_epochs) for event in group.events.of(CopyTaskRecovered)] == [(0, 1)]
+
+
+async def test_a_late_epoch_shows_until_its_partitions_are_planned_again() -> None:
+    """The copy task is late while its epoch is, and while it is waited until that cannot write any more."""
+    lost = [EpochLostError("A->B", "it was late", may_still_write=True, is_late=True)]
+    async with running(lambda plan: lost.pop() if lost else copied(plan), partitions=1, tasks_max=1) as group:
+        group.epochs.late.add(0)
+        await asyncio.sleep(0.1)
+        while_it_hangs = group.tasks.task_views()[0].state
+        group.epochs.late.clear()
+        await asyncio.sleep(EPOCH_S)
+        while_it_may_write, trouble = group.tasks.task_views()[0].state, group.tasks.in_trouble()
+        await asyncio.sleep(3 * EPOCH_S)
+        afterwards = group.tasks.task_views()[0].state
+
+    assert (while_it_hangs, while_it_may_write, afterwards) == (TaskState.LATE, TaskState.LATE, TaskState.RUNNING)
+    assert trouble == (0,)
 
 
 async def test_losses_back_off() -> None:

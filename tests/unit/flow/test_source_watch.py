@@ -102,6 +102,16 @@ async def test_what_nobody_reads_falls_behind_visibly(rig: Rig) -> None:
     assert rig.states[HELD].high_watermark == rig.states[GONE].high_watermark == -1
 
 
+async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: Rig) -> None:
+    """Once its epoch should have told where the log ends, the source is asked, held or not."""
+    due_s = (SETTINGS.epoch_ms + SETTINGS.drain_ms) / 1000
+    await rig.live(due_s - 1)
+    before = rig.states[HELD].lag
+    await rig.live(due_s + 20)
+
+    assert (before, rig.states[HELD].lag) == (None, 800)
+
+
 async def test_where_nothing_is_asked_nobody_answers(rig: Rig) -> None:
     """A source that is away is not said to be back, only because everything is held."""
     for source in (PAUSED, GONE):

@@ -445,6 +445,29 @@ async def test_stopped_dispatch_sends_nothing_more() -> None:
         assert (copy.position, copy.outcome().is_unsure) == (6, False)
 
 
+async def test_nothing_is_sent_once_the_epochs_time_is_over_though_nobody_stopped_it() -> None:
+    """
+    A worker was stopped (SIGSTOP) with batches to send, and goes on after its partitions were planned again.
+
+    Answers wait for it, and what it fetched, before its timers have a turn: neither makes it send anything.
+    """
+    async with acquainted() as s:
+        (copy,) = s.copies
+        s.target.is_manual = True
+        for _ in range(7):
+            s.put(copy)
+        await settle()
+        s.dispatch._last_send_at = asyncio.get_running_loop().time()
+        for _ in range(5):
+            s.line.process()
+            s.line.deliver()
+        s.put(copy)
+        await asyncio.sleep(5)
+
+        assert s.values() == [0, 1, 2, 3, 4, 5]
+        assert copy.position == 6
+
+
 async def test_stop_does_not_wait_for_a_connection_being_opened() -> None:
     """A broker that takes ten seconds to refuse a connection does not keep the epoch from ending."""
     started = asyncio.get_running_loop().time()

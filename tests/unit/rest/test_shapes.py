@@ -8,7 +8,16 @@ import pytest
 from mm2py.core.orders import SOURCE
 from mm2py.model.flow import TopicPartition
 from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
-from mm2py.model.state import ClusterView, FlowState, FlowView, GroupView, MirrorView, PartitionStage
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    GroupView,
+    MirrorView,
+    PartitionStage,
+    TaskState,
+    TaskView,
+)
 from mm2py.rest import connect
 from mm2py.rest.shapes import flow_status, orders_json, reasons_not_ready, topics_of
 from tests.support.rest_node import FLOW, some_view
@@ -168,10 +177,14 @@ def test_orders_are_plain_values() -> None:
             attrs.evolve(some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False),)),)),
             "A->B: cluster B does not answer",
         ),
+        (
+            attrs.evolve(some_view(), flows=(_flow(tasks=(TaskView(3, TaskState.LATE, 7, 1),)),)),
+            "A->B: the epoch of copy task 3 was not back in time",
+        ),
         (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.STARTING),)),)), "it is starting"),
         (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.FAILED, "no"),)),)), "it is failed: no"),
     ],
-    ids=["spark", "no flow", "cluster", "nothing known", "starting", "failed"],
+    ids=["spark", "no flow", "cluster", "nothing known", "late", "starting", "failed"],
 )
 def test_why_a_node_is_not_ready(view: MirrorView, word: str) -> None:
     """Each reason is a sentence."""

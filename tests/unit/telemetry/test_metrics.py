@@ -280,6 +280,7 @@ def test_groups_beyond_the_cap_are_rolled_up() -> None:
         (FlowState.RUNNING, TaskState.IDLE, "running"),
         (FlowState.RUNNING, TaskState.WAITING_FOR_SLOT, "unassigned"),
         (FlowState.RUNNING, TaskState.BACKING_OFF, "failed"),
+        (FlowState.RUNNING, TaskState.LATE, "failed"),
         (FlowState.DRAINING, TaskState.RUNNING, "running"),
         (FlowState.STARTING, TaskState.IDLE, "unassigned"),
         (FlowState.RESTARTING, TaskState.RUNNING, "failed"),

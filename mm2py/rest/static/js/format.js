@@ -96,6 +96,7 @@ const TASK_STATES = {
   idle: ["idle", "none", "still"],
   running: ["running", "ok", "good"],
   waiting_for_slot: ["waits for a Spark slot", "wait", "warn"],
+  late: ["late: it hangs", "bad", "bad"],
   backing_off: ["tried again soon", "restart", "warn"],
   paused: ["paused", "pause", "still"],
 };

@@ -34,6 +34,7 @@ export function problems(flows) {
     }
     const stopped = flow.stages.stopped ?? 0;
     if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} somebody`, text: "Tried again at long intervals, while the others go on.", hint: "Open the flow: it says for each failed partition what is wrong.", flow: flow.flow });
+    if (flow.late_tasks) found.push({ mood: "bad", title: `${plural(flow.late_tasks, "copy task")} of ${flow.flow} ${flow.late_tasks === 1 ? "hangs" : "hang"}`, text: "What they ran was not back in time and is ended by force; it goes on by itself.", hint: "Look for what held it up: memory, a process that somebody stopped.", flow: flow.flow });
     if (flow.waiting_for_slot) found.push({ mood: "warn", title: `${plural(flow.waiting_for_slot, "copy task")} of ${flow.flow} ${flow.waiting_for_slot === 1 ? "waits" : "wait"} for a Spark slot`, text: "Spark has fewer slots than there are copy tasks; they take turns.", hint: "", flow: flow.flow });
   }
   return found;

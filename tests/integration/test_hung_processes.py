@@ -1,0 +1,189 @@
+"""Processes that hang: a Python worker or Spark's JVM that somebody stopped, and what becomes of what they ran."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.flow import source_watch
+from mm2py.model import epoch as model_epoch
+from mm2py.model.state import MirrorView, TaskState
+from mm2py.pipeline import epoch as epoch_module
+from mm2py.pipeline import processes
+from mm2py.pipeline import session as session_module
+from mm2py.rest.shapes import reasons_not_ready
+from mm2py.telemetry.events import CopyTaskLate, CopyTaskLost, CopyTaskRecovered, SparkHung
+from tests.support.epochs import FLOW, Spark, idle_plan, lose, spark_of
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings, running_flow
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_numbers
+from tests.support.records import assert_numbers
+from tests.support.topics import create_topic
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_STORY = (CopyTaskLate, CopyTaskLost, CopyTaskRecovered)
+
+
+@pytest.fixture(autouse=True)
+def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are made for slow machines; here a process is stopped for good."""
+    monkeypatch.setattr(model_epoch, "SETTLING_MS", 1_000)
+    monkeypatch.setattr(epoch_module, "SLACK_S", 3.0)
+    monkeypatch.setattr(epoch_module, "_ANSWERS_WITHIN_S", 3.0)
+    monkeypatch.setattr(session_module, "_ASK_EVERY_S", 1.0)
+    monkeypatch.setattr(source_watch, "_LOOK_EVERY_S", 1.0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Spark]:
+    """Spark for the tests of this module, which may kill it."""
+    async with spark_of() as started:
+        await started.runner.run(idle_plan())
+        yield started
+
+
+@pytest.fixture
+def spark(shared: Spark) -> Spark:
+    """Spark, and what is said about it in this test."""
+    shared.events._ring.clear()
+    return shared
+
+
+async def _worker_of(spark: Spark, task: int = 0) -> psutil.Process:
+    """Give the Python worker in which the epoch of a copy task runs."""
+
+    def found() -> str:
+        running = spark.runner._running.get((FLOW, task))
+        return running.worker if running is not None else ""
+
+    name = await eventually(found, within_s=20, what="the worker has left its name")
+    return psutil.Process(int(name.rpartition(":")[2]))
+
+
+async def test_a_stopped_worker_is_noticed_and_killed(spark: Spark) -> None:
+    """Its epoch is said to be late once, no other one is lost, and nothing of it can write when it is given up."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        lost = group.create_task(lose(spark, idle_plan(task=0, epoch=5, epoch_ms=1_000)))
+        other = group.create_task(spark.runner.run(idle_plan(task=1, epoch_ms=9_000)))
+        worker = await _worker_of(spark)
+        worker.send_signal(signal.SIGSTOP)
+        await eventually(lambda: spark.runner.is_late(FLOW, 0), within_s=20, what="it is late")
+    again = await spark.runner.run(idle_plan(epoch=6))
+
+    (late,) = spark.events.of(CopyTaskLate)
+    assert (late.task, late.epoch, late.worker.rpartition(":")[2]) == (0, 5, str(worker.pid))
+    assert (lost.result().is_late, lost.result().may_still_write) == (True, False)
+    assert not worker.is_running()
+    assert other.result().worker
+    assert again.worker
+    assert not spark.events.of(SparkHung)
+    assert not spark.runner.is_late(FLOW, 0)
+
+
+async def test_a_worker_that_was_stopped_before_its_epoch_began_is_killed_by_spark(spark: Spark) -> None:
+    """It left no name for this epoch; Spark kills it once the epoch's job is cancelled."""
+    outcome = await spark.runner.run(idle_plan())
+    idle = psutil.Process(int(outcome.worker.rpartition(":")[2])).parent().children()  # type: ignore[union-attr]
+    for worker in idle:
+        worker.send_signal(signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(60):
+            lost = await lose(spark, idle_plan(epoch=1))
+            await eventually(lambda: sum(it.is_running() for it in idle) < len(idle), within_s=10, what="one is killed")
+    finally:
+        processes.kill(idle)
+
+    assert [late.worker for late in spark.events.of(CopyTaskLate)] == [""]
+    assert (lost.is_late, lost.may_still_write) == (True, True)
+    assert not spark.events.of(SparkHung)
+
+
+async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark) -> None:
+    """Its epoch is late and lost, what it started ends with it, and the next epoch has a Spark of its own."""
+    session = await spark.host.session()
+    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
+        lost = group.create_task(lose(spark, idle_plan(epoch_ms=1_000)))
+        worker = await _worker_of(spark)
+        os.kill(session.process.pid, signal.SIGSTOP)
+        worker.send_signal(signal.SIGSTOP)
+    again = await spark.runner.run(idle_plan(epoch=1))
+
+    assert len(spark.events.of(CopyTaskLate)) == len(spark.events.of(SparkHung)) == 1
+    assert lost.result().is_late
+    assert again.worker
+    assert not session.is_alive
+    assert not worker.is_running()
+
+
+async def test_a_silent_jvm_is_killed_whoever_waits_for_it(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No epoch runs that could be late, and somebody waits for an answer of Spark's: its silence is enough."""
+    monkeypatch.setattr(session_module, "SILENT_FOR_S", 3.0)
+    session = await spark.host.session()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        watch = group.create_task(spark.host.watch())
+        os.kill(session.process.pid, signal.SIGSTOP)
+        await session.begin(session_module.is_stopped, session)
+        watch.cancel()
+
+    assert [hung.reason for hung in spark.events.of(SparkHung)] == ["its JVM has not answered for 3 s"]
+    assert not session.is_alive
+
+
+async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
+    spark: Spark, primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A worker is stopped in the middle of a flow, and 4 000 records come at the source meanwhile.
+
+    The lag shows them while the epoch is held, the copy task is late and keeps the flow from being ready, then it goes
+    on, and nothing is missing or there twice.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    before, meanwhile = f"{prefix}-before", f"{prefix}-meanwhile"
+    for topic in (before, meanwhile):
+        await create_topic(source, topic, partitions=2)
+    await produce_numbers(source, before, count=2_000, partitions=2)
+    settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
+    async with running_flow(settings, tmp_path, spark=spark) as flow:
+        view = flow.runner.view
+        await eventually(lambda: view().lag == 0 and view().records == 2_000, within_s=60, what="it is mirrored")
+        (await _worker_of(spark)).send_signal(signal.SIGSTOP)
+        await produce_numbers(source, meanwhile, count=4_000, partitions=2)
+        await eventually(lambda: view().lag == 4_000, within_s=20, what="the lag shows what came meanwhile")
+        await eventually(lambda: view().tasks[0].state is TaskState.LATE, within_s=20, what="the copy task is late")
+        reasons = reasons_not_ready(MirrorView(0, is_ready=True, flows=(view(),)))
+        await eventually(lambda: view().lag == 0 and view().records == 6_000, within_s=60, what="all is mirrored")
+        recovered = reasons_not_ready(MirrorView(0, is_ready=True, flows=(view(),)))
+        await flow.drain()
+
+    assert [type(it.event) for it in spark.events if isinstance(it.event, _STORY)] == list(_STORY)
+    assert reasons == ["A->B: the epoch of copy task 0 was not back in time"]
+    assert not recovered
+    assert_numbers(await read_numbers(target, f"A.{before}"), 2_000)
+    assert_numbers(await read_numbers(target, f"A.{meanwhile}"), 4_000)
+
+
+async def test_a_spark_that_hangs_as_a_whole_stops_in_time(spark: Spark) -> None:
+    """A daemon that is to end while JVM and worker are stopped ends, and leaves none of them behind. It comes last."""
+    session = await spark.host.session()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
+        worker = await _worker_of(spark)
+        os.kill(session.process.pid, signal.SIGSTOP)
+        worker.send_signal(signal.SIGSTOP)
+        await spark.host.stop(within_s=2)
+        await running
+
+    assert not session.is_alive
+    assert not worker.is_running()

@@ -1,0 +1,61 @@
+"""What the daemon says when it stood still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.flow import pulse
+from mm2py.flow.pulse import watch_pulse
+from mm2py.telemetry.events import DaemonStoodStill
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import ManualClock
+
+
+class PausedClock(ManualClock):
+    """A clock whose machine was paused during some of its sleeps."""
+
+    def __init__(self, pauses: list[float]) -> None:
+        super().__init__()
+        self.pauses = pauses
+
+    async def sleep(self, seconds: float) -> None:
+        if not self.pauses:
+            raise asyncio.CancelledError
+        await super().sleep(seconds + self.pauses.pop(0))
+
+
+async def test_a_pause_is_told_once_and_a_busy_loop_is_not() -> None:
+    """Seconds late are a busy machine; a minute late nobody was there."""
+    clock = PausedClock([0.0, 0.3, 4.0, 60.0, 0.0])
+    events = EventLog(clock)
+    with suppress(asyncio.CancelledError):
+        await watch_pulse(clock, events)
+
+    assert [event.stood_still_s for event in events.of(DaemonStoodStill)] == [60.0]
+
+
+def test_a_blocked_event_loop_is_told_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something in this process blocks the loop, here for half a second where a tenth is allowed."""
+
+    async def block() -> EventLog:
+        clock = SystemClock()
+        events = EventLog(clock)
+        watch = asyncio.create_task(watch_pulse(clock, events))
+        await asyncio.sleep(0.05)
+        time.sleep(0.5)  # noqa: ASYNC251 - that is what is tried
+        await asyncio.sleep(0.05)
+        watch.cancel()
+        return events
+
+    monkeypatch.setattr(pulse, "_BEAT_S", 0.02)
+    monkeypatch.setattr(pulse, "STOOD_STILL_S", 0.1)
+    with asyncio.Runner() as runner:
+        told = runner.run(block()).of(DaemonStoodStill)
+
+    assert len(told) == 1
+    assert told[0].stood_still_s >= 0.4
