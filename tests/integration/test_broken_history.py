@@ -20,6 +20,7 @@ from mm2py.telemetry.events import (
     Event,
     InternalTopicRecreated,
     PartitionStopped,
+    PositionsRead,
     RemoteTopicDeleted,
     RemoteTopicRecreated,
     RemoteTopicRewound,
@@ -27,9 +28,10 @@ from mm2py.telemetry.events import (
     SourceRecordsExpired,
     SourceTopicRecreated,
     SourceTruncated,
+    StepFailed,
 )
 from tests.support.brokers import MakeCluster
-from tests.support.damage import delete_records, lose_ends, recreate_topic, wipe
+from tests.support.damage import delete_records, lose_ends, recreate_topic, vanish, wipe
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.producing import producer
@@ -292,6 +294,35 @@ async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
         await flow.drain()
 
     assert (event.records, event.lost, event.repeated, event.goes_on_at) == (100, 0, 100, 0)
+
+
+async def test_a_remote_topic_and_the_positions_vanish_together(mirror: Mirror) -> None:
+    """The policy is carried out although the position that says so has no topic, and both losses are told once."""
+    await mirror.create()
+    for topic in (mirror.topic, mirror.other):
+        await mirror.write(topic, 0, 100)
+    async with mirror.running() as flow:
+        for topic in (mirror.topic, mirror.other):
+            await mirror.holds(topic, range(100))
+        for vanishing in (f"{mirror.prefix}-offsets", f"A.{mirror.topic}"):
+            await vanish(mirror.target, vanishing, is_replaced=False)
+        await told(flow, RemoteTopicRecreated)
+        await mirror.holds(mirror.topic, range(100))
+        await told(flow, InternalTopicRecreated)
+        await mirror.write(mirror.topic, 100, 20)
+        await mirror.holds(mirror.topic, range(120))
+        await mirror.holds(mirror.other, range(100))
+        await flow.crash()
+    async with mirror.running() as again:
+        await mirror.write(mirror.topic, 120, 20)
+        await mirror.holds(mirror.topic, range(140))
+        await again.drain()
+
+    assert [event.topic for event in flow.events.of(InternalTopicRecreated)] == [f"{mirror.prefix}-offsets"]
+    assert [event.source.topic for event in flow.events.of(RemoteTopicRecreated)] == [mirror.topic]
+    assert not flow.events.of(StepFailed)
+    assert not again.events.of(RemoteTopicRecreated)
+    assert [event.fresh for event in again.events.of(PositionsRead)] == [0]
 
 
 async def test_a_target_whose_disk_was_wiped_is_filled_again(
