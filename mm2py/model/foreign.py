@@ -14,6 +14,8 @@ import attrs
 
 INT32_MOST: Final = 2**31 - 1
 INT64_MOST: Final = 2**63 - 1
+#: No log comes near it, and what is counted on from there still fits into the protocol's 64 bits.
+OFFSET_MOST: Final = 2**62
 #: The longest name of a topic that Kafka takes.
 LONGEST_TOPIC: Final = 249
 #: More than brokers take in one record unless they are told to, and more than the mirror ever writes.
@@ -53,7 +55,7 @@ def read_json(raw: bytes) -> Any:
     return found
 
 
-def whole(value: object, *, least: int = 0, most: int = INT64_MOST) -> int:
+def whole(value: object, *, least: int = 0, most: int = OFFSET_MOST) -> int:
     """Return *value* where it is a whole number of that range, and raise ValueError where it is not."""
     if isinstance(value, int) and not isinstance(value, bool):
         if least <= value <= most:

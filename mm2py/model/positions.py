@@ -22,7 +22,7 @@ import attrs
 
 from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import INT32_MOST, INT64_MOST, Unreadable, read_json, topic_name, whole, words
+from mm2py.model.foreign import INT32_MOST, INT64_MOST, OFFSET_MOST, Unreadable, read_json, topic_name, whole, words
 
 
 #: Where in the target's log the last replicated record is, in decimal.
@@ -131,7 +131,7 @@ def _offset(value: bytes | None) -> int | None:
         case None:
             return None
         case {"offset": offset}:
-            return whole(offset, least=-INT64_MOST, most=INT64_MOST - 1)
+            return whole(offset, least=-INT64_MOST, most=OFFSET_MOST - 1)
         case _:
             raise ValueError("it has no offset")
 
@@ -153,7 +153,7 @@ def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
 def _downstream(headers: Headers) -> int | None:
     text = _last(headers, DOWNSTREAM_HEADER)
     downstream = int(text) if text is not None and _NUMBER.fullmatch(text) else None
-    return downstream if downstream is not None and -1 <= downstream < INT64_MOST else None
+    return downstream if downstream is not None and -1 <= downstream < OFFSET_MOST else None
 
 
 def _producer(headers: Headers) -> ProducerMark | None:
@@ -171,7 +171,7 @@ def _leader(headers: Headers) -> LeaderMark | None:
     if found is None:
         return None
     epoch, since = map(int, found.groups())
-    return LeaderMark(epoch, since) if epoch <= INT32_MOST and since <= INT64_MOST else None
+    return LeaderMark(epoch, since) if epoch <= INT32_MOST and since <= OFFSET_MOST else None
 
 
 def _topic_id(headers: Headers, name: str) -> str | None:
