@@ -22,7 +22,7 @@ from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
 from mm2py.wire.kept_log import TopicVanishedError
-from tests.unit.flow.test_source import FLOW, SETTINGS, running
+from tests.unit.flow.test_source import FLOW, MARK, SETTINGS, running
 
 
 REFUSED = TopicVanishedError("B", "CreateTopics", 44, "POLICY_VIOLATION", "mm2-offsets.A.internal")
@@ -64,6 +64,8 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
         await asyncio.sleep(200)
         stopped, goes_on = (group.tasks.states[state.source] for state in (first, second))
         written.error = None
+        await asyncio.sleep(200)
+        group.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in group.tasks.unfenced()])
         await asyncio.sleep(200)
         truth.cancel()
 
