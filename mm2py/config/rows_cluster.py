@@ -68,7 +68,8 @@ _CONSUMER = Section(
             "`read_committed` leaves out records of aborted transactions.",
             check=one_of("read_uncommitted", "read_committed")),
         Key("auto.offset.reset", Kind.STRING, "earliest", Place.CONSUMER,
-            "Where a partition without a position starts.", check=one_of("earliest", "latest")),
+            "Where a partition without a position starts. Where the target ends with a record that the source still "
+            "holds, copying goes on behind that one, whatever this says.", check=one_of("earliest", "latest")),
         Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
             "How long an answer of a source broker is awaited.", check=at_least(1)),
         Key("metadata.max.age.ms", Kind.LONG, "300000", Place.CONSUMER,

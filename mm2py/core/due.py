@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from mm2py.core.progress import PartitionState
+from mm2py.core.progress import PartitionState, Repair
 from mm2py.model.epoch import PartitionPlan
 from mm2py.model.positions import Position
 
@@ -35,8 +35,8 @@ def begin(
     Of one that *is_spread* nothing counts that a position says of the target: it may not have been spread before.
     """
     if is_spread:
-        position = attrs.evolve(position, downstream=None, producer=None, remote_topic_id=None)
-    return PartitionState(
+        position = attrs.evolve(position, downstream=None, producer=None, remote_topic_id=None, search_from=None)
+    state = PartitionState(
         source=position.source,
         remote_topic=remote_topic,
         position=position.next_upstream,
@@ -47,6 +47,10 @@ def begin(
         producer=position.producer,
         leader=position.leader,
     )
+    if position.search_from is None:
+        return state
+    search = Repair(0, state.position, None, state.remote_topic_id, None, is_start=True)
+    return attrs.evolve(state, position=position.search_from, repair=search)
 
 
 def write(state: PartitionState, written: Position) -> PartitionState:

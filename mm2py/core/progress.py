@@ -52,6 +52,8 @@ class Happening(enum.Enum):
 
     RESUMED_EXACTLY = enum.auto()
     RESUME_UNPROVEN = enum.auto()
+    #: There was no position, and what the target holds is not in the source: that is copied from its end on.
+    RECORDS_SKIPPED = enum.auto()
     INTERRUPTED = enum.auto()
     STOPPED = enum.auto()
     RECOVERED = enum.auto()
@@ -77,6 +79,8 @@ class Repair:
     remote_topic_id: str | None
     found_before: int | None
     found_at: int | None = None
+    #: Nothing is lost: the partition has no position yet, and begins at `position` where the search finds nothing.
+    is_start: bool = False
 
 
 @attrs.frozen
@@ -155,9 +159,12 @@ class PartitionState:
         mark = self.producer
         if mark is not None and mark.is_contested:
             mark = attrs.evolve(mark, is_contested=False)
-        return Position(
+        stands = Position(
             self.source, self.position, self.downstream, self.topic_id, mark, self.remote_topic_id, self.leader
         )
+        if self.repair is None or not self.repair.is_start:
+            return stands
+        return attrs.evolve(stands, next_upstream=self.repair.position, leader=None, search_from=self.position)
 
     @property
     def is_fenced(self) -> bool:
@@ -222,7 +229,7 @@ def account(
         # Somebody looks at it already; what the epoch says of its end was perhaps about something else.
         return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
     happenings = _found(state, outcome)
-    if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and state.repair is not None):
+    if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and _is_repairing(state)):
         moved = question(moved, outcome.ended, outcome.failure, now=now)
         return Accounted(moved, (*happenings, Happening.QUESTIONED))
     if outcome.ended is Ended.WANTING:
@@ -233,7 +240,7 @@ def account(
                 happenings.append(Happening.RECOVERED)
             moved = _copying(moved, is_unsure=outcome.is_unsure)
         case Ended.UNPROVEN:
-            happenings.append(Happening.RESUME_UNPROVEN)
+            happenings.append(Happening.RESUME_UNPROVEN if state.repair is None else Happening.RECORDS_SKIPPED)
             # From here on at least once: what the target holds explains nothing, and the copy goes on behind it.
             moved = _copying(moved, is_unsure=False)
         case Ended.INTERRUPTED:
@@ -251,7 +258,7 @@ def account(
 
 def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Happening]:
     """Say what was found at the target."""
-    found = [Happening.RESUMED_EXACTLY] if outcome.resumed_records and state.repair is None else []
+    found = [Happening.RESUMED_EXACTLY] if outcome.resumed_records and not _is_repairing(state) else []
     if outcome.foreign_records and not state.foreign_records:
         found.append(Happening.FOREIGN_RECORDS)
     return found
@@ -292,7 +299,8 @@ def _faded(state: PartitionState) -> PartitionState:
 
 def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
     if outcome.ended is Ended.UNPROVEN and state.repair is not None:
-        outcome = attrs.evolve(outcome, downstream=None)  # what is searched for was not found
+        stood = {"position": state.repair.position, "leader": None} if state.repair.is_start else {"downstream": None}
+        outcome = attrs.evolve(outcome, **stood)
     # A position never goes back: what was proven once stays proven.
     has_moved = outcome.position >= state.position
     rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0
@@ -323,6 +331,10 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
         wanted=None,
     )
+
+
+def _is_repairing(state: PartitionState) -> bool:
+    return state.repair is not None and not state.repair.is_start
 
 
 def _stray_from(state: PartitionState, outcome: PartitionOutcome) -> int | None:
@@ -392,9 +404,9 @@ def acquit(state: PartitionState, *, now: float, luck: float, pauses: RetryPause
 
 
 def _unrepaired(state: PartitionState) -> PartitionState:
-    """Give up a search: what stood before it stands again."""
+    """Give up a search: what stood before it stands again. One for a start is begun anew."""
     stood = state.repair
-    if stood is None:
+    if stood is None or stood.is_start:
         return state
     return attrs.evolve(
         state,

@@ -13,6 +13,7 @@ from mm2py.telemetry.events import (
     PartitionInterrupted,
     PartitionRecovered,
     PartitionStopped,
+    RecordsSkipped,
     ResumedExactly,
     ResumeUnproven,
 )
@@ -55,7 +56,11 @@ def partition_news(
             found = after.resumed_records - before.resumed_records
             event = ResumedExactly(flow, source, found, before.position + found)
         case Happening.RESUME_UNPROVEN:
-            event = ResumeUnproven(flow, source, after.position, failure.message, failure.hint)
+            first, last = before.downstream, after.downstream
+            repeated = None if first is None or last is None else last - first
+            event = ResumeUnproven(flow, source, before.position, failure.message, failure.hint, repeated)
+        case Happening.RECORDS_SKIPPED:
+            event = RecordsSkipped(flow, source, before.position, after.position, failure.message)
         case Happening.INTERRUPTED:
             event = PartitionInterrupted(flow, source, failure.message, max(0.0, after.retry_at - now))
         case Happening.STOPPED:

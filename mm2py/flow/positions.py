@@ -18,6 +18,7 @@ from mm2py.core.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.passed_over import PassedOver
+from mm2py.flow.plugins import transforms_of
 from mm2py.flow.topics import Place
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
@@ -144,6 +145,9 @@ class Positions:
         first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
         are left out, and asked for again by the next refresh.
 
+        Where they start at the source's end (`auto.offset.reset`), that counts only if those records are not in the
+        source at all: what lies behind them was never copied.
+
         Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
         copied and did not commit yet is found in the target, as above.
         """
@@ -161,6 +165,7 @@ class Positions:
         beyond = [source for source in places if source not in committed]
         starts = await self._source.list_offsets(beyond, when, reads_committed=is_committed) if beyond else {}
         ends = await self._target.list_offsets(list(remote_of.values()), LATEST) if remote_of else {}
+        first = await self._searches(remote_of, ends, committed) if when == LATEST else {}
         fresh: dict[TopicPartition, Position] = {}
         for source, place in places.items():
             start = committed[source] if source in committed else starts[source]
@@ -172,7 +177,12 @@ class Positions:
             if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
                 downstream = end - 1 if end == 0 or source in self._removed else None
                 fresh[source] = Position(
-                    source, start, downstream, place.topic_id, remote_topic_id=place.remote_topic_id
+                    source,
+                    start,
+                    downstream,
+                    place.topic_id,
+                    remote_topic_id=place.remote_topic_id,
+                    search_from=first[source] if first.get(source, start) < start else None,
                 )
         return fresh
 
@@ -192,6 +202,28 @@ class Positions:
         await self.write(standing)
         self._spare = None
         return standing
+
+    async def _searches(
+        self,
+        remote_of: Mapping[TopicPartition, TopicPartition],
+        ends: Mapping[TopicPartition, int | BrokerAnsweredError],
+        committed: Collection[TopicPartition],
+    ) -> dict[TopicPartition, int]:
+        """Say where the source begins of those partitions whose last records at the target may come from there."""
+        transforms = transforms_of(self._settings)
+        wanted = [
+            source
+            for source, remote in remote_of.items()
+            if ends[remote] != 0
+            and source not in self._removed
+            and source not in committed
+            and transforms.task_of(source.topic) is None  # what a transform made is not in the source
+        ]
+        starts = await self._source.list_offsets(wanted, EARLIEST) if wanted else {}
+        for start in starts.values():
+            if isinstance(start, BrokerAnsweredError):
+                raise start
+        return {source: start for source, start in starts.items() if isinstance(start, int)}
 
     async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
         """Give what the group has committed that partitions start from. Raise what keeps it from being known."""

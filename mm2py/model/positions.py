@@ -35,6 +35,8 @@ TOPIC_ID_HEADER = "mm2py.topic-id"
 REMOTE_TOPIC_ID_HEADER = "mm2py.remote-topic-id"
 #: The source leader's epoch at the last replicated record, and an offset from which on it holds, in decimal.
 LEADER_HEADER = "mm2py.leader-epoch"
+#: From which upstream offset on the target's last record is to be searched for before the position counts, in decimal.
+SEARCH_HEADER = "mm2py.search-from"
 
 _CONNECTOR = "MirrorSourceConnector"
 _NUMBER = re.compile(rb"-?\d{1,19}")
@@ -56,7 +58,8 @@ class Position:
     `next_upstream` is the upstream offset to read next, `downstream` the offset of the last replicated record at the
     target, None where nobody wrote it down. `topic_id` is the source topic's, where known, `producer` who writes the
     remote partition and the sequence that its next record must carry. `remote_topic_id` is the remote topic's, and
-    `leader` tells under which leader the source wrote the last replicated record, each where known.
+    `leader` tells under which leader the source wrote the last replicated record, each where known. With `search_from`
+    the position only counts if the target's last record is not in the source from there on.
     """
 
     source: TopicPartition
@@ -66,6 +69,7 @@ class Position:
     producer: ProducerMark | None = None
     remote_topic_id: str | None = None
     leader: LeaderMark | None = None
+    search_from: int | None = None
 
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
@@ -92,6 +96,8 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
         headers.append((REMOTE_TOPIC_ID_HEADER, position.remote_topic_id.encode()))
     if position.leader is not None:
         headers.append((LEADER_HEADER, b"%d:%d" % (position.leader.epoch, position.leader.since)))
+    if position.search_from is not None:
+        headers.append((SEARCH_HEADER, b"%d" % position.search_from))
     value = b'{"offset":%d}' % (position.next_upstream - 1)
     return position_key(cluster, position.source), value, headers
 
@@ -118,11 +124,12 @@ def decode_position(
     return cluster, Position(
         source,
         max(0, offset + 1),
-        _downstream(headers),
+        _number(headers, DOWNSTREAM_HEADER),
         _topic_id(headers, TOPIC_ID_HEADER),
         _producer(headers),
         _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
         _leader(headers),
+        _number(headers, SEARCH_HEADER),
     )
 
 
@@ -150,10 +157,10 @@ def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
             raise ValueError("its key names no connector and its partition")
 
 
-def _downstream(headers: Headers) -> int | None:
-    text = _last(headers, DOWNSTREAM_HEADER)
-    downstream = int(text) if text is not None and _NUMBER.fullmatch(text) else None
-    return downstream if downstream is not None and -1 <= downstream < OFFSET_MOST else None
+def _number(headers: Headers, name: str) -> int | None:
+    text = _last(headers, name)
+    number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
+    return number if number is not None and -1 <= number < OFFSET_MOST else None
 
 
 def _producer(headers: Headers) -> ProducerMark | None:

@@ -104,6 +104,21 @@ class LogWalker:
                 yield batch, contents
                 position.offset = batch.last_offset + 1
 
+    async def search_bounds(self, source: TopicPartition, timestamp: int) -> tuple[int, int | None]:
+        """
+        Say where the source's log begins, and from where on it may hold a record of that *timestamp*.
+
+        None where all that it holds is older. It saves reading what is: a search may begin at the log's start.
+        """
+        starts = await self._source.list_offsets([source], EARLIEST)
+        found = starts if timestamp < 0 else await self._source.list_offsets([source], timestamp)
+        start, first = starts[source], found[source]
+        if isinstance(start, BrokerAnsweredError):
+            raise start
+        if isinstance(first, BrokerAnsweredError):
+            raise first
+        return start, None if first < 0 else max(start, first)
+
     async def _first_left(self, remote: TopicPartition) -> int:
         """Say where the target's log begins."""
         start = (await self._target.list_offsets([remote], EARLIEST))[remote]

@@ -30,7 +30,7 @@ from mm2py.wire.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError,
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import log_ends
-from mm2py.wire.rebuild import RecordContent, UnreadableBatchError, decode
+from mm2py.wire.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.requests import LATEST
 
 
@@ -291,10 +291,13 @@ class Resumer:
         tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
         if not tail.records:
             return self._unproven(copy, tail.why_empty, downstream)
-        walked = self._walks.get(self._key(copy))
-        if not isinstance(walked, Walked):
-            walked = Walked(copy.position, 0)
-        start = max(0, walked.position - len(tail.records))
+        why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
+        timestamp = NO_TIMESTAMP if tail.is_stamped else tail.records[-1].timestamp
+        log_start, first = await self._logs.search_bounds(copy.plan.source, timestamp)
+        if first is None:
+            return self._unproven(copy, why, downstream)
+        walked = self._walked(copy, first)
+        start = max(log_start, walked.position - len(tail.records))
         window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail.records))
         records = walked.records
         async for batch, after in self._logs.walk(copy, start):
@@ -302,8 +305,8 @@ class Resumer:
                 if content.offset < start:
                     continue
                 if copy.plan.found_before is not None and content.offset >= copy.plan.found_before:
-                    why = f"{copy.remote} does not end with what was copied to it last"
-                    return self._unproven(copy, why, downstream)
+                    before = f"{copy.remote} does not end with what was copied to it last"
+                    return self._unproven(copy, before, downstream)
                 window.append(content)
                 records += content.offset >= walked.position
                 if content.offset >= copy.position - 1 and (pairs := _pairs(window, tail)):
@@ -312,8 +315,15 @@ class Resumer:
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
-        why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
         return self._unproven(copy, why, downstream)
+
+    def _walked(self, copy: PartitionCopy, first: int) -> Walked:
+        """Say from where on the walk goes, which need not begin before *first*."""
+        walked = self._walks.get(self._key(copy))
+        if not isinstance(walked, Walked):
+            walked = Walked(copy.position, 0)
+        passed = max(0, first - walked.position)
+        return Walked(walked.position + passed, walked.records + passed)
 
     def _key(self, copy: PartitionCopy) -> tuple[str, PartitionPlan]:
         return self._target.alias, copy.plan
@@ -329,9 +339,9 @@ class Resumer:
         message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
-    @staticmethod
-    def _unproven(copy: PartitionCopy, why: str, downstream: int) -> bool:
+    def _unproven(self, copy: PartitionCopy, why: str, downstream: int) -> bool:
         """Give up; what the target holds up to *downstream* was there before, whoever wrote it."""
+        self._walks.pop(self._key(copy), None)
         copy.forget_producer()
         copy.downstream = downstream
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))

@@ -21,7 +21,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from mm2py.wire.batch import CODEC_MASK, MAGIC_V2
 
 
-_NO_TIMESTAMP: Final = -1
+NO_TIMESTAMP: Final = -1
 BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _MAGIC_AT: Final = 16
@@ -154,7 +154,7 @@ class Rebuilder:
                 continue
             timestamp = record.timestamp
             if timestamp is None:
-                timestamp = _NO_TIMESTAMP
+                timestamp = NO_TIMESTAMP
             if filling is None:
                 filling = self._start_batch(offset, timestamp, record)
             else:
@@ -224,7 +224,7 @@ def decode(record_set: bytes) -> list[RecordContent]:
             if batch.is_control_batch:
                 continue
             for record in batch:
-                timestamp = _NO_TIMESTAMP if record.timestamp is None else record.timestamp
+                timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
         else:
             return found

@@ -1,18 +1,18 @@
-"""Records are removed on one side between a crash and the restart: nothing is repeated, skipped or laid to others."""
+"""Records or positions are removed between a crash and the restart: nothing is repeated, skipped or laid to others."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.telemetry.events import ForeignRecordsFound, ResumedExactly, ResumeUnproven
+from mm2py.telemetry.events import ForeignRecordsFound, RecordsSkipped, ResumedExactly, ResumeUnproven
 from tests.support.damage import delete_records
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.producing import COMPACTED_CONFIGS, produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
-from tests.support.topics import alter_topic, create_topic
+from tests.support.topics import alter_topic, create_topic, delete_topic
 
 
 COUNT = 2_000
@@ -96,3 +96,57 @@ async def test_records_deleted_at_the_target_are_nobody_else_s(
         assert await values(backup, remote) == [record.value for record in numbered(range(COUNT))]
         assert len(flow.events.of(ResumeUnproven)) == 1
         assert not flow.events.of(ForeignRecordsFound)
+
+
+async def test_positions_are_lost_and_the_start_is_the_end(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    The positions topic is deleted, and the source goes on meanwhile.
+
+    By its setting the mirror would begin at the source's end; it begins behind what the target holds.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce(source, prefix, [numbered(range(COUNT))], batch_records=100)
+    keys = {f"{prefix}->B.topics": prefix}
+    async with running_flow(flow_settings(source, target, alias=prefix, **keys), tmp_path) as flow:
+        await mirrored(flow, COUNT)
+        await flow.drain()
+    await delete_topic(target, f"mm2-offsets.{prefix}.internal")
+    await produce(source, prefix, [numbered(range(COUNT, 3 * COUNT))], batch_records=100)
+    settings = flow_settings(source, target, alias=prefix, **keys, **{f"{prefix}.consumer.auto.offset.reset": "latest"})
+    async with running_flow(settings, tmp_path) as flow:
+        await mirrored(flow, 2 * COUNT)
+        await flow.drain()
+
+        assert await values(backup, f"{prefix}.{prefix}") == [record.value for record in numbered(range(3 * COUNT))]
+        assert [event.position for event in flow.events.of(ResumedExactly)] == [COUNT]
+        assert not flow.events.of(RecordsSkipped)
+        assert not flow.events.of(ResumeUnproven)
+
+
+async def test_what_is_left_out_is_told(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A remote topic that ends with records of somebody else: the setting counts, and the offsets skipped are told."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    remote = f"{prefix}.{prefix}"
+    await create_topic(source, prefix)
+    await create_topic(target, remote)
+    await produce(source, prefix, [numbered(range(300))], batch_records=100)
+    await produce(target, remote, [numbered(range(5_000, 5_010))])
+    keys = {f"{prefix}->B.topics": prefix, f"{prefix}.consumer.auto.offset.reset": "latest"}
+    async with running_flow(flow_settings(source, target, alias=prefix, **keys), tmp_path) as flow:
+        await eventually(lambda: flow.events.of(RecordsSkipped), within_s=30, what="what is skipped is told")
+        await produce(source, prefix, [numbered(range(300, 400))])
+        await mirrored(flow, 100)
+        await flow.drain()
+
+        (event,) = flow.events.of(RecordsSkipped)
+        assert (event.skipped_from, event.position) == (0, 300)
+        assert "is not in the source" in event.message
+        assert not flow.events.of(ResumeUnproven)
+        assert not flow.events.of(ForeignRecordsFound)
+    written = [*range(5_000, 5_010), *range(300, 400)]
+    assert await values(backup, remote) == [b"%d" % number for number in written]

@@ -79,6 +79,7 @@ from mm2py.telemetry.events.partitions import (
     PartitionStopped,
     PositionsRead,
     PositionsWritten,
+    RecordsSkipped,
     ResumedExactly,
     ResumeUnproven,
 )
@@ -184,6 +185,7 @@ __all__ = [
     "RateLimited",
     "RecordLeftOut",
     "RecordPassedOver",
+    "RecordsSkipped",
     "RemoteTopicDeleted",
     "RemoteTopicRecreated",
     "RemoteTopicRewound",

@@ -85,7 +85,11 @@ class ResumedExactly(Event):
 
 @attrs.frozen
 class ResumeUnproven(Event):
-    """What the target holds past the last written position is not ours to explain; records may arrive twice."""
+    """
+    What the target holds past the last written position could not be found in the source; records may arrive twice.
+
+    All from `position` on are copied, of which up to `repeated` are there already; None where nobody knows how many.
+    """
 
     level = Level.WARN
 
@@ -94,6 +98,22 @@ class ResumeUnproven(Event):
     position: int
     message: str
     hint: str = "somebody else writes to the remote topic, or it was changed by hand"
+    repeated: int | None = None
+
+
+@attrs.frozen
+class RecordsSkipped(Event):
+    """There was no position, and what the target ends with is not in the source: what the source held is not copied."""
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    #: The first offset that is skipped, and the one that copying begins with.
+    skipped_from: int
+    position: int
+    message: str
+    hint: str = "so auto.offset.reset = latest wants it; to have them copied, set the position back"
 
 
 @attrs.frozen

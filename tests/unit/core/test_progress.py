@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.due import due_positions, next_plans, next_retry_at
+from mm2py.core.due import begin, due_positions, next_plans, next_retry_at
 from mm2py.core.progress import (
     Happening,
     PartitionState,
@@ -151,6 +151,49 @@ def test_unproven_goes_on_at_least_once() -> None:
     moved, _ = after(state(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=100, downstream=99))
 
     assert (moved.position, moved.is_unsure) == (100, False)
+
+
+def test_a_search_that_finds_nothing_leaves_open_where_the_target_ends() -> None:
+    """Records that are searched for have no place at the target; that its end is known explains nothing."""
+    moved, _ = after(state(repair=REPAIR, downstream=None), outcome(ended=Ended.UNPROVEN, position=50, downstream=120))
+
+    assert (moved.downstream, moved.repair) == (None, REPAIR)
+
+
+SEARCHED = Position(TP, 100, None, search_from=20)
+
+
+def searching() -> PartitionState:
+    return begin(SEARCHED, remote_topic="A.t", topic_id=None, remote_topic_id=None)
+
+
+def test_a_start_is_searched_for_before_it_counts() -> None:
+    """The search goes through the source from its start, and nothing is written before it is over."""
+    (plan,) = next_plans([searching()], now=NOW)
+    lost = lose(searching(), retry_at=NOW, cause="its Python worker was killed")
+
+    assert (plan.position, plan.downstream, plan.is_unsure) == (20, None, True)
+    assert due_positions([searching()], is_interval_over=True) == ()
+    assert next_plans([lost], now=NOW) == (plan,)
+
+
+def test_a_start_that_was_found_is_gone_on_behind() -> None:
+    """Where the target's last record is in the source, what the setting says of a start does not matter."""
+    moved, happenings = after(searching(), outcome(resumed_records=30, position=50, downstream=29))
+
+    assert (moved.position, moved.downstream, moved.repair) == (50, 29, None)
+    assert happenings == (Happening.RESUMED_EXACTLY,)
+    assert due_positions([moved], is_interval_over=True) == (moved.standing,)
+
+
+def test_a_start_that_was_not_found_is_as_the_setting_says() -> None:
+    """What the target ends with is not in the source: copying begins at the source's end, and that is told."""
+    moved, happenings = after(
+        searching(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=20, downstream=29, records=0)
+    )
+
+    assert (moved.position, moved.downstream, moved.is_unsure, moved.repair) == (100, 29, False, None)
+    assert (moved.stage, happenings) == (PartitionStage.COPYING, (Happening.RECORDS_SKIPPED,))
 
 
 def test_foreign_records_are_told_once() -> None:

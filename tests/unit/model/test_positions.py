@@ -16,6 +16,7 @@ from mm2py.model.positions import (
     LEADER_HEADER,
     PRODUCER_HEADER,
     REMOTE_TOPIC_ID_HEADER,
+    SEARCH_HEADER,
     TOPIC_ID_HEADER,
     Position,
     decode_position,
@@ -90,6 +91,15 @@ def test_headers_carry_what_java_does_not_keep() -> None:
         (REMOTE_TOPIC_ID_HEADER, b"Zq1R00ESh-1y9yvSBsR9gA"),
         (LEADER_HEADER, b"12:700"),
     ]
+
+
+def test_a_start_that_does_not_count_yet_is_read_as_such() -> None:
+    """From where on the target's last record is searched for travels in a header, as long as it is."""
+    position = Position(FOO, 124, search_from=20)
+    key, value, headers = encode_position("A", position)
+
+    assert headers == [(SEARCH_HEADER, b"20")]
+    assert decode_position(key, value, headers) == ("A", position)
 
 
 def test_nothing_replicated_yet_is_minus_one() -> None:
