@@ -24,6 +24,7 @@ def _properties(primary: KafkaCluster, backup: KafkaCluster, topics: str, **keys
     settings: dict[str, Any] = {
         "clusters": "A, B, C",
         "C.bootstrap.servers": backup.bootstrap_servers,
+        "C.group.id": "A-mm2-C",  # B's brokers, where A->B is in A-mm2
         "A->B.topics": topics,
         "replication.policy.separator": "_",
         "emit.checkpoints.enabled": "false",
