@@ -195,3 +195,13 @@ def test_the_changelog_knows_the_version() -> None:
 
     assert newest is not None
     assert mm2py.__version__ in newest[1]
+
+
+def test_every_fault_has_its_tests() -> None:
+    """Each row of the operator's table of faults says what is seen, what is guaranteed, and which tests hold it."""
+    chapter = (ROOT / "docs/operations.md").read_text().split("## Faults, and what is guaranteed")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in row.split(" | ")] for row in re.findall(r"^\| (.*) \|$", chapter, re.MULTILINE)]
+    faults = [row for row in rows[1:] if not row[0].startswith("**")]
+
+    assert len(faults) > 20
+    assert [row for row in faults if len(row) != 4 or not all(row) or "`test_" not in row[3]] == []
