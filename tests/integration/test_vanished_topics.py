@@ -22,7 +22,7 @@ from tests.support.topics import create_topic, list_topics, topic_configs
 Latest = Mapping[bytes | None, tuple[bytes | None, object]]
 Place = tuple[str, str]
 _ALIAS = "V"
-_QUICK = {"offset.flush.interval.ms": 500, "emit.checkpoints.interval.seconds": 1, "emit.heartbeats.enabled": "true"}
+_QUICK = {"B.offset.flush.interval.ms": 500, "emit.checkpoints.interval.seconds": 1, "emit.heartbeats.enabled": "true"}
 
 
 async def latest(place: Place, about: str) -> Latest:
