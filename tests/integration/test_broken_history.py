@@ -342,10 +342,14 @@ async def test_a_target_whose_disk_was_wiped_is_filled_again(
         await mirror.write(mirror.topic, 100, 20)
         await mirror.holds(mirror.topic, range(120))
         await mirror.holds(mirror.other, range(100))
+        internal = {f"{prefix}-offsets", "mm2-synced.A.internal", "A.checkpoints.internal", "heartbeats"}
+        await eventually(
+            lambda: {event.topic for event in flow.events.of(InternalTopicRecreated)} == internal,
+            within_s=30,
+            what="it is told of every internal topic",
+        )
         await flow.drain()
 
-    internal = {f"{prefix}-offsets", "mm2-synced.A.internal", "A.checkpoints.internal", "heartbeats"}
-    assert {event.topic for event in flow.events.of(InternalTopicRecreated)} == internal
     assert len(flow.events.of(InternalTopicRecreated)) == len(internal)
     assert {event.source.topic for event in flow.events.of(RemoteTopicRecreated)} == {mirror.topic, mirror.other}
     assert len(flow.events.of(RemoteTopicRecreated)) == 2

@@ -23,6 +23,7 @@ Latest = Mapping[bytes | None, tuple[bytes | None, object]]
 Place = tuple[str, str]
 _ALIAS = "V"
 _QUICK = {"B.offset.flush.interval.ms": 500, "emit.checkpoints.interval.seconds": 1, "emit.heartbeats.enabled": "true"}
+_PARTITIONS = 2
 
 
 async def latest(place: Place, about: str) -> Latest:
@@ -38,14 +39,20 @@ async def latest(place: Place, about: str) -> Latest:
     }
 
 
-async def settled(places: Collection[Place], about: str) -> Mapping[Place, Latest]:
-    """Wait until all topics hold something that does not change any more, and give it."""
+async def settled(places: Collection[Place], about: str, *, last: int) -> Mapping[Place, Latest]:
+    """Wait until positions behind the *last* record are written and no topic changes any more; give what they hold."""
     seen: dict[Place, Latest] = {}
 
     async def is_settled() -> bool:
         nonlocal seen
         before, seen = seen, {place: await latest(place, about) for place in places}
-        return all(seen.values()) and seen == before
+        written = [value or b"" for of_topic in seen.values() for value, _ in of_topic.values()]
+        is_written = sum(f'"offset":{last}'.encode() in value for value in written) == _PARTITIONS
+        assert is_written, [value for value in written if b"offset" in value]
+        assert all(seen.values()), [topic for (_, topic), held in seen.items() if not held]
+        changed = [topic for (_, topic) in seen if before.get((_, topic)) != seen[_, topic]]
+        assert not changed, changed
+        return True
 
     await eventually(is_settled, within_s=30, what="every internal topic holds what it is to hold", every_s=1.5)
     return seen
@@ -67,8 +74,8 @@ async def test_what_vanishes_is_made_and_filled_again(
     """
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"{_ALIAS}{int(is_replaced)}"
     at_target = [f"mm2-offsets.{alias}.internal", f"mm2-synced.{alias}.internal", f"{alias}.checkpoints.internal"]
-    await create_topic(source, prefix, partitions=2, configs={"retention.bytes": "123456789"})
-    await produce_numbers(source, prefix, count=100, partitions=2)
+    await create_topic(source, prefix, partitions=_PARTITIONS, configs={"retention.bytes": "123456789"})
+    await produce_numbers(source, prefix, count=100, partitions=_PARTITIONS)
     await commit_plainly(source, f"{prefix}-group", {TopicPartition(prefix, 0): 50})
     settings = flow_settings(
         source, target, alias=alias, **{f"{alias}->B.topics": prefix, "groups": f"{prefix}-group", **_QUICK}
@@ -77,7 +84,7 @@ async def test_what_vanishes_is_made_and_filled_again(
     every = [*places, (target, "heartbeats")]
     async with running_flow(settings, tmp_path) as flow:
         await copied(flow, 100)
-        before = await settled(places, prefix)
+        before = await settled(places, prefix, last=49)
         for place in every:
             await vanish(*place, is_replaced=is_replaced)
 
@@ -87,7 +94,7 @@ async def test_what_vanishes_is_made_and_filled_again(
             return {event.topic for event in flow.events.of(InternalTopicRecreated)} == {topic for _, topic in every}
 
         await eventually(is_filled, within_s=30, what="every topic holds what it held", every_s=0.3)
-        await produce_numbers(source, prefix, count=100, partitions=2)
+        await produce_numbers(source, prefix, count=100, partitions=_PARTITIONS)
         await copied(flow, 200)
         await flow.drain()
 
