@@ -343,11 +343,9 @@ class Fetcher:
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
-            wait_ms = min(
-                self._longest_wait_ms(),
-                int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS,
-            )
-            if wait_ms <= 0:
+            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS
+            wait_ms = min(self._longest_wait_ms(), left_ms)
+            if left_ms <= 0:
                 reader.is_stopped = True
                 return
             is_answered = False
