@@ -84,6 +84,7 @@ def client(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest
             "topics": "cli-.*",
             "topics.exclude": "cli[AB].*",
             "copy.epoch.ms": 1000,
+            "cliB.offset.flush.interval.ms": 1000,
             "listeners": f"http://{HOST}:{http}, https://{HOST}:{https}",
             "listeners.https.ssl.keystore.type": "PEM",
             "listeners.https.ssl.keystore.location": directory / "rest.pem",
@@ -129,15 +130,19 @@ async def test_status(client: Client) -> None:
     assert {flow["flow"]: flow["state"] for flow in plain["flows"]}[_FLOW] == "running"
 
 
-def test_a_flow_and_what_belongs_to_it(client: Client) -> None:
+async def test_a_flow_and_what_belongs_to_it(client: Client) -> None:
     """A flow's page names its clusters and connectors; its topics are searched; its offsets have Connect's shape."""
+
+    def with_positions() -> bool:
+        return {entry["partition"]["topic"] for entry in client.json("offsets")["offsets"]} == {_ORDERS, _BILLS}
+
     words = _FIRST_WORD.findall(client.flow())
     topics = client.json("topics", "--search", "bill")
+    await eventually(with_positions, within_s=30, what="both topics have positions", every_s=0.5)
 
     assert {"cliA", "cliB", "MirrorSourceConnector", "MirrorCheckpointConnector"} <= set(words)
     assert [topic["topic"] for topic in topics["topics"]] == [_BILLS]
     assert _FIRST_WORD.findall(client.flow("topics", "--sort", "lag"))[0] == "TOPIC"
-    assert {entry["partition"]["topic"] for entry in client.json("offsets")["offsets"]} == {_ORDERS, _BILLS}
     assert client.flow("groups")
 
 
