@@ -130,6 +130,8 @@ class CopyTask:
         self._is_draining = False
         self._quiet_until = 0.0
         self._is_hurried = False
+        #: An epoch was not back in time, and none has come back since.
+        self._was_late = False
 
     def poke(self) -> None:
         """Make the copy task look at its plan anew: end its epoch, or its wait."""
@@ -152,7 +154,7 @@ class CopyTask:
 
     def view(self, partitions: int) -> TaskView:
         state, flow = self._state, self._settings.flow
-        if state is TaskState.RUNNING and self._epochs.is_late(flow, self.task):
+        if state is not TaskState.IDLE and (self._was_late or self._epochs.is_late(flow, self.task)):
             state = TaskState.LATE
         elif state is TaskState.RUNNING and self._epochs.is_waiting(flow, self.task):
             state = TaskState.WAITING_FOR_SLOT
@@ -226,24 +228,24 @@ class CopyTask:
     async def _run_epoch(self, plan: EpochPlan) -> None:
         self._state = TaskState.RUNNING
         begun = self._clock.monotonic()
-        pause_s, pausing = 0.0, TaskState.BACKING_OFF
+        pause_s = 0.0
         try:
             outcome = await self._epochs.run(plan)
         except EpochLostError as error:
             pause_s = self._lose(plan, error)
-            pausing = TaskState.LATE if error.is_late else pausing
         else:
             self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
         finally:
             self._planner.put_back(plan)
             self._state = TaskState.IDLE
         if pause_s:
-            await self._back_off(pause_s, pausing)
+            await self._back_off(pause_s)
 
     def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         if self._lost_in_a_row:
             self._events.emit(CopyTaskRecovered(plan.flow, plan.task, plan.epoch, self._lost_in_a_row))
             self._lost_in_a_row = 0
+        self._was_late = False
         self._numbers = _Numbers(
             records_per_s=outcome.records / took_s if took_s else 0.0,
             bytes_per_s=outcome.bytes / took_s if took_s else 0.0,
@@ -258,6 +260,7 @@ class CopyTask:
         self._lost_in_all += 1
         self._numbers = _Numbers()
         self._last_error = lost.cause
+        self._was_late = self._was_late or lost.is_late
         quiet_ms = plan.longest_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
         now = self._clock.monotonic()
         self._quiet_until = now + quiet_ms / 1000
@@ -266,9 +269,9 @@ class CopyTask:
         self._planner.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
         return pause_s
 
-    async def _back_off(self, pause_s: float, state: TaskState = TaskState.BACKING_OFF) -> None:
+    async def _back_off(self, pause_s: float) -> None:
         """Sit a pause out; a poke does not shorten it, a drain does, and a restart as far as may be."""
-        self._state = state
+        self._state = TaskState.BACKING_OFF
         self._is_hurried = False
         until = self._clock.monotonic() + pause_s
         while not self._is_draining and (left := until - self._clock.monotonic()) > 0:

@@ -75,7 +75,8 @@ async def test_extremes_copy_all_the_same(
     """
     A flow with every setting at one end copies, also behind a crash, after which it has to find out what arrived.
 
-    Epochs that were shorter than it takes to find that out once copied nothing at all, nor did fetches that may not wait.
+    Epochs that were shorter than it takes to find that out once copied nothing at all; nor did fetches that may not
+    wait.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=_PARTITIONS)
