@@ -16,6 +16,7 @@ from mm2py.devkit.java import JvmOptions
 from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
+from tests.support.groups import describe
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import NumberedStream, numbered_stream
@@ -89,6 +90,10 @@ class Handover:
             self.source, self.topic, count=_COUNT, partitions=_PARTITIONS, rate=_RATE, codec="lz4", with_keys=True
         ) as stream:
             yield stream
+
+    async def is_free(self) -> bool:
+        """Whether nobody is in the flow's Connect group: Kafka lets Java into none that mm2py is in."""
+        return (await describe(self.target, f"{self.alias}-mm2")).is_idle
 
     async def await_first_part(self) -> None:
         await await_arrived(self.target, self.remote_topic, _FIRST)
@@ -237,6 +242,7 @@ async def test_java_takes_over_from_an_mm2py_that_was_killed(
             await flow.await_first_part()
             await mm2py.kill()
             known = positions(await flow.stored())
+            await eventually(flow.is_free, within_s=30, what="the killed one's place in the group is free", every_s=0.5)
             async with flow.java():
                 await stream.done()
                 await await_arrived(flow.target, flow.remote_topic, _COUNT)
