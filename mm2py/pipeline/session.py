@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import shutil
 import subprocess
@@ -253,6 +254,11 @@ def _require_java() -> None:
         raise JavaMissingError(f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH")
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether nobody else tells it: py4j logs a stack where the JVM goes away in the middle of a call."""
+    return record.msg != "Exception while sending command."
+
+
 def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object]) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
     last_words: deque[str] = deque(maxlen=_LAST_WORDS)
@@ -274,6 +280,7 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
         context.pythonExec = settings.python
         # It prints a traceback of its own when the JVM goes away, which is an event here.
         context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        logging.getLogger().addFilter(_is_news)
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
         one_row = context.parallelize([0], 1)

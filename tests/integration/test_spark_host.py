@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ async def test_without_a_slot_it_says_so() -> None:
         assert not spark.runner.is_waiting(FLOW, waiting.task)
 
 
-async def test_a_dead_jvm_is_started_again() -> None:
+async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
     """When Spark's JVM is killed its epochs are lost, the next one starts Spark anew, and a stop leaves nothing."""
     async with spark_of() as spark:
         session = await spark.host.session()
@@ -36,6 +37,8 @@ async def test_a_dead_jvm_is_started_again() -> None:
             lost = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
             await asyncio.sleep(1)
             session.process.kill()
+        # As py4j does where a call was in the middle of its answer.
+        logging.error("Exception while sending command.")  # noqa: LOG015
         again = await spark.runner.run(idle_plan())
         second = await spark.host.session()
         scratch = spark.host.scratch
@@ -47,6 +50,7 @@ async def test_a_dead_jvm_is_started_again() -> None:
     assert not session.is_alive
     assert not second.is_alive
     assert not scratch.exists()
+    assert caplog.messages == []
 
 
 async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell() -> None:
