@@ -91,6 +91,14 @@ class Reader:
             cwd=self.checkout,
         )
 
+    def end_node(self) -> None:
+        """End the node that lines spoke to: other nodes, other tests' too, have a flow of this name."""
+        if self.node is not None:
+            for line in TAKING_BACK:
+                self.start(self.meant(line), env=self.speaking()).wait(60.0)
+            self.node.terminate(60.0)
+            self.node = None
+
     async def follow(self, line: str, *, env: dict[str, str] | None = None) -> str:
         """Run a line to its end, which must be a good one; give what it printed."""
         process = await asyncio.to_thread(self.start, line, env=env)
@@ -130,11 +138,7 @@ def reader(both_clusters: dict[str, KafkaCluster], tmp_path_factory: pytest.Temp
     sample.write_text(text)
     reader = Reader(checkout, home, home.name, source, target)
     yield reader
-    if reader.node is not None:
-        # Other tests have flows of this name on the same clusters.
-        for line in TAKING_BACK:
-            reader.start(reader.meant(line), env=reader.speaking()).wait(60.0)
-        reader.node.terminate(60.0)
+    reader.end_node()
 
 
 async def prints(process: LoggedProcess, pattern: str) -> None:
@@ -247,6 +251,7 @@ async def asks_the_node(reader: Reader, line: str) -> None:
 
 async def compares(reader: Reader, line: str) -> None:
     topic = f"{reader.topics}-compared"
+    await asyncio.to_thread(reader.end_node)
     await mirror(reader, "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B", topic)
 
     assert f"{RECORDS:,}" in await reader.follow(f"{line} --topics {topic}", env=_dependencies())
