@@ -141,7 +141,7 @@ async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: boo
     """
     if uses_sql:
         install_exception_handler()
-    senseless = attrs.evolve(idle_plan(), epoch_ms="soon")  # type: ignore[arg-type]
+    senseless = attrs.evolve(idle_plan(), partitions=7)  # type: ignore[arg-type]
 
     with pytest.raises(EpochLostError) as lost:
         await spark.runner.run(senseless)
