@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.epoch import CopyLimits
+from mm2py.model.epoch import SETTLING_MS, CopyLimits
 from mm2py.pipeline import copier
 from mm2py.pipeline.sending import Dispatch
 from tests.support.brokers import MakeCluster
@@ -65,7 +65,8 @@ async def test_frozen_target_stops_fetching_and_then_gets_everything_once(
             target.resume(0)
         gc.collect()
 
-        assert all(outcome.elapsed_s < 0.7 + 0.5 + 1 for outcome in frozen)
+        # While it is not known what had arrived, an epoch may take longer than its own time.
+        assert all(outcome.elapsed_s < SETTLING_MS / 1000 + 0.5 + 1 for outcome in frozen)
         assert not sum(outcome.records for outcome in frozen[1:])
         assert most_buffered() <= limits.buffer_bytes + 2 * limits.fetch_max_bytes
         assert max(outcome.rss_bytes for outcome in frozen) - before < 64 * MIB
