@@ -430,7 +430,7 @@ class SourceTasks:
         states = (self.states[it] for it in self._in_order if it in self.states and it not in self._holder)
         return tuple(state for state in states if not state.is_fenced and not state.is_questioned)
 
-    def note_fenced(self, positions: Iterable[Position]) -> None:
+    def note_fenced(self, positions: Collection[Position]) -> None:
         """Copy those partitions whose *positions* are written now, as soon as may be."""
         for position in positions:
             self.states[position.source] = due.fence(self.states[position.source], position)
