@@ -2,7 +2,7 @@
 Record batches made once and produced many times.
 
 Building batches record by record would make loading the source the longest part of the benchmark. So a few dozen
-different batches are built, and each time one is sent only its header is stamped anew: timestamps, and the producer
+different batches are built, and each time one is sent only its header is stamped again: timestamps, and the producer
 id, epoch and sequence that an idempotent producer would have left there.
 """
 

@@ -93,7 +93,7 @@ class Daemon:
     url: str
 
     def own_s(self) -> float:
-        """Give the CPU time of the daemon's own process so far: that of the flows' driver and of REST."""
+        """Return the CPU time of the daemon's own process so far: that of the flows' driver and of REST."""
         return ProcessStat.parse((PROC / str(self.process.pid) / "stat").read_text()).own / TICKS_PER_S
 
 
@@ -317,7 +317,7 @@ def report(order: Order, turns: Sequence[Turn], seen: Seen) -> Report:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Give the smallest value that *share* of the sorted values do not exceed."""
+    """Return the smallest value that *share* of the sorted values do not exceed."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 

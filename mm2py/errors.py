@@ -153,7 +153,7 @@ class UnknownFlowError(Mm2Error):
 class UnknownConnectorError(Mm2Error):
     """A flow has no task group of that name, or it was deleted."""
 
-    hint: ClassVar[str] = "the flow's status lists its connectors; putting the config of a deleted one makes it anew"
+    hint: ClassVar[str] = "the flow's status lists its connectors; putting the config of a deleted one creates it again"
 
     flow: str
     connector: str
@@ -177,7 +177,7 @@ class UnknownTaskError(Mm2Error):
 
 
 @attrs.define(eq=False)
-class OrderRefusedError(Mm2Error):
+class OverrideRejectedError(Mm2Error):
     """An order cannot be obeyed as it was given; each problem is a sentence that names what is wrong."""
 
     problems: tuple[str, ...]
@@ -187,7 +187,7 @@ class OrderRefusedError(Mm2Error):
 
 
 @attrs.define(eq=False)
-class OrderConflictError(Mm2Error):
+class OverrideConflictError(Mm2Error):
     """An order contradicts another one that still holds, or what the flow is doing right now."""
 
     what: str
@@ -198,7 +198,7 @@ class OrderConflictError(Mm2Error):
 
 
 @attrs.define(eq=False)
-class OrdersNotKeptError(Mm2Error):
+class OverridesNotStoredError(Mm2Error):
     """The target cluster does not hold an order, so that it would be forgotten; it was not obeyed either."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY

@@ -7,20 +7,32 @@ import re
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping
 
+import hypothesis
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import MakeCluster, cluster_factory, two_clusters
 from tests.support.loops import AutojumpLoop
+from tests.support.side_by_side import processes
+
+
+# Machines are shared and at times slow; how long an example takes says nothing about the code.
+hypothesis.settings.register_profile("mm2py", deadline=None)
+hypothesis.settings.load_profile("mm2py")
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Give unit tests a loop whose time jumps, and all others the real one."""
+    """Return unit tests a loop whose time jumps, and all others the real one."""
     if "unit" in item.path.parts:
         return {"autojump": AutojumpLoop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes share the tests where ``-n auto`` leaves that open, as scripts/test does."""
+    return processes(config.args)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,6 +76,6 @@ def make_cluster() -> Iterator[MakeCluster]:
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
-    """Give a start for topic and group names that no other test has."""
+    """Return a start for topic and group names that no other test has."""
     words = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_"))
     return f"{words[:40].strip('-')}-{secrets.token_hex(3)}"

@@ -1,5 +1,5 @@
 """
-Commands that ask a cluster and end: which cluster they speak of, and what becomes of their errors.
+Commands that ask a cluster and end: which cluster they speak of.
 
 A cluster is one of an mm2.properties by its alias, or one given by its bootstrap servers.
 """
@@ -7,34 +7,18 @@ A cluster is one of an mm2.properties by its alias, or one given by its bootstra
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
-import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import attrs
 
-from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.command import ArgumentsError
 from mm2py.client.config import MirrorClientConfig
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import parse_bytes
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
-from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of
 from mm2py.model.flow import Flow
 from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy
-
-
-@attrs.define(eq=False)
-class ArgumentsError(Mm2Error):
-    """The arguments of a command do not make sense together."""
-
-    problem: str
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,14 +44,14 @@ class Mirror:
         return cls(load_settings(path))
 
     def known(self, alias: str, option: str) -> str:
-        """Give *alias* back where the file knows it."""
+        """Return *alias* back where the file knows it."""
         known = ", ".join(self.settings.clusters)
         if alias not in self.settings.clusters:
             raise ArgumentsError(f"{option} {alias}: unknown cluster; {self.settings.path.name} names {known}")
         return alias
 
     def client_config(self, alias: str, *, source: str | None = None) -> MirrorClientConfig:
-        """Say how to ask cluster *alias*, naming topics as the flow from *source* does, or any flow there."""
+        """Return how to ask cluster *alias*, naming topics as the flow from *source* does, or any flow there."""
         endpoint = self.settings.clusters[alias]
         return MirrorClientConfig(
             endpoint.bootstrap_servers,
@@ -78,7 +62,7 @@ class Mirror:
         )
 
     def flow(self, flow: Flow) -> FlowSettings | None:
-        """Give the settings of *flow*, None where the file runs no such flow."""
+        """Return the settings of *flow*, None where the file runs no such flow."""
         return next((settings for settings in self.settings.flows if settings.flow == flow), None)
 
     def positions_topics(self, target: str) -> frozenset[str]:
@@ -86,7 +70,7 @@ class Mirror:
         return frozenset(flow.offset_storage_topic for flow in self.settings.flows if flow.flow.target == target)
 
     def only_target(self) -> str:
-        """Give the cluster that need not be named, because all flows end there."""
+        """Return the cluster that need not be named, because all flows end there."""
         targets = {settings.flow.target for settings in self.settings.flows if settings.is_enabled}
         if len(targets) != 1:
             raise ArgumentsError(
@@ -112,7 +96,7 @@ class Mirror:
 
 
 def config_from_servers(servers: str, command_config: Path | None) -> MirrorClientConfig:
-    """Say how to ask the cluster at *servers*. Raise `ConfigError` with every problem."""
+    """Return how to ask the cluster at *servers*. Raise `ConfigError` with every problem."""
     values: dict[str, object] = {}
     if command_config is not None:
         try:
@@ -122,23 +106,3 @@ def config_from_servers(servers: str, command_config: Path | None) -> MirrorClie
             raise ConfigError((problem,)) from error
         values = {key: entry.value for key, entry in document.latest().items()}
     return MirrorClientConfig.from_mapping({**values, "bootstrap.servers": servers})
-
-
-def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Ask, and give the exit code; an error is a line on stderr, with what may be done about it."""
-    try:
-        asyncio.run(question())
-    except ConfigError as error:
-        for problem in error.problems:
-            print(problem, file=sys.stderr)
-        return ExitCode.FAILED
-    except Mm2Error as error:
-        print(f"mm2py: {error}" + (f"; {error.hint}" if error.hint else ""), file=sys.stderr)
-        return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
-    except KeyboardInterrupt:
-        return ExitCode.OK
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    return ExitCode.OK

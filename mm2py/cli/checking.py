@@ -5,9 +5,9 @@ from __future__ import annotations
 from mm2py.clock import SystemClock
 from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings
-from mm2py.core.transforms import TopicTransforms
-from mm2py.pipeline.records.sampling import refusals
-from mm2py.pipeline.session import SparkHost
+from mm2py.core.transform.matching import TopicTransforms
+from mm2py.pipeline.spark.session import SparkHost
+from mm2py.pipeline.transform.dry_run import refusals
 from mm2py.telemetry.journal import EventLog
 
 

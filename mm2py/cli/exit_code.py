@@ -9,11 +9,11 @@ class ExitCode(enum.IntEnum):
     """How a command ended."""
 
     OK = 0
-    #: The arguments make no sense to one of Kafka's other tools, which this command stands in for.
+    #: Invalid arguments to one of Kafka's other tools, which this command stands in for.
     BAD_USAGE = 1
     #: Building or running failed.
     FAILED = 2
     #: It was built, but did not start.
     NOT_STARTED = 3
-    #: The arguments make no sense.
+    #: Invalid arguments.
     BAD_ARGUMENTS = 255

@@ -21,7 +21,7 @@ _WIDEST = 44
 
 
 def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
-    """Give the flow called *name*, or the enabled ones where it is empty; None where there is no such flow."""
+    """Return the flow called *name*, or the enabled ones where it is empty; None where there is no such flow."""
     if not name:
         return [flow.flow for flow in settings.flows if flow.is_enabled]
     found = [flow.flow for flow in settings.flows if str(flow.flow) == name.replace(" ", "")]
@@ -29,7 +29,7 @@ def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
 
 
 def explained(settings: MirrorSettings, flows: Sequence[Flow]) -> Iterator[str]:
-    """Give the lines of the view: the process, then flow by flow with what its clients use."""
+    """Return the lines of the view: the process, then flow by flow with what its clients use."""
     yield from _section("This process", explain(settings))
     for flow in flows:
         rows = explain(settings, flow)

@@ -13,9 +13,8 @@ from urllib.parse import unquote
 import attrs
 
 from mm2py.cli import flow_pages, looking, rest_client
-from mm2py.cli.asking import run
+from mm2py.cli.command import Parser, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
-from mm2py.cli.mirror_maker import Parser
 from mm2py.cli.rest_client import DaemonNotReachableError, Rest, connected, flow_path, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.model.flow import Flow
@@ -47,7 +46,7 @@ Write the flow in quotes, or as from:A/to:B: a shell takes > for itself.
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py flow",
-        description="Look at a flow of a running daemon, or steer it. Orders hold until they are taken back, "
+        description="Look at a flow of a running daemon, or steer it. Overrides hold until they are taken back, "
         "restarts of the daemon included.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,7 +79,7 @@ _STEERING = {
     "pause": "copy nothing, and keep everything open; of a topic or partition, copy nothing of it",
     "resume": "take a pause or a stop back",
     "stop": "copy nothing and hold nothing, so that offsets may be altered",
-    "restart": "begin anew, from where it was",
+    "restart": "start again, from where it was",
 }
 
 
@@ -197,7 +196,7 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
         path = flow_path(flow, "connectors", CONNECTORS[options.connector], "offsets")
         return _Question(lambda rest: rest.ask("GET", path), flow_pages.offsets_page)
     if verb == "limit":
-        return _Question(lambda rest: rest.ask("GET", flow_path(flow, "orders")), flow_pages.limits_page)
+        return _Question(lambda rest: rest.ask("GET", flow_path(flow, "overrides")), flow_pages.limits_page)
     if verb == "config":
         return _Question(
             lambda rest: _config(rest, flow, CONNECTORS[options.connector]),
@@ -209,7 +208,7 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
 async def _flow(rest: Rest, flow: Flow) -> dict[str, Any]:
     """Ask for a flow's status and for what operators asked of it."""
     status = await rest.ask("GET", flow_path(flow, "status"))
-    return {**status, "orders": await rest.ask("GET", flow_path(flow, "orders"))}
+    return {**status, "overrides": await rest.ask("GET", flow_path(flow, "overrides"))}
 
 
 async def _config(rest: Rest, flow: Flow, connector: str) -> dict[str, Any]:

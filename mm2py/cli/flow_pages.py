@@ -33,7 +33,7 @@ def status_page(status: Json) -> list[Part]:
 def _fares(status: Json) -> str:
     if not status["is_ready"]:
         return "not ready"
-    return "ready" if is_healthy(status) else "running, but something needs somebody"
+    return "ready" if is_healthy(status) else "running, but something needs attention"
 
 
 def _since(then_ms: int | None, now_ms: int) -> str:
@@ -71,12 +71,12 @@ def _flows(flows: Sequence[Json]) -> Sheet:
 
 
 def is_healthy(status: Json) -> bool:
-    """Say whether nothing of a node needs somebody."""
+    """Whether nothing of a node needs attention."""
     return bool(status["is_ready"]) and not any(troubles(flow) for flow in status["flows"])
 
 
 def troubles(flow: Json) -> list[str]:
-    """Give each thing of a flow's summary that needs somebody, in words; none for a healthy flow."""
+    """Return each thing of a flow's summary that needs attention, in words; none for a healthy flow."""
     name, found = flow["flow"], []
     if flow["state"] in _DOWN:
         found.append(_told(f"{name} is {flow['state']}", flow))
@@ -118,24 +118,26 @@ def flow_page(flow: Json) -> list[Part]:
         ("throttled", span(flow["throttled_ms"] / 1000) if flow["throttled_ms"] else ""),
         ("error", _told("", flow) if flow["last_error"] else ""),
     ))  # fmt: skip
-    return [facts, *_orders(flow["orders"]), _clusters(flow), _groups(flow), _tasks(flow)]
+    return [facts, *_overrides(flow["overrides"]), _clusters(flow), _groups(flow), _tasks(flow)]
 
 
-def _orders(orders: Json) -> list[Part]:
-    """Say what operators asked for while it ran; nothing where nobody did."""
-    rows = [(connector, wanted) for connector, wanted in orders["connectors"].items()]
-    rows += [(f"topic {topic}", "paused") for topic in orders["topics"]]
-    rows += [(f"{one['topic']}-{one['partition']}", "paused") for one in orders["partitions"]]
-    rows += [(name, f"limit {limit}") for name, limit in _limits(orders) if limit != "none"]
+def _overrides(overrides: Json) -> list[Part]:
+    """Return what operators asked for while it ran; nothing where nobody did."""
+    rows = [(connector, wanted) for connector, wanted in overrides["connectors"].items()]
+    rows += [(f"topic {topic}", "paused") for topic in overrides["topics"]]
+    rows += [(f"{one['topic']}-{one['partition']}", "paused") for one in overrides["partitions"]]
+    rows += [(name, f"limit {limit}") for name, limit in _limits(overrides) if limit != "none"]
     rows += [
-        (connector, f"{key} = {value}") for connector, lines in orders["config"].items() for key, value in lines.items()
+        (connector, f"{key} = {value}")
+        for connector, lines in overrides["config"].items()
+        for key, value in lines.items()
     ]
-    return [Sheet(("of", "order"), tuple(rows), title="Orders")] if rows else []
+    return [Sheet(("of", "override"), tuple(rows), title="Overrides")] if rows else []
 
 
-def _limits(orders: Json) -> list[tuple[str, str]]:
-    topics = ((f"topic {topic}", limit_text(limit)) for topic, limit in orders["topic_limits"].items())
-    return [(orders["flow"], limit_text(orders["limit"])), *topics]
+def _limits(overrides: Json) -> list[tuple[str, str]]:
+    topics = ((f"topic {topic}", limit_text(limit)) for topic, limit in overrides["topic_limits"].items())
+    return [(overrides["flow"], limit_text(overrides["limit"])), *topics]
 
 
 def _loss(seconds: float | None) -> str:
@@ -220,7 +222,7 @@ def topics_page(answer: Json) -> list[Part]:
 
 
 def _stage(topic: Json) -> str:
-    """Say how a topic fares; where its partitions do not fare alike, how many do so."""
+    """Return how a topic fares; where its partitions do not fare alike, how many do so."""
     if topic["is_paused"] or len(topic["stages"]) == 1:
         return "paused" if topic["is_paused"] else str(topic["stage"])
     return ", ".join(f"{many} {name.replace('_', ' ')}" for name, many in sorted(topic["stages"].items()))
@@ -244,9 +246,9 @@ def limit_text(limit: Json) -> str:
     return " and ".join(said) or "none"
 
 
-def limits_page(orders: Json) -> list[Part]:
+def limits_page(overrides: Json) -> list[Part]:
     """Show what limits a flow, and its topics by themselves."""
-    return [Sheet(("of", "limit"), tuple(_limits(orders)))]
+    return [Sheet(("of", "limit"), tuple(_limits(overrides)))]
 
 
 def groups_page(answer: Sequence[Json]) -> list[Part]:
@@ -300,6 +302,6 @@ def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Seque
 
 
 def event_line(event: Json) -> str:
-    """Give an event on one line."""
+    """Return an event on one line."""
     when = datetime.fromtimestamp(event["wall_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return clean(f"{when}Z  {event['level']:<5}  {event['name']}  {event['text']}".rstrip())

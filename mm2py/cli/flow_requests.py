@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.command import ArgumentsError
 from mm2py.cli.rest_client import flow_path
-from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
-from mm2py.errors import OrderRefusedError
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
+from mm2py.errors import OverrideRejectedError
 from mm2py.model.flow import Flow
 
 
@@ -44,7 +44,7 @@ def judge_steering(options: argparse.Namespace) -> None:
 
 
 def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> list[Request]:
-    """Say what pause, resume, stop and restart ask for; *listed* are the connectors that the flow has."""
+    """Return what pause, resume, stop and restart ask for; *listed* are the connectors that the flow has."""
     flow: Flow = options.flow
     if verb == "restart":
         return _restarts(options, listed)
@@ -76,7 +76,7 @@ def _restarts(options: argparse.Namespace, listed: Sequence[str]) -> list[Reques
 
 
 def limiting(options: argparse.Namespace) -> Request | None:
-    """Say what a new limit asks for; None where it is only to be shown."""
+    """Return what a new limit asks for; None where it is only to be shown."""
     given = {
         name: None if text.strip().lower() == "none" else text
         for name in ("bytes_per_s", "records_per_s")
@@ -90,7 +90,7 @@ def limiting(options: argparse.Namespace) -> Request | None:
         return None
     try:
         limit = read_limit(given)
-    except OrderRefusedError as error:
+    except OverrideRejectedError as error:
         raise ArgumentsError("; ".join(error.problems)) from error
     what = f"topic {options.topic} of {options.flow}" if options.topic else str(options.flow)
     body = {name: getattr(limit, name) for name in given}
@@ -99,12 +99,12 @@ def limiting(options: argparse.Namespace) -> Request | None:
 
 
 def _limit_path(options: argparse.Namespace) -> str:
-    """Give the address of the limit that the options mean."""
+    """Return the address of the limit that the options mean."""
     return flow_path(options.flow, *(["topics", options.topic] if options.topic else []), "limit")
 
 
 def configuring(options: argparse.Namespace) -> Request:
-    """Say what config set, unset and revert ask for."""
+    """Return what config set, unset and revert ask for."""
     name = CONNECTORS[options.connector]
     path = flow_path(options.flow, "connectors", name, "config")
     if options.action == "revert":

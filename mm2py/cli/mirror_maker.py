@@ -14,19 +14,19 @@ import sys
 import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import mm2py
 from mm2py.cli.checking import refused_transforms
+from mm2py.cli.command import Parser
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
-from mm2py.flow.group import RESTART_PAUSES
-from mm2py.flow.loops import judged
+from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
+from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.state import to_json
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.journal import EventLog
@@ -36,17 +36,6 @@ from mm2py.telemetry.metrics import Metrics
 
 _STATUS_EVERY_S = 1.0
 _WATCH_EVERY_S = 1.0
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser with Java MirrorMaker's exit code for bad arguments, or that of another tool of Kafka's."""
-
-    bad_arguments = ExitCode.BAD_ARGUMENTS
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        sys.exit(self.bad_arguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,15 +81,15 @@ def override(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="connect-mirror-maker", description="Mirror topics between Kafka clusters.")
+def make_parser(prog: str = "connect-mirror-maker") -> argparse.ArgumentParser:
+    parser = Parser(prog=prog, description="Mirror topics between Kafka clusters.")
     add_arguments(parser)
     parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return execute(make_parser().parse_args(arguments))
+def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-mirror-maker") -> int:
+    return execute(make_parser(prog).parse_args(arguments))
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -127,17 +116,7 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
     if options.explain is not None:
         return _explain(settings, options.explain)
     if options.validate:
-        if refused := asyncio.run(refused_transforms(settings)):
-            for problem in refused:
-                print(problem, file=sys.stderr)
-            return ExitCode.FAILED
-        for note in settings.notes:
-            print(f"note: {note}")
-        flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
-        others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
-        only = f"; only heartbeats: {others}" if others else ""
-        print(f"{', '.join(map(str, files))}: no problems; flows: {flows or 'none'}{only}")
-        return ExitCode.OK
+        return _validate(settings, files)
     watched = files if options.watch else ()
     return asyncio.run(_run(settings, read, status_file=options.status_file, watched=watched))
 
@@ -194,7 +173,7 @@ async def _run(
 
 
 async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
-    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, luck=random.random, report=events.emit)
+    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, jitter=random.random, report=events.emit)
 
 
 def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
@@ -223,6 +202,26 @@ async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock)
         if now.items() - known.items():
             known |= now
             mirror_maker.request_reload()
+
+
+def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
+    """Print what Spark says against transforms, or notes; return the exit code."""
+    try:
+        refused = asyncio.run(refused_transforms(settings))
+    except Mm2Error as error:
+        print(_line(error), file=sys.stderr)
+        return ExitCode.FAILED
+    if refused:
+        for problem in refused:
+            print(problem, file=sys.stderr)
+        return ExitCode.FAILED
+    for note in settings.notes:
+        print(f"note: {note}")
+    flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
+    others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
+    only = f"; only heartbeats: {others}" if others else ""
+    print(f"{', '.join(map(str, files))}: no problems; flows: {flows or 'none'}{only}")
+    return ExitCode.OK
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

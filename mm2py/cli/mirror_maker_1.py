@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import mm2py
+from mm2py.cli.command import Parser
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.mirror_maker import Parser, act, add_common_arguments
-from mm2py.config.mirror_maker_1 import LegacyOptions, import_legacy
+from mm2py.cli.mirror_maker import act, add_common_arguments
+from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
 from mm2py.config.settings import MirrorSettings, import_settings
 
 

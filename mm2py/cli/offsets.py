@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from mm2py.cli.asking import ArgumentsError, Mirror, run
-from mm2py.cli.mirror_maker import Parser
+from mm2py.cli.asking import Mirror
+from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.model.flow import Flow

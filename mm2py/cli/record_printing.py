@@ -87,7 +87,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def table(kind: RecordKind) -> Print:
-    """Give a printer of a table that grows; its columns only become wider."""
+    """Return a printer of a table that grows; its columns only become wider."""
     header = (*_PLACE, *_COLUMNS[kind])
     widths = [len(title) for title in header]
     is_begun = False

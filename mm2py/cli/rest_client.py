@@ -25,7 +25,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.command import ArgumentsError
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
 
@@ -70,7 +70,7 @@ class NotADaemonError(Mm2Error):
 
 
 @attrs.define(eq=False)
-class WhoAreYouError(Mm2Error):
+class AuthenticationRequiredError(Mm2Error):
     """The daemon wants credentials, or does not know those it got (401)."""
 
     hint: ClassVar[str] = (
@@ -141,7 +141,7 @@ class Rest(Protocol):
         ...
 
     def follow(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[ServerEvent]:
-        """Give what a stream of server-sent events says, until it ends."""
+        """Return what a stream of server-sent events says, until it ends."""
         ...
 
 
@@ -155,7 +155,7 @@ class ServerEvent:
 
 
 def flow_path(flow: Flow, *rest: str) -> str:
-    """Give a flow's address: KIP-382's ``/from:A/to:B/…``."""
+    """Return a flow's address: KIP-382's ``/from:A/to:B/…``."""
     return "/".join(["", f"from:{_quoted(flow.source)}", f"to:{_quoted(flow.target)}", *map(_quoted, rest)])
 
 
@@ -185,7 +185,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) ->
 
 
 def read_address(options: argparse.Namespace, env: Mapping[str, str] = os.environ) -> Address:
-    """Say where the daemon is and who asks. Raise `ArgumentsError` where that makes no sense."""
+    """Return where the daemon is and who asks. Raise `ArgumentsError` where that makes no sense."""
     url = _read_url(options.url or env.get("MM2PY_URL") or DEFAULT_URL)
     headers, who = _credentials(options, env)
     tls = _tls(options, env) if url.scheme == "https" else None
@@ -211,7 +211,7 @@ def _read_url(text: str) -> URL:
 
 
 def _credentials(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Give the headers that say who asks. What was typed counts before what the environment holds."""
+    """Return the headers that say who asks. What was typed counts before what the environment holds."""
     if options.token_file and options.user:
         raise ArgumentsError("--token-file and --user are two ways to log in; give one")
     if options.token_file:
@@ -330,7 +330,7 @@ def judge_answer(address: Address, method: str, status: int, answer: object) -> 
     facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     said = str(facts.get("message") or f"HTTP status {status}")
     if status == 401:  # noqa: PLR2004
-        raise WhoAreYouError(str(address), address.who, said)
+        raise AuthenticationRequiredError(str(address), address.who, said)
     if status == 403:  # noqa: PLR2004
         raise NotAllowedError(str(address), "read" if method == "GET" else "write", said)
     if status == 404 and facts:  # noqa: PLR2004
@@ -377,7 +377,7 @@ def _cause(error: BaseException) -> str:
 
 @asynccontextmanager
 async def connected(address: Address) -> AsyncIterator[RestClient]:
-    """Give a client of the daemon at *address*; nothing is sent before it is asked something."""
+    """Return a client of the daemon at *address*; nothing is sent before it is asked something."""
     connector = aiohttp.TCPConnector(ssl=address.tls if address.tls is not None else True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S)
     async with aiohttp.ClientSession(connector=connector, headers=dict(address.headers), timeout=timeout) as session:

@@ -7,9 +7,9 @@ import getpass
 import sys
 from collections.abc import Sequence
 
+from mm2py.cli.command import Parser
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.mirror_maker import Parser
-from mm2py.rest.users import hash_password, hash_token, make_token
+from mm2py.rest.access.users import hash_password, hash_token, make_token
 
 
 _LEAST_LETTERS = 8

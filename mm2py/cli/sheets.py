@@ -87,7 +87,7 @@ def show(parts: Sequence[Part]) -> None:
 
 
 def plain_lines(parts: Sequence[Part]) -> Iterator[str]:
-    """Give the lines of plain text; no colours, nothing cut off or wrapped."""
+    """Return the lines of plain text; no colours, nothing cut off or wrapped."""
     for number, part in enumerate(parts):
         if number:
             yield ""
@@ -165,7 +165,7 @@ class _Fitting:
 
 
 def _least_width(sheet: Sheet, at: int) -> int:
-    """Give how narrow a column may be: numbers are never broken, text is where it is long."""
+    """Return how narrow a column may be: numbers are never broken, text is where it is long."""
     title = sheet.columns[at]
     widest = max(len(title.removeprefix(">")), *(len(row[at]) for row in sheet.rows))
     return widest if title[0] == ">" else min(widest, _LEAST_TEXT)
@@ -200,19 +200,19 @@ def clean(text: str) -> str:
 
 
 def count(value: float | None) -> str:
-    """Give a whole number with its thousands apart."""
+    """Return a whole number with its thousands apart."""
     return _NONE if _is_nothing(value) else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
-    """Give a number per second in three digits or more."""
+    """Return a number per second in three digits or more."""
     if value is None or _is_nothing(value):
         return _NONE
     return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.1f}"  # noqa: PLR2004
 
 
 def size(value: float | None, suffix: str = "B") -> str:
-    """Give bytes in the largest decimal unit that leaves a digit before the point."""
+    """Return bytes in the largest decimal unit that leaves a digit before the point."""
     if value is None or _is_nothing(value):
         return _NONE
     for unit in ("", "k", "M", "G", "T"):
@@ -223,12 +223,12 @@ def size(value: float | None, suffix: str = "B") -> str:
 
 
 def millis(value: float | None) -> str:
-    """Give milliseconds."""
+    """Return milliseconds."""
     return _NONE if _is_nothing(value) else f"{value:,.1f}"
 
 
 def span(seconds: float | None) -> str:
-    """Give a span of time in its two largest units."""
+    """Return a span of time in its two largest units."""
     if seconds is None or _is_nothing(seconds):
         return _NONE
     if seconds < 60:  # noqa: PLR2004
@@ -242,7 +242,7 @@ def span(seconds: float | None) -> str:
 
 
 def text(value: object) -> str:
-    """Give a word, a dash where there is none."""
+    """Return a word, a dash where there is none."""
     return _NONE if value is None or value == "" else str(value)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import mm2py
+from mm2py.cli.command import Parser
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.mirror_maker import Parser, act, add_common_arguments
+from mm2py.cli.mirror_maker import act, add_common_arguments
+from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import MirrorSettings, import_settings
-from mm2py.config.standalone import import_standalone
 
 
 class _Parser(Parser):

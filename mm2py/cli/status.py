@@ -1,4 +1,4 @@
-"""``mm2py status``: what a running daemon does, and whether anything needs somebody."""
+"""``mm2py status``: what a running daemon does, and whether anything needs attention."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import ClassVar
 import attrs
 
 from mm2py.cli import looking, rest_client
-from mm2py.cli.asking import run
+from mm2py.cli.command import Parser, run
 from mm2py.cli.flow_pages import is_healthy, status_page
-from mm2py.cli.mirror_maker import Parser
 from mm2py.cli.rest_client import connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.errors import Mm2Error
@@ -27,14 +26,14 @@ examples:
 
 @attrs.define(eq=False)
 class UnhealthyError(Mm2Error):
-    """Something of a node needs somebody; what it is, is printed."""
+    """Something of a node needs attention; what it is, is printed."""
 
     hint: ClassVar[str] = "mm2py flow 'A->B' tells more of a flow, docs/runbooks.md what to do"
 
     node: str
 
     def __str__(self) -> str:
-        return f"{self.node} needs somebody"
+        return f"{self.node} needs attention"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -44,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--check", action="store_true", help="end with exit code 2 where something needs somebody")
+    parser.add_argument("--check", action="store_true", help="end with exit code 2 where something needs attention")
     rest_client.add_arguments(parser)
     looking.add_arguments(parser)
     return parser

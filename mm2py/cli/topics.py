@@ -9,8 +9,8 @@ from contextlib import aclosing
 
 import attrs
 
-from mm2py.cli.asking import ArgumentsError, Mirror, add_arguments, config_from_servers, run
-from mm2py.cli.mirror_maker import Parser
+from mm2py.cli.asking import Mirror, add_arguments, config_from_servers
+from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.record_printing import Print, java_text, json_lines, table
 from mm2py.client.config import MirrorClientConfig
 from mm2py.client.mirror_client import MirrorClient
@@ -113,7 +113,7 @@ def _only(words: Sequence[str]) -> str | None:
 async def _chosen(
     client: MirrorClient, options: argparse.Namespace, what: str | None, positions_topics: frozenset[str]
 ) -> dict[str, RecordKind]:
-    """Give the topics to print, with their kinds. A topic that is named is not looked for here."""
+    """Return the topics to print, with their kinds. A topic that is named is not looked for here."""
     policy = client.replication_policy
     kind = _KINDS.get(what or "")
     if what is not None and kind is None:
@@ -188,7 +188,7 @@ class _Dump:
                 yield chunk
 
     def _title(self, topic: str) -> None:
-        """Say which topic the lines below belong to, where there are several."""
+        """Report which topic the lines below belong to, where there are several."""
         if self._has_titles and self._titled != topic:
             print(f"{chr(10) if self._titled else ''}{topic} ({self._topics[topic].value})")
             self._titled = topic

@@ -7,16 +7,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mm2py.cli.asking import ArgumentsError, Mirror, run
-from mm2py.cli.mirror_maker import Parser
+from mm2py.cli.asking import Mirror
+from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.flow.plugins import policy_of, transforms_of
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.row import Row
-from mm2py.pipeline.records.sampling import Tried, newest, try_out
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.spark.session import SparkHost
+from mm2py.pipeline.transform.dry_run import Tried, newest, try_out
+from mm2py.pipeline.transform.record import Row
 from mm2py.telemetry.journal import EventLog
 
 
@@ -52,8 +52,7 @@ async def _show(options: argparse.Namespace, clock: Clock) -> None:
     transforms = transforms_of(settings)
     task = transforms.task_of(options.topic)
     routed = transforms.routed(options.topic)
-    policy, is_spread = policy_of(settings), transforms.is_spread(options.topic)
-    remote_topic = policy.format_remote_topic(settings.flow.source, routed)
+    remote_topic = policy_of(settings).format_remote_topic(settings.flow.source, routed)
     transform = transforms.tasks[task] if task is not None else Transform("no transform")
     records = await newest(settings, options.topic, options.sample, clock)
     host = SparkHost(mirror.settings.spark, copy_tasks=1, clock=clock, events=EventLog(clock))
@@ -61,18 +60,14 @@ async def _show(options: argparse.Namespace, clock: Clock) -> None:
         tried = await try_out(host, transform, records)
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)
-    remotes = [
-        policy.format_remote_topic(settings.flow.source, one.routed) if is_spread and one.routed else remote_topic
-        for one in tried
-    ]
     if options.json:
-        for one, remote in zip(tried, remotes, strict=True):
-            print(json.dumps(_plain(one, remote), ensure_ascii=False))
+        for one in tried:
+            print(json.dumps(_plain(one, remote_topic), ensure_ascii=False))
         return
     how = transform.name if task is not None else "no transform, records travel unopened"
     print(f"{settings.flow}  {options.topic} -> {remote_topic}  ({how})")
-    for one, remote in zip(tried, remotes, strict=True):
-        _print(one, remote if is_spread else "")
+    for one in tried:
+        _print(one)
     print(_summary(tried))
 
 
@@ -85,13 +80,11 @@ def _flow(mirror: Mirror, name: str) -> FlowSettings:
     return settings
 
 
-def _print(one: Tried, remote_topic: str) -> None:
+def _print(one: Tried) -> None:
     print(f"\n{one.before.topic}-{one.before.partition} offset {one.before.offset}")
     _print_row("before", one.before)
     if one.after is not None:
         _print_row("after", one.after)
-        if remote_topic:
-            print(f"          to {remote_topic}-{one.after.partition}")
     else:
         print(f"  after   {f'fails: {one.error}' if one.error else 'dropped'}")
 

@@ -13,24 +13,25 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from mm2py.cli.asking import ArgumentsError, Mirror, run
+from mm2py.cli.asking import Mirror
+from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.mirror_maker import Parser
 from mm2py.cli.verify_report import as_json, print_report, shown
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.flow.verify import Moment, Progress, Verification, VerifyRequest
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import PatternError
-from mm2py.model.verify import VerifyReport
-from mm2py.pipeline.session import SparkHost
-from mm2py.pipeline.verify import VerifyRunner
+from mm2py.pipeline.spark.session import SparkHost
+from mm2py.pipeline.spark.settings import with_retries
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.telemetry.journal import EventLog
+from mm2py.verify.job import VerifyRunner
+from mm2py.verify.run import Moment, Progress, Verification, VerifyRequest
+from mm2py.verify.values import VerifyReport
 
 
 _STOP_S = 10.0
-_SPARK_TASK_RETRIES = "4"
+_SPARK_TASK_FAILURES = 4
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DESCRIPTION = "Compare the topics of a flow's source with their copies at its target, record by record."
@@ -165,7 +166,7 @@ async def _verify(
 ) -> VerifyReport:
     file = mirror.settings
     # It only reads: what Spark lost it may do again.
-    spark = {"spark.task.maxFailures": _SPARK_TASK_RETRIES, **file.spark}
+    spark = with_retries(file.spark, slots=request.slots, failures=_SPARK_TASK_FAILURES)
     host = SparkHost(
         spark,
         copy_tasks=request.slots,
@@ -175,10 +176,14 @@ async def _verify(
     )
     try:
         with _told(is_quiet=is_quiet) as progress:
-            runner = VerifyRunner(host, clock)
+            runner = VerifyRunner(host, clock, _say)
             return await Verification(settings, request, runner, clock=clock, progress=progress).run()
     finally:
         await host.stop(within_s=_STOP_S)
+
+
+def _say(text: str) -> None:
+    print(f"mm2py: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

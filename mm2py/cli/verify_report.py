@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mm2py.flow.verify import Progress
-from mm2py.model.verify import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+from mm2py.verify.run import Progress
+from mm2py.verify.values import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
 
 
 _STYLES = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.CANNOT_TELL: "yellow"}
@@ -63,7 +63,7 @@ def print_report(console: Console, report: VerifyReport) -> None:
 
 
 def in_words(difference: Difference) -> str:
-    """Say what happened to a record, and where."""
+    """Return what happened to a record, and where."""
     upstream = "the end" if difference.upstream is None else f"upstream offset {difference.upstream}"
     downstream = "the end" if difference.downstream is None else f"downstream offset {difference.downstream}"
     match difference.kind:
@@ -123,7 +123,7 @@ def _table(report: VerifyReport) -> Table:
 
 
 def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
-    """Give a row for each partition; where they are many, one for all equal ones of a topic."""
+    """Return a row for each partition; where they are many, one for all equal ones of a topic."""
     are_many = len(report.partitions) > _ROWS
     equal: dict[str, list[PartitionReport]] = {}
     for partition in report.partitions:
@@ -139,7 +139,7 @@ def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
 
 
 def as_json(report: VerifyReport) -> dict[str, Any]:
-    """Give all that was found, as plain values."""
+    """Return all that was found, as plain values."""
     return {
         "flow": report.flow,
         "verdict": report.verdict.words,

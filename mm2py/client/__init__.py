@@ -13,7 +13,7 @@ from mm2py.client.mirror_client import MirrorClient, Offsets
 from mm2py.client.records import Malformed, MirrorRecord, RecordKind, SourcePosition
 from mm2py.client.translation import OffsetTranslation
 from mm2py.config.problem import ConfigError
-from mm2py.core.translation import Precision, Translated, Translation, Untranslated
+from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.endpoint import Security

@@ -112,7 +112,7 @@ def _text(value: object) -> str:
 
 
 def _client_lines(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Give the keys of the connection with the line that counts; what comes later wins."""
+    """Return the keys of the connection with the line that counts; what comes later wins."""
     for role in ("", *reversed(_ROLES)):
         for key, text in texts.items():
             if key.startswith(role) and _is_client_key(key.removeprefix(role)):

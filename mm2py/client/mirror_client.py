@@ -25,14 +25,14 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.policy import lineage
 from mm2py.policy.replication import ReplicationPolicy
-from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.door import Opener
 from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.groups import Groups
+from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.requests import LATEST
+from mm2py.wire.security.door import Opener
 from mm2py.wire.topic_log import TopicLog
+from mm2py.wire.topics.admin import Admin
 
 
 #: Where a group stands at the cluster that was asked, for each remote topic-partition.
@@ -90,7 +90,7 @@ class MirrorClient:
 
     async def replication_hops(self, upstream_alias: str) -> int:
         """
-        Say how many hops the shortest way from cluster *upstream_alias* to this one has; -1 where there is none.
+        Return how many hops the shortest way from cluster *upstream_alias* to this one has; -1 where there is none.
 
         Known from heartbeats that were mirrored, so a flow counts from its first heartbeat on.
         """
@@ -116,19 +116,19 @@ class MirrorClient:
         return lineage.remote_topics(self.config.policy, await self.topics(), source)
 
     def is_heartbeat_topic(self, topic: str) -> bool:
-        """Say whether *topic* holds heartbeats, of this cluster or mirrored."""
+        """Whether *topic* holds heartbeats, of this cluster or mirrored."""
         return self.config.policy.is_heartbeats_topic(topic)
 
     def is_checkpoint_topic(self, topic: str) -> bool:
-        """Say whether *topic* holds checkpoints."""
+        """Whether *topic* holds checkpoints."""
         return self.config.policy.is_checkpoints_topic(topic)
 
     def is_remote_topic(self, topic: str) -> bool:
-        """Say whether *topic* was mirrored here."""
+        """Whether *topic* was mirrored here."""
         return bool(lineage.remote_topics(self.config.policy, [topic]))
 
     def count_hops(self, topic: str, upstream_alias: str) -> int:
-        """Say how many hops *topic* is away from cluster *upstream_alias*; -1 where it did not come from there."""
+        """Return how many hops *topic* is away from cluster *upstream_alias*; -1 where it did not come from there."""
         return lineage.count_hops(self.config.policy, topic, upstream_alias)
 
     # Offsets: where groups of another cluster stand here.
@@ -150,7 +150,7 @@ class MirrorClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Offsets | dict[str, Offsets]:
         """
-        Give the translated offsets of groups of cluster *source_alias*, from its latest checkpoints here.
+        Return the translated offsets of groups of cluster *source_alias*, from its latest checkpoints here.
 
         One group by its name gives its offsets by remote topic-partition, none where it has no checkpoint. A compiled
         pattern, which must match the whole name, or several names give the offsets of each group that has
@@ -178,7 +178,7 @@ class MirrorClient:
         return found.get(group, {}) if isinstance(group, str) else found
 
     async def committed_offsets(self, group: str) -> Offsets:
-        """Give what *group* has committed on this very cluster; nothing where there is no such group."""
+        """Return what *group* has committed on this very cluster; nothing where there is no such group."""
         _require(group, "group")
         answer = (await Groups(self._cluster).committed([group]))[group]
         if isinstance(answer, BrokerAnsweredError):
@@ -233,7 +233,7 @@ class MirrorClient:
                     take(record)
 
     async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Give the ends of those *partitions* that are there."""
+        """Return the ends of those *partitions* that are there."""
         await self._cluster.refresh_metadata({tp.topic for tp in partitions})
         there = [tp for tp in partitions if tp.partition in self._cluster.partitions_of(tp.topic)]
         answers = await self._cluster.list_offsets(there, LATEST)
@@ -278,7 +278,7 @@ class MirrorClient:
 
 
 def _matcher(group: str | re.Pattern[str] | Collection[str]) -> Callable[[str], bool]:
-    """Give the test that a group's name must pass. Java refuses null here, so we refuse None by name."""
+    """Return the test that a group's name must pass. Java refuses null here, so we refuse None by name."""
     if isinstance(group, re.Pattern):
         pattern = group
         return lambda name: pattern.fullmatch(name) is not None

@@ -182,7 +182,7 @@ def topic_of(kind: RecordKind, alias: str, policy: ReplicationPolicy) -> str:
 
 
 def kind_of(topic: str, policy: ReplicationPolicy) -> RecordKind | None:
-    """Say what *topic* holds, by its name; None for a topic that is not a mirror's own."""
+    """Return what *topic* holds, by its name; None for a topic that is not a mirror's own."""
     if policy.is_checkpoints_topic(topic):
         return RecordKind.CHECKPOINT
     if _POSITIONS.fullmatch(topic):

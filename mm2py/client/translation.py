@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from mm2py.client.records import KeptRuns, MirrorRecord, Removed, SourcePosition
-from mm2py.core.kept_runs import put_together
-from mm2py.core.sync_store import Sync, SyncSlots
-from mm2py.core.translation import Precision, RunIndex, Translated, Translation, Untranslated
+from mm2py.core.offsets.stored_runs import put_together
+from mm2py.core.offsets.sync_store import Sync, SyncSlots
+from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Translation, Untranslated
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position, decode_position
@@ -44,7 +44,7 @@ class KnownPartitions:
         self._chunks: dict[TopicPartition, dict[int, KeptChunk]] = {}
 
     def begin_syncs(self) -> None:
-        """Say that a topic of offset syncs begins; one that moved to the other cluster has two."""
+        """Report that a topic of offset syncs begins; one that moved to the other cluster has two."""
         self._syncs.append({})
 
     def take_sync(self, record: MirrorRecord) -> None:
@@ -146,11 +146,11 @@ class OffsetTranslation:
         return dict(self._remote_of)
 
     def remote_of(self, source: TopicPartition) -> TopicPartition | None:
-        """Give the remote partition of a *source* partition, None where nothing is known of it."""
+        """Return the remote partition of a *source* partition, None where nothing is known of it."""
         return self._remote_of.get(source)
 
     def source_of(self, remote: TopicPartition) -> TopicPartition | None:
-        """Give the source partition of a *remote* one, None where nothing is known of it."""
+        """Return the source partition of a *remote* one, None where nothing is known of it."""
         return self._source_of.get(remote)
 
     def downstream(self, source: TopicPartition, offset: int) -> Translation:
@@ -189,7 +189,7 @@ def remote_partitions(
 
 
 def _best(answers: Iterable[Translation]) -> Translation:
-    """Give the exact answer, else the greatest, else the reason why there is none."""
+    """Return the exact answer, else the greatest, else the reason why there is none."""
     reason: Translation = Untranslated.NOT_MIRRORED
     best: Translated | None = None
     for answer in answers:

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys import key_named
+from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
+from mm2py.config.keys.row import Key, Level, Place
+from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
-from mm2py.config.row import Key, Level, Place
-from mm2py.config.step_kinds import short_name
 from mm2py.model.flow import Flow
-from mm2py.model.patterns import split_list
 
 
 #: Settings of the clients that copy.
@@ -42,7 +41,7 @@ def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
 
 
 def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
-    """Give all ways to write the keys of *lines* that some flow looks at, whether it finds a line there or not."""
+    """Return all ways to write the keys of *lines* that some flow looks at, whether it finds a line there or not."""
     rows = {(line.row.name, line.row.place): line.row for line in lines if line.row is not None}
     return {
         way
@@ -131,34 +130,15 @@ def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
         yield Problem(line.where, line.key, message, f"add {flow.target}.exactly.once.source.support = enabled")
 
 
-def note_spread(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
-    """Say what topics do not have whose records go to several remote topics."""
-    for flow in flows:
-        listed = layers.first(spellings(key_named("transforms"), flow))
-        for name in split_list(listed.text) if listed is not None else ():
-            line = layers.get(f"{flow}.transforms.{name}.type")
-            if line is not None and short_name(line.text) == "TimestampRouter":
-                yield _spread(flow, line, "by their timestamps")
-                break
-        for line in layers.lines():
-            is_routing = line.key.startswith(f"{flow}.transform.") and line.key.endswith(".routes")
-            if is_routing and line.text.strip().lower() == "true":
-                yield _spread(flow, line, "by its transform's word")
-
-
-def _spread(flow: Flow, line: Value, how: str) -> Problem:
-    message = (
-        f"{flow} sends records of one topic to several, {how}; such a topic has no checkpoints, no synced group "
-        "offsets, configs or ACLs, and verify cannot compare it"
-    )
-    return Problem(line.where, line.key, message, "see docs/transforms.md")
-
-
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
-    """Say where exactly-once is asked for, but records of aborted transactions would be read."""
+    """Return where exactly-once is asked for, but cannot be had as it is asked for."""
     for flow in flows:
         found = _semantics(layers, flow)
         if (line := found.wants) is not None and not found.reads_committed:
             message = f"{flow} reads records of aborted transactions, too, which then are mirrored"
             hint = f"add {flow.source}.consumer.isolation.level = read_committed"
             yield Problem(line.where, line.key, message, hint)
+        line = layers.first(spellings(key_named("producer.transaction.timeout.ms"), flow))
+        if found.is_enabled and line is not None and int(line.text.strip()) < LEAST_TRANSACTION_MS:
+            message = f"counts as {LEAST_TRANSACTION_MS}: what a transform does between two commits takes seconds"
+            yield Problem(line.where, line.key, message)

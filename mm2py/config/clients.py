@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mm2py.config.keys import find_key
+from mm2py.config.keys.row import Level, Place
+from mm2py.config.keys.table import find_key
 from mm2py.config.layers import Layers, Value
-from mm2py.config.row import Level, Place
 from mm2py.config.ways import (
     Client,
     Way,
@@ -30,18 +30,18 @@ _SIDES = ("source.", "target.")
 
 
 def client_settings(layers: Layers, flow: Flow, client: Client) -> Mapping[str, Value]:
-    """Give all that *client* is configured with, by name."""
+    """Return all that *client* is configured with, by name."""
     return _collect(layers, ways_of_client(flow, client))
 
 
 def worker_settings(layers: Layers, flow: Flow) -> Mapping[str, Value]:
-    """Give the settings of the worker that runs *flow*, without those of its clients."""
+    """Return the settings of the worker that runs *flow*, without those of its clients."""
     found = _collect(layers, ways_of_worker(flow))
     return {name: value for name, value in found.items() if not name.startswith(_CLIENTS)}
 
 
 def connector_settings(layers: Layers, flow: Flow) -> Mapping[str, Value]:
-    """Give the settings of the connectors of *flow*, without those of their clients."""
+    """Return the settings of the connectors of *flow*, without those of their clients."""
     found = _collect(layers, ways_of_connector(flow, _is_of_connector))
     return {name: value for name, value in found.items() if not name.startswith((*_CLIENTS, *_SIDES))}
 

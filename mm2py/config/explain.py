@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys import KEYS
+from mm2py.config.keys.row import Key, Level, Place
+from mm2py.config.keys.table import KEYS
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
-from mm2py.config.row import Key, Level, Place
 from mm2py.model.flow import Flow
 
 
@@ -30,7 +30,7 @@ class Effective:
 
 
 def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> Iterator[Effective]:
-    """Give the value of every key that has one, first for the process, then flow by flow."""
+    """Return the value of every key that has one, first for the process, then flow by flow."""
     named = [key for key in KEYS if key.stem is None]
     for key in named:
         if key.place is Place.TOP:
@@ -56,7 +56,7 @@ def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iter
 
 
 def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
-    """Give the lines whose row stands for any name: those of the process, or those of a flow and its clusters."""
+    """Return the lines whose row stands for any name: those of the process, or those of a flow and its clusters."""
     concerned = {owner, *owner.split("->", 1)} if owner else {""}
     for line in lines:
         value = line.value
@@ -67,7 +67,7 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
 
 
 def shown(key: Key, name: str, value: Value) -> str:
-    """Give the text of *value*, a mask where it is a secret or might be one, or the reference that it came from."""
+    """Return the text of *value*, a mask where it is a secret or might be one, or the reference that it came from."""
     might_be_secret = key.stem is not None and _SECRET_NAME.search(name) is not None
     if value.stands_in:
         return value.stands_in

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from mm2py.config.keys.row import Key, Level, Place
 from mm2py.config.properties import Document
-from mm2py.config.row import Key, Level, Place
 from mm2py.config.ways import Client, spelled, ways_of_client
 from mm2py.model.flow import Flow
 
@@ -47,7 +47,7 @@ class Value:
     written: str = ""
 
     def reason(self, error: ValueError) -> str:
-        """Say why the text will not do, without showing it where it came from a provider."""
+        """Return why the text will not do, without showing it where it came from a provider."""
         return f"what {self.stands_in} stands for does not fit" if self.stands_in else str(error)
 
     @property
@@ -69,33 +69,33 @@ class Layers:
         self._lines.update({key: Value(text, LIVE, key) for key, text in (live or {}).items()})
 
     def replaced(self, values: Mapping[str, Value]) -> Layers:
-        """Give the same lines with some of them replaced."""
+        """Return the same lines with some of them replaced."""
         fresh = copy.copy(self)
         fresh._lines = {**self._lines, **values}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def renamed(self, values: Mapping[str, Value]) -> Layers:
-        """Give the same lines, those in *values* under their new names unless such a line is there."""
+        """Return the same lines, those in *values* under their new names unless such a line is there."""
         fresh = copy.copy(self)
         kept = {key: line for key, line in self._lines.items() if key not in values}
         fresh._lines = {**{line.key: line for line in values.values()}, **kept}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def lines(self) -> Iterable[Value]:
-        """Give every line that counts."""
+        """Return every line that counts."""
         return self._lines.values()
 
     def get(self, written: str) -> Value | None:
-        """Give the line written exactly so."""
+        """Return the line written exactly so."""
         return self._lines.get(written)
 
     def first(self, spellings: Iterable[str]) -> Value | None:
-        """Give the strongest line among *spellings*, which has the strongest first."""
+        """Return the strongest line among *spellings*, which has the strongest first."""
         return next((line for spelling in spellings if (line := self._lines.get(spelling)) is not None), None)
 
 
 def spellings(key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> tuple[str, ...]:
-    """Give all ways to write *key* for *flow*, the strongest first; names it had before come last."""
+    """Return all ways to write *key* for *flow*, the strongest first; names it had before come last."""
     names = (key.name, *key.aliases)
     return tuple(spelling for name in names for spelling in _spell(key.place, name, flow, side))
 

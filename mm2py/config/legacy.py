@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import attrs
 
+from mm2py.config.keys.row import Level
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.problem import Problem
-from mm2py.config.row import Level
 
 
 _CLUSTER = "cluster."
@@ -71,7 +71,7 @@ class Modern:
 
 
 def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
-    """Give KIP-382's spellings the names that they have now."""
+    """Return KIP-382's spellings the names that they have now."""
     renamed: dict[str, Value] = {}
     notes: list[Problem] = []
     for line in layers.lines():

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys import find_key, known_names, levels_of, nearest
+from mm2py.config.keys.row import FORMS, Key, Kind, Level, Place
+from mm2py.config.keys.table import find_key, known_names, levels_of, nearest
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
-from mm2py.config.row import FORMS, Key, Kind, Level, Place
 
 
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
@@ -78,7 +78,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
 
 
 def note_document(document: Document) -> Iterator[Problem]:
-    """Say what is odd about a file as a whole: lines that come twice, and letters that Java would read otherwise."""
+    """Return what is odd about a file as a whole: lines that come twice, and letters that Java would read otherwise."""
     for entry, winner in document.overruled():
         where = f"{document.name}:{entry.line}"
         yield Problem(where, entry.key, f"overruled by line {winner.line}: the last of several lines counts")
@@ -188,7 +188,7 @@ def _hint_at_name(line: Line) -> str:
 
 
 def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:
-    """Give the clusters that a key speaks of although ``clusters`` does not name them."""
+    """Return the clusters that a key speaks of although ``clusters`` does not name them."""
     if (parts := _FLOW_KEY.fullmatch(written)) is not None:
         return [alias for alias in parts.groups()[:2] if alias not in aliases]
     known = set(known_names(Level.CLUSTER))

@@ -57,15 +57,15 @@ class Document:
     is_utf8: bool = False
 
     def where(self, entry: Entry) -> str:
-        """Say where *entry* is written, ``mm2.properties:12``."""
+        """Return where *entry* is written, ``mm2.properties:12``."""
         return entry.where or f"{self.name}:{entry.line}"
 
     def latest(self) -> dict[str, Entry]:
-        """Give the entry that counts for each key: the last one."""
+        """Return the entry that counts for each key: the last one."""
         return {entry.key: entry for entry in self.entries}
 
     def overruled(self) -> Iterator[tuple[Entry, Entry]]:
-        """Give each entry that a later one of the same key replaces, with the one that counts."""
+        """Return each entry that a later one of the same key replaces, with the one that counts."""
         latest = self.latest()
         for entry in self.entries:
             if latest[entry.key] is not entry:
@@ -102,7 +102,7 @@ def parse_text(text: str, *, name: str) -> Document:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give each logical line without its continuation marks, and the number of the line it starts on."""
+    """Return each logical line without its continuation marks, and the number of the line it starts on."""
     natural = [line.lstrip(_BLANKS) for line in re.split(r"\r\n|\r|\n", text)]
     number = 0
     while number < len(natural):
@@ -120,7 +120,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_cut_off(text: str, lines_left: int) -> bool:
-    """Say whether the file ends in a lone backslash. Java takes it for an entry without key and value."""
+    """Whether the file ends in a lone backslash. Java takes it for an entry without key and value."""
     return text.endswith({0: ("\\",), 1: ("\\\n", "\\\r")}.get(lines_left, ()))
 
 

@@ -35,11 +35,11 @@ class Machine(Protocol):
         ...
 
     def files_in(self, directory: str) -> Iterable[str]:
-        """Give the names of the regular files in a folder; raise OSError where that fails."""
+        """Return the names of the regular files in a folder; raise OSError where that fails."""
         ...
 
     def environment(self) -> Mapping[str, str]:
-        """Give the environment's variables."""
+        """Return the environment's variables."""
         ...
 
 
@@ -47,7 +47,7 @@ class Provider(Protocol):
     """A source of values. A class of one's own is called with its parameters: ``Vault({"url": …})``."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Give those of *keys* that there are under *path* (empty where the reference names none)."""
+        """Return those of *keys* that there are under *path* (empty where the reference names none)."""
         ...
 
 
@@ -78,7 +78,7 @@ class _AllowedPaths:
         return cls(tuple(posixpath.normpath(path) for path in paths))
 
     def check(self, path: str) -> str:
-        """Give *path* without detours. Raise ProviderError where it leads out of what is allowed."""
+        """Return *path* without detours. Raise ProviderError where it leads out of what is allowed."""
         if not self.paths:
             return path
         plain = posixpath.normpath(path)

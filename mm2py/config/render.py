@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 
 from mm2py.config.explain import Effective
-from mm2py.config.keys import SECTIONS
-from mm2py.config.row import Key, Kind, Section
+from mm2py.config.keys.row import Key, Kind, Section
+from mm2py.config.keys.table import SECTIONS
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
 
@@ -77,7 +77,7 @@ runs. In the tables below, *not yet* marks keys that are accepted without effect
 
 
 def explain(settings: MirrorSettings, flow: Flow | None = None) -> tuple[Effective, ...]:
-    """Give the keys that count for *flow*, or for the whole process, with their values and origins."""
+    """Return the keys that count for *flow*, or for the whole process, with their values and origins."""
     owner = "" if flow is None else str(flow)
     return tuple(row for row in settings.effective if row.owner == owner)
 

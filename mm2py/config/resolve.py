@@ -13,10 +13,11 @@ from typing import cast
 
 import attrs
 
-from mm2py.config.keys import key_named
+from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
+from mm2py.config.keys.row import Key
+from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
-from mm2py.config.row import Key
 from mm2py.config.security import client_key_in, read_security
 from mm2py.config.transforms import read_transforms
 from mm2py.model.endpoint import ClusterEndpoint, Security
@@ -147,8 +148,6 @@ class FlowSettings:
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
-    #: How many remote topics one source topic may have whose records go to several, by their timestamps.
-    timestamp_topics_max: int = 1_000
     #: Are the records of transforms written in transactions?
     is_exactly_once: bool = False
     transaction_timeout_ms: int = 60_000
@@ -193,7 +192,7 @@ class FlowReader:
         return cast("int", self._read(name))
 
     def number_if_set(self, name: str) -> int | None:
-        """Give the number that a line says; None where there is no line, or none that can be read."""
+        """Return the number that a line says; None where there is no line, or none that can be read."""
         key = key_named(name)
         line = self.layers.first(spellings(key, self.flow))
         try:
@@ -212,14 +211,14 @@ class FlowReader:
 
 
 def cluster_aliases(layers: Layers) -> tuple[str, ...]:
-    """Give the aliases in ``clusters``, as far as they can be made out."""
+    """Return the aliases in ``clusters``, as far as they can be made out."""
     line = layers.get("clusters")
     return tuple(dict.fromkeys(alias for alias in split_list(line.text) if alias)) if line else ()
 
 
 def running_flows(layers: Layers, targets: Sequence[str] = ()) -> tuple[Flow, ...]:
     """
-    Give the flows that a node runs: enabled ones, and those that emit heartbeats, as MirrorMaker picks them.
+    Return the flows that a node runs: enabled ones, and those that emit heartbeats, as MirrorMaker picks them.
 
     A top-level ``enabled`` is not looked at here, but counts for the flows that heartbeats bring in.
     """
@@ -235,7 +234,7 @@ def _is_enabled_itself(layers: Layers, flow: Flow) -> bool:
 
 
 def emits_heartbeats(layers: Layers, flow: Flow) -> bool:
-    """Say whether *flow* writes heartbeats."""
+    """Whether *flow* writes heartbeats."""
     return FlowReader(layers, flow).flag("emit.heartbeats.enabled")
 
 
@@ -280,9 +279,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         membership=_membership(of, flow),
         start_group=of.text("copy.start.group").strip(),
         transforms=read_transforms(layers, flow),
-        timestamp_topics_max=of.number("timestamp.router.topics.max"),
         is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
-        transaction_timeout_ms=of.number("producer.transaction.timeout.ms"),
+        transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
         config_storage_topic=of.text("config.storage.topic").strip(),
         config_storage_replication_factor=of.number("config.storage.replication.factor"),
         limits=_limits(of),

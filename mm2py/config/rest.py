@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from mm2py.config.keys.rest import CLIENT_AUTH, parse_listener
 from mm2py.config.layers import Layers
 from mm2py.config.problem import Problem
 from mm2py.config.resolve import FlowReader
-from mm2py.config.rows_rest import CLIENT_AUTH, parse_listener
 
 
 _HTTPS = "listeners.https."
@@ -41,7 +41,7 @@ class Listener:
 
     @property
     def is_loopback(self) -> bool:
-        """Say whether only this machine can reach it."""
+        """Whether only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -67,18 +67,18 @@ class RestSettings:
     users_file: str = ""
     read_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
     write_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
-    #: What those may do who show nothing; None where it goes by the listener.
+    #: What unauthenticated clients may do; None: it depends on the listener.
     anonymous: Right | None = None
     allow_origins: tuple[str, ...] = ()
     allow_methods: tuple[str, ...] = _CORS_METHODS
 
     @property
     def has_users(self) -> bool:
-        """Say whether anybody can show who he is."""
+        """Whether anybody can show who he is."""
         return bool(self.users_file or self.read_tokens or self.write_tokens)
 
     def of_anonymous(self, listener: Listener) -> Right:
-        """Say what those may do on *listener* who show nothing."""
+        """Return what unauthenticated clients may do on *listener*."""
         if self.anonymous is not None:
             return self.anonymous
         if self.has_users:
@@ -153,7 +153,7 @@ def _judge_tls(layers: Layers, tls: Mapping[str, str], client_auth: str, where: 
 
 
 def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
-    """Say what works, but may not be what was meant."""
+    """Return what works, but may not be what was meant."""
     line = layers.get("listeners")
     for listener in settings.listeners:
         if listener.is_loopback or settings.has_users or settings.client_auth == "required":

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from mm2py.config.keys.security import PROTOCOLS
 from mm2py.config.layers import Value
 from mm2py.config.problem import Problem
-from mm2py.config.rows_security import PROTOCOLS
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.jaas import JaasError, parse_jaas
 
@@ -27,7 +27,7 @@ _MECHANISM_OF = {
 
 
 def client_key_in(written: str) -> str | None:
-    """Give the ``ssl.*`` or ``sasl.*`` key that a line sets, whomever it sets it for."""
+    """Return the ``ssl.*`` or ``sasl.*`` key that a line sets, whomever it sets it for."""
     match = _CLIENT_KEY.search(written)
     return match.group(1) if match else None
 
@@ -121,17 +121,17 @@ def _problem(line: Value, message: str, hint: str) -> Problem:
 
 
 def carries_secrets(endpoints: Sequence[ClusterEndpoint]) -> bool:
-    """Say whether plans with these endpoints hold secrets."""
+    """Whether plans with these endpoints hold secrets."""
     return any(endpoint.security.client_keys for endpoint in endpoints)
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Say whether Spark at *master* runs its tasks on this machine only."""
+    """Whether Spark at *master* runs its tasks on this machine only."""
     return re.fullmatch(r"local(\[.*\])?|local-cluster\[.*\]", master.strip(), re.ASCII) is not None
 
 
 def encrypts_traffic(spark: Mapping[str, str]) -> bool:
-    """Say whether Spark is told to encrypt what it sends over the network, and what it spills to disks."""
+    """Whether Spark is told to encrypt what it sends over the network, and what it spills to disks."""
 
     def is_on(key: str) -> bool:
         return spark.get(key, "").strip().lower() == "true"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_spread, note_unread
+from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
-from mm2py.config.imported import Imported
-from mm2py.config.keys import first_words, nearest
+from mm2py.config.importers.lines import Imported
+from mm2py.config.keys.table import first_words, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
@@ -109,7 +109,7 @@ def import_settings(
     imported: Imported, *, overrides: Mapping[str, str] | None = None, machine: Machine | None = None
 ) -> MirrorSettings:
     """
-    Give the settings that files of another shape amount to.
+    Return the settings that files of another shape amount to.
 
     *overrides* are written as in an ``mm2.properties``. Raise ConfigError with all problems, those of the import and of
     what came out of it.
@@ -207,7 +207,6 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
-    yield from note_spread(layers, enabled)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:

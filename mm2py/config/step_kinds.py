@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from mm2py.model.date_pattern import DatePattern, DatePatternError
 from mm2py.model.patterns import PatternError, compile_java, split_list
 
 
 Check = Callable[[str], str | None]
 
 _PACKAGE = "org.apache.kafka.connect.transforms."
+_CONFLUENT = "io.confluent.connect.transforms."
 
 
 @attrs.frozen
@@ -49,14 +49,6 @@ def _flag(text: str) -> str | None:
     return None if text.strip().lower() in {"true", "false"} else f"expected true or false, found {text!r}"
 
 
-def _date_pattern(text: str) -> str | None:
-    try:
-        DatePattern(text.strip())
-    except DatePatternError as error:
-        return str(error)
-    return None
-
-
 def _renames(text: str) -> str | None:
     if all(re.fullmatch(r"[^:]+:[^:]+", pair) for pair in split_list(text) if pair):
         return None
@@ -75,11 +67,6 @@ _REPLACE_FIELD = StepKind(
 
 STEPS: Mapping[str, StepKind] = {
     "RegexRouter": StepKind({"regex": _pattern, "replacement": _any}),
-    "TimestampRouter": StepKind(
-        {},
-        {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"},
-        {"topic.format": _not_empty, "timestamp.format": _date_pattern},
-    ),
     "InsertField$Key": _INSERT_FIELD,
     "InsertField$Value": _INSERT_FIELD,
     "InsertHeader": StepKind({"header": _not_empty, "value.literal": _any}),
@@ -91,6 +78,16 @@ STEPS: Mapping[str, StepKind] = {
     "ReplaceField$Value": _REPLACE_FIELD,
     "ValueToKey": StepKind({"fields": _names}, _NULLS, _NULLS_CHECK),
 }
+#: Those that name a topic for each record, by what is in it: Connect's own, and Confluent's.
+ROUTING_BY_RECORD = frozenset(
+    {
+        "TimestampRouter",
+        "MessageTimestampRouter",
+        "ExtractTopic$Header",
+        "ExtractTopic$Key",
+        "ExtractTopic$Value",
+    }
+)
 PREDICATES: Mapping[str, StepKind] = {
     "TopicNameMatches": StepKind({"pattern": _pattern}),
     "HasHeaderKey": StepKind({"name": _not_empty}),
@@ -99,8 +96,13 @@ PREDICATES: Mapping[str, StepKind] = {
 
 
 def short_name(class_name: str) -> str:
-    """Give a class's name without Java's packages, ``MaskField$Value``."""
+    """Return a class's name without Java's packages, ``MaskField$Value``."""
     name = class_name.strip()
     for package in (f"{_PACKAGE}predicates.", _PACKAGE):
         name = name.removeprefix(package)
     return name
+
+
+def routes_by_record(class_name: str) -> bool:
+    """Whether the transform sends records of one topic to several, by what is in them."""
+    return short_name(class_name).removeprefix(_CONFLUENT) in ROUTING_BY_RECORD

@@ -2,7 +2,7 @@
 A flow's transforms, from the lines that speak of them.
 
 `read_transforms` takes what can be read; `judge_transforms` names everything that cannot, and nothing runs while there
-is a problem. What a statement of SQL says is for Spark to judge: see `mm2py.pipeline.records`.
+is a problem. What a statement of SQL says is for Spark to judge: see `mm2py.pipeline.transform`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-import attrs
-
-from mm2py.config.keys import key_named
+from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
-from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, short_name
-from mm2py.model.date_pattern import DatePattern, DatePatternError
+from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, routes_by_record, short_name
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
@@ -29,9 +26,12 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
-_TIMESTAMP_ROUTER = "TimestampRouter"
-_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 _OWN = ("type", "predicate", "negate")
+_ONE_PLACE = "all records of a source partition go to one remote partition"
+_INSTEAD = (
+    "rename whole topics with a RegexRouter, or mirror to one remote topic and split it at the target, in a stream "
+    "processor or in the sink that reads it; docs/transforms.md#one-topic-one-remote-topic"
+)
 
 
 def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
@@ -43,14 +43,13 @@ def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
 
 
 def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Say what is wrong with the transforms of *flow*."""
+    """Return what is wrong with the transforms of *flow*."""
     yield from _judge_rules(layers, flow)
     if hidden := tuple(_judge_names(layers, flow)):
         yield from hidden
         return
     for name in _listed(layers, flow, "transforms"):
         yield from _judge_step(layers, flow, name)
-    yield from _judge_dated_names(layers, flow)
 
 
 def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
@@ -65,7 +64,7 @@ def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
 
 
 def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
-    """Give the topics, the form and the line of each rule, in the order of the file."""
+    """Return the topics, the form and the line of each rule, in the order of the file."""
     prefix = f"{flow}.transform."
     for line in layers.lines():
         if line.key.startswith(prefix):
@@ -74,14 +73,12 @@ def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
 
 
 def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
-    lines = list(_rule_lines(layers, flow))
-    routing = {topics for topics, form, line in lines if form == _ROUTES and line.text.strip().lower() == "true"}
-    found = [(topics, form, line) for topics, form, line in lines if form in _FORMS]
+    found = [(topics, form, line) for topics, form, line in _rule_lines(layers, flow) if form in _FORMS]
     for topics, form, line in sorted(found, key=lambda rule: _rank(rule[0])):
         name = line.key.removeprefix(f"{flow}.")
         text = line.text.strip()
         transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
-        yield TopicRule(topics, attrs.evolve(transform, routes=topics in routing))
+        yield TopicRule(topics, transform)
 
 
 def _rank(topics: str) -> int:
@@ -93,10 +90,10 @@ def _rank(topics: str) -> int:
 
 def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    ruled = {topics for topics, form, _ in _rule_lines(layers, flow) if form in _FORMS}
     for topics, form, line in _rule_lines(layers, flow):
         if form == _ROUTES:
-            yield from _judge_routes(line, has_rule=topics in ruled)
+            message = f"a statement or function cannot say where records go: {_ONE_PLACE}"
+            yield Problem(line.where, line.key, message, f"remove the line; {_INSTEAD}")
             continue
         if form not in _FORMS:
             hint = f"write {flow}.transform.<topic or expression>.sql, or .function"
@@ -113,14 +110,6 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
             yield Problem(line.where, line.key, line.reason(wrong))
         if (other := seen.setdefault(topics, form)) != form:
             yield Problem(line.where, line.key, f"the same topics have .{other} too", "keep one of them")
-
-
-def _judge_routes(line: Value, *, has_rule: bool) -> Iterator[Problem]:
-    if line.text.strip().lower() not in {"true", "false"}:
-        yield Problem(line.where, line.key, f"expected true or false, found {line.text.strip()!r}")
-    elif not has_rule:
-        hint = f"add {line.key.removesuffix(_ROUTES)}sql or {line.key.removesuffix(_ROUTES)}function"
-        yield Problem(line.where, line.key, "there is no statement or function for these topics", hint)
 
 
 # Connect's single message transforms.
@@ -157,6 +146,10 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         where = listed.where if listed else ""
         yield Problem(where, f"{prefix}type", "missing: the transform's class", f"add {prefix}type = …")
         return
+    if routes_by_record(line.text):
+        error = ValueError(f"{line.text.strip()} is not supported: {_ONE_PLACE}, and it sends each where its data says")
+        yield Problem(line.where, line.key, line.reason(error), _INSTEAD)
+        return
     kind = STEPS.get(short_name(line.text))
     if kind is None:
         error = ValueError(f"{line.text.strip()} is not supported")
@@ -177,26 +170,6 @@ def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_
         yield Problem(line.where, line.key, message, f"use the predicate {_NEEDS_NAME_ALONE}, or none")
     if kind == "Filter" and not has_predicate:
         yield Problem(line.where, line.key, "without a predicate it drops every record", "add a predicate")
-
-
-def _judge_dated_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Refuse a TimestampRouter whose names no topic may have, unless another router comes behind it."""
-    steps = [it for name in _listed(layers, flow, "transforms") if (it := _step(layers, flow, name)) is not None]
-    last = next((step for step in reversed(steps) if step.kind in {_ROUTER, _TIMESTAMP_ROUTER}), None)
-    if last is None or last.kind != _TIMESTAMP_ROUTER:
-        return
-    form, pattern = (last.settings[key].strip() for key in ("topic.format", "timestamp.format"))
-    try:
-        dated = DatePattern(pattern).example
-    except DatePatternError:
-        return  # which is told already
-    name = form.replace("${topic}", "orders").replace("${timestamp}", dated)
-    if strange := sorted(set(_STRANGE.findall(name))):
-        prefix = f"{flow}.transforms.{last.name}."
-        line = layers.get(f"{prefix}timestamp.format") or layers.get(f"{prefix}topic.format")
-        message = f"it makes names such as {name}, and no topic's name may hold {' or '.join(map(repr, strange))}"
-        hint = "use letters, digits, dots, underscores and dashes"
-        yield Problem(line.where if line else "", line.key if line else f"{prefix}topic.format", message, hint)
 
 
 def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Problem]:

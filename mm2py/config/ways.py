@@ -62,7 +62,7 @@ class Way:
 
 
 def is_client_key(name: str) -> bool:
-    """Say whether a setting is needed to reach a cluster (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
+    """Whether a setting is needed to reach a cluster (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
     return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
 
 
@@ -75,7 +75,7 @@ def _is_of_worker(name: str) -> bool:
 
 
 def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
-    """Give the ways to write a setting of *client*."""
+    """Return the ways to write a setting of *client*."""
     alias = flow.source if client.side == "source" else flow.target
     inherited = (Way(f"{alias}.", is_client_key), Way("", is_client_key))
     if client is Client.DATA_PRODUCER:
@@ -92,21 +92,21 @@ def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
 
 
 def ways_of_worker(flow: Flow) -> tuple[Way, ...]:
-    """Give the ways to write a setting of the worker that runs *flow*."""
+    """Return the ways to write a setting of the worker that runs *flow*."""
     return (Way("", _is_of_worker), Way(f"{flow.target}.", _is_any), Way("", is_client_key))
 
 
 def ways_of_connector(flow: Flow, is_known: Callable[[str], bool]) -> tuple[Way, ...]:
-    """Give the ways to write a setting of the connectors; at the top level, only what they know (*is_known*)."""
+    """Return the ways to write a setting of the connectors; at the top level, only what they know (*is_known*)."""
     return (Way(f"{flow}.", _is_any), Way("", is_known))
 
 
 def spelled(name: str, ways: tuple[Way, ...]) -> tuple[str, ...]:
-    """Give all ways to write *name*, the strongest first."""
+    """Return all ways to write *name*, the strongest first."""
     return tuple(way.prefix + name for way in ways if way.counts(name))
 
 
 def name_behind(written: str, way: Way) -> str | None:
-    """Give the setting that a line written so speaks of, if it is written in this way."""
+    """Return the setting that a line written so speaks of, if it is written in this way."""
     name = written[len(way.prefix) :]
     return name if written.startswith(way.prefix) and way.counts(name) else None

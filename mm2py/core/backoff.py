@@ -19,16 +19,16 @@ class Backoff:
     longest_s: float
     spread: float = 0.2
 
-    def pause_s(self, failures: int, luck: float) -> float:
-        """Give the pause after *failures* failures in a row; *luck* is a number from 0 up to 1."""
+    def pause_s(self, failures: int, jitter: float) -> float:
+        """Return the pause after *failures* failures in a row; *jitter* is a number from 0 up to 1."""
         if failures < 1:
             return 0.0
         doubled = self.first_s * 2.0 ** min(failures - 1, 32)
-        return min(doubled, self.longest_s) * (1.0 + self.spread * (2.0 * luck - 1.0))
+        return min(doubled, self.longest_s) * (1.0 + self.spread * (2.0 * jitter - 1.0))
 
-    def pauses(self, luck: Callable[[], float]) -> Iterator[float]:
-        """Give one pause after the other, for ever."""
+    def pauses(self, jitter: Callable[[], float]) -> Iterator[float]:
+        """Return one pause after the other, for ever."""
         failures = 0
         while True:
             failures += 1
-            yield self.pause_s(failures, luck())
+            yield self.pause_s(failures, jitter())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from mm2py.core.progress import PartitionState
+from mm2py.core.source.progress import PartitionState
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.state import PartitionStage
 
@@ -81,7 +81,7 @@ class Growth:
 
 def lag_s(lag: int, *, last_copied_s: float | None, caught_up_s: float | None) -> float | None:
     """
-    Say for how long, at most, the oldest of *lag* records that are not copied yet has waited.
+    Return for how long, at most, the oldest of *lag* records that are not copied yet has waited.
 
     It is not older than the last one that was copied, *last_copied_s* ago by its timestamp, and it was not there when
     nothing was left to copy, *caught_up_s* ago: the first bound is close while records come without a break, the
@@ -119,7 +119,7 @@ def seconds_until_loss(
 
 
 def _until_full_s(retention_bytes: int, bytes_per_record: float, records_per_s: float, lag: int) -> float:
-    """Say when what comes at the source will have filled what it keeps from the oldest record that waits on."""
+    """Return when what comes at the source will have filled what it keeps from the oldest record that waits on."""
     left_bytes = retention_bytes - lag * bytes_per_record
     grown_bytes_per_s = records_per_s * bytes_per_record
     if left_bytes <= 0:

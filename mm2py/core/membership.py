@@ -37,17 +37,19 @@ class Taken:
     Somebody else is in the group, *by* in words; `node` where it is one of ours that shows itself.
 
     `is_certain` says that its process runs; else it may have ended where nobody here can see it, and will then vanish
-    with its session. `dead` members are to be removed all the same.
+    with its session. `dead` members are to be removed all the same. While the group settles, which takes a session at
+    most, it does not show who its members are.
     """
 
     by: str
     node: Node | None = None
     is_certain: bool = False
     dead: tuple[str, ...] = ()
+    is_settling: bool = False
 
 
 def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Taken:
-    """Say who runs a flow whose group is as *found*; *is_alive* tells of a node of our machine whether it runs."""
+    """Return who runs a flow whose group is as *found*; *is_alive* tells of a node of our machine whether it runs."""
     if not found.members:
         return Vacant()
     if found.protocol_type != PROTOCOL_TYPE:
@@ -65,12 +67,12 @@ def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool
         return Vacant(dead)
     node = next((node for node in others if node is not None), None)
     if node is None:
-        return Taken(f"another mirror, {_hosts(found)}", dead=dead)
+        return Taken(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
     return Taken(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
 
 
 def _hosts(found: GroupMembers) -> str:
-    """Say where the members are, the first few of them."""
+    """Return where the members are, the first few of them."""
     hosts = sorted({_host(member) for member in found.members})
     more = len(hosts) - _HOSTS_SHOWN
     return "at " + ", ".join(hosts[:_HOSTS_SHOWN]) + (f" and {more} more" if more > 0 else "")

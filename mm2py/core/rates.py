@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from mm2py.model.orders import RateLimit
+from mm2py.model.overrides import RateLimit
 from mm2py.model.rates import Metered, RateUse, Unit
 
 
@@ -25,13 +25,15 @@ _ROOM_TO_GROW: Final = 1.25
 
 
 def metered(limit: RateLimit, topic: str = "") -> dict[Metered, float]:
-    """Give what a limit counts, and how much of it a second."""
+    """Return what a limit counts, and how much of it a second."""
     found = {Unit.BYTES: limit.bytes_per_s, Unit.RECORDS: limit.records_per_s}
     return {Metered(topic, unit): per_s for unit, per_s in found.items() if per_s is not None}
 
 
 def wanted(use: RateUse, elapsed_s: float) -> float:
-    """Say how much a second a copy task may want next, from an epoch of *elapsed_s*; infinite where nobody can tell."""
+    """
+    Return how much a second a copy task may want next, from an epoch of *elapsed_s*; infinite where nobody can tell.
+    """
     if elapsed_s <= 0 or use.waited_s > elapsed_s * _HELD_UP:
         return math.inf
     return use.used / elapsed_s * _ROOM_TO_GROW
@@ -51,7 +53,7 @@ def shares(per_s: float, wants: Mapping[int, float]) -> dict[int, float]:
 
 def share_now(per_s: float, wants: Mapping[int, float], task: int, others: Mapping[int, float]) -> float:
     """
-    Say how much a second *task* may take in its next epoch.
+    Return how much a second *task* may take in its next epoch.
 
     *others* is what other copy tasks were given for the epochs that they are in: together it must not be more than the
     limit, so a share grows only as fast as those of others shrink.
@@ -61,5 +63,5 @@ def share_now(per_s: float, wants: Mapping[int, float], task: int, others: Mappi
 
 
 def refilled(level: float, per_s: float, seconds: float) -> float:
-    """Give what a bucket holds after *seconds* in which nothing was taken."""
+    """Return what a bucket holds after *seconds* in which nothing was taken."""
     return min(level + per_s * seconds, per_s * BURST_S)

@@ -2,7 +2,7 @@
 What was measured lately of one partition, as Java MirrorMaker shows it: rates, and least, greatest and mean times.
 
 Kafka's metrics (SampledStat, Rate, Min, Max, Avg; two samples of 30 s) fill one sample for 30 seconds and count those
-before it for as long as something was noted in them within the last minute. What is older begins anew when it is read,
+before it for as long as something was noted in them within the last minute. What is older starts again when it is read,
 so that a rate is about the time since then. Times of nothing are unknown, rates of nothing are 0.
 """
 
@@ -88,7 +88,7 @@ class Window:
             self._last_latency = latency.last_ms
 
     def _sample(self, now: float) -> _Sample:
-        """Give the sample to be filled: the next one where the last one is full."""
+        """Return the sample to be filled: the next one where the last one is full."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now))
@@ -102,7 +102,7 @@ class Window:
         return samples[self._current]
 
     def read(self, now: float) -> Reading:
-        """Give what the last samples come to."""
+        """Return what the last samples come to."""
         samples = self._samples
         oldest = now
         for at, sample in enumerate(samples):
@@ -135,7 +135,7 @@ class TimesWindow:
         self._window.note(now, 1, 0, age=None, latency=Measured(1, value_ms, value_ms, value_ms, value_ms))
 
     def view(self, now: float) -> TimesView | None:
-        """Give what was measured; None before the first."""
+        """Return what was measured; None before the first."""
         return self._window.read(now).latency
 
 

@@ -191,15 +191,15 @@ class KafkaCluster:
         return process is not None and process.is_running
 
     def pid(self, broker_id: int) -> int:
-        """Give the process id of a broker, to measure it."""
+        """Return the process id of a broker, to measure it."""
         return self._processes[broker_id].pid
 
     def log_tail(self, broker_id: int = 0, lines: int = 40) -> str:
-        """Give the last lines of one broker's log."""
+        """Return the last lines of one broker's log."""
         return self._processes[broker_id].log_tail(lines)
 
     def complaints(self, lines: int = 20) -> dict[str, str]:
-        """Give what each broker logged as more than information, for a failure's report."""
+        """Return what each broker logged as more than information, for a failure's report."""
         return {process.name: process.log_trouble(lines) for process in self._processes.values()}
 
     def stop(self) -> None:

@@ -24,7 +24,7 @@ _GOOD_ENDS = (0, 143)
 
 def make_class_archive() -> Path:
     """
-    Give the file, which is made by a broker of its own where there is none yet; that takes some ten seconds.
+    Return the file, which is made by a broker of its own where there is none yet; that takes some ten seconds.
 
     One that could not be made is an empty file, which Java passes over, so that it is not tried at every start.
     """

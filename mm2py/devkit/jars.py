@@ -78,7 +78,7 @@ class KafkaJars:
         return f"{self.directory}/*"
 
     def class_archive(self, java: str) -> Path:
-        """Say where `mm2py.devkit.class_archive` puts these jars' classes for the command *java*."""
+        """Return where `mm2py.devkit.class_archive` puts these jars' classes for the command *java*."""
         program = Path(java).resolve()
         made = program.stat()
         digest = hashlib.sha256(f"{program} {made.st_mtime_ns} {made.st_size}".encode()).hexdigest()[:8]
@@ -86,7 +86,7 @@ class KafkaJars:
 
 
 def java_command() -> str:
-    """Give the path of a Java that is new enough, the one of JAVA_HOME first."""
+    """Return the path of a Java that is new enough, the one of JAVA_HOME first."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
@@ -101,7 +101,7 @@ def java_command() -> str:
 
 
 def cache_directory() -> Path:
-    """Give the folder for what is downloaded: $MM2PY_CACHE, else mm2py in the user's cache folder."""
+    """Return the folder for what is downloaded: $MM2PY_CACHE, else mm2py in the user's cache folder."""
     own = os.environ.get("MM2PY_CACHE")
     if own:
         return Path(own)

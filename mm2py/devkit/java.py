@@ -36,7 +36,7 @@ class JvmOptions:
     flags: tuple[str, ...] = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _USES_ARCHIVE)
 
     def command(self, main_class: str, *arguments: str, scratch: Path | None = None) -> list[str]:
-        """Give the whole command line for *main_class*; native libraries are unpacked into *scratch*."""
+        """Return the whole command line for *main_class*; native libraries are unpacked into *scratch*."""
         jars, java = kafka_jars(), java_command()
         return [
             java,

@@ -111,13 +111,13 @@ class JavaMirrorMaker2:
             self._process.kill()
 
     def log_text(self) -> str:
-        """Give everything that this run has printed; earlier runs with the same log file are left out."""
+        """Return everything that this run has printed; earlier runs with the same log file are left out."""
         with self._log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 40) -> str:
-        """Give the last lines it printed."""
+        """Return the last lines it printed."""
         return self._running().log_tail(lines)
 
     def _running(self) -> LoggedProcess:

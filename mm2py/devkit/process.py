@@ -82,15 +82,15 @@ class LoggedProcess:
         self._popen.send_signal(number)
 
     def log_text(self) -> str:
-        """Give everything it printed so far."""
+        """Return everything it printed so far."""
         return self.log_file.read_text(errors="replace")
 
     def log_tail(self, lines: int = 40) -> str:
-        """Give the last lines it printed."""
+        """Return the last lines it printed."""
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def log_trouble(self, lines: int = 40) -> str:
-        """Give the last lines that are more than information: warnings, errors, stack traces."""
+        """Return the last lines that are more than information: warnings, errors, stack traces."""
         return "\n".join([line for line in self.log_text().splitlines() if " INFO " not in line][-lines:])
 
 

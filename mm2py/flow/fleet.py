@@ -2,7 +2,7 @@
 The flows that a node runs, and how they change while it runs.
 
 Before a flow starts it is found out what operators ordered of it. A flow whose settings changed is drained, which
-writes its positions, and starts anew with the new ones; all others go on as if nothing had happened.
+writes its positions, and restarts with the new ones; all others go on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from mm2py.config.settings import FlowSettings
-from mm2py.core.reload import FlowChanges
+from mm2py.core.control.reload import FlowChanges
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
 
@@ -49,16 +49,16 @@ class Fleet:
 
     @property
     def runners(self) -> tuple[FlowRunner, ...]:
-        """Give all flows by name: one that was made anew stays where people look for it."""
+        """Return all flows by name: one that was created again stays where people look for it."""
         return tuple(self._runners[flow] for flow in sorted(self._runners, key=str))
 
     @property
     def is_running(self) -> bool:
-        """Say whether a flow has not come to its end."""
+        """Whether a flow has not come to its end."""
         return any(not task.done() and not self._runners[flow].is_at_rest for flow, task in self._running.items())
 
     def runner(self, flow: Flow) -> FlowRunner | None:
-        """Give the runner of *flow*, None where this node does not run it."""
+        """Return the runner of *flow*, None where this node does not run it."""
         return self._runners.get(flow)
 
     def add(self, flows: Iterable[FlowSettings]) -> None:
@@ -97,7 +97,7 @@ class Fleet:
     async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:
         """Find out what *runner* is to run with; None where it is drained before that is known."""
         async with asyncio.TaskGroup() as tasks:
-            preparing = tasks.create_task(_awaited(self._prepare(runner)), name=f"{runner.flow}/orders")
+            preparing = tasks.create_task(_awaited(self._prepare(runner)), name=f"{runner.flow}/overrides")
             leaving = tasks.create_task(runner.until_draining(), name=f"{runner.flow}/leaving")
             await asyncio.wait({preparing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             preparing.cancel()

@@ -26,7 +26,7 @@ def kept_log(
     *,
     correct: Contents | None = None,
 ) -> KeptLog:
-    """Give the log of an internal *topic* of *flow*; see `KeptLog` for *contents* and *correct*."""
+    """Return the log of an internal *topic* of *flow*; see `KeptLog` for *contents* and *correct*."""
     return KeptLog(cluster, topic, contents, lambda refilled: events.emit(recreated(flow, refilled)), correct)
 
 

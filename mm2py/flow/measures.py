@@ -15,9 +15,10 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_loss
-from mm2py.core.progress import PartitionState
-from mm2py.core.stalls import why_it_waits
+from mm2py.core.source.progress import PartitionState
+from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
+from mm2py.model.counters import Counters
 from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import (
@@ -80,7 +81,7 @@ class PartitionMeasures:
         self._ends: tuple[_End, ...] = ()
 
     def asked_s(self, now: float) -> float:
-        """Say how long ago the source said where its log ends."""
+        """Return how long ago the source said where its log ends."""
         return math.inf if self._asked_at is None else now - self._asked_at
 
     def take(self, outcome: PartitionOutcome, now: float) -> int:
@@ -105,7 +106,7 @@ class PartitionMeasures:
     def waiting(
         self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int
     ) -> tuple[float | None, float | None]:
-        """Say for how long the oldest record that is not copied has waited, and how long the source keeps it."""
+        """Return for how long the oldest record that is not copied has waited, and how long the source keeps it."""
         lag, last_ms = state.lag, state.last_timestamp_ms
         if lag is None:
             return None, None
@@ -121,7 +122,7 @@ class PartitionMeasures:
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
     def growth_per_s(self, end_offset: int, now: float) -> float | None:
-        """Say how many records a second come at the source; None where it was not watched for long enough."""
+        """Return how many records a second come at the source; None where it was not watched for long enough."""
         if not self._ends or now - self._ends[0].at < _GROWTH_S:
             return None
         return max(0, end_offset - self._ends[0].offset) / (now - self._ends[0].at)
@@ -143,7 +144,7 @@ class _Picture:
     taken_at: float
 
     def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, now: float) -> bool:
-        """Say whether it may still be shown."""
+        """Whether it may still be shown."""
         is_same = self.state is state and self.task == task and self.retention is retention
         return is_same and now - self.taken_at < _PICTURE_S
 
@@ -200,19 +201,12 @@ class TaskMeasures:
 
 
 @attrs.define
-class _Totals:
+class _Totals(Counters):
     """What a flow has copied since the daemon started; names and units are those of `FlowView`."""
 
-    records: int = 0
-    bytes: int = 0
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     throttled_ms: int = 0
-    batches_unopened: int = 0
-    batches_rebuilt: int = 0
-    batches_dropped: int = 0
-    resumed_records: int = 0
-    foreign_records: int = 0
 
     def take(self, outcome: EpochOutcome) -> None:
         if outcome.latency.count:
@@ -221,12 +215,7 @@ class _Totals:
             self.age = self.age.plus(outcome.age)
         self.throttled_ms += outcome.throttled_ms
         for partition in outcome.partitions:
-            self.bytes += partition.bytes
-            self.batches_unopened += partition.batches_unopened
-            self.batches_rebuilt += partition.batches_rebuilt
-            self.batches_dropped += partition.batches_dropped
-            self.resumed_records += partition.resumed_records
-            self.foreign_records += partition.foreign_records
+            self.add(partition)
 
 
 class FlowMeasures:
@@ -255,7 +244,8 @@ class FlowMeasures:
         now = self._clock.monotonic()
         self._know(plan)
         for partition in outcome.partitions:
-            self._totals.records += self._partition(partition.source).take(partition, now)
+            # Records that a lost epoch of this daemon copied count too; they were found by a resume.
+            self._totals.records += self._partition(partition.source).take(partition, now) - partition.records
         self._task(plan.task).take(plan, outcome, took_s, self._clock.wall_ms())
         self._totals.take(outcome)
         if outcome.records:
@@ -267,7 +257,7 @@ class FlowMeasures:
         self._partition(state.source).look(state, self._clock.monotonic())
 
     def asked_s(self, source: TopicPartition) -> float:
-        """Say how long ago the source said where the log of a partition ends."""
+        """Return how long ago the source said where the log of a partition ends."""
         return self._partition(source).asked_s(self._clock.monotonic())
 
     def lose(self, plan: EpochPlan, cause: str) -> None:
@@ -297,14 +287,14 @@ class FlowMeasures:
         window.note(self._clock.monotonic(), took_ms)
 
     def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
-        """Give what was measured of a group's checkpoints."""
+        """Return what was measured of a group's checkpoints."""
         window = self._groups.get((group, remote))
         return None if window is None else window.view(self._clock.monotonic())
 
     # Looking at it.
 
     def recent(self) -> tuple[Histogram, Histogram]:
-        """Give latency and age of the last minute."""
+        """Return latency and age of the last minute."""
         self._trim(self._clock.monotonic())
         latency, age = Histogram(), Histogram()
         for sample in self._window:
@@ -347,7 +337,7 @@ class FlowMeasures:
     def partitions(
         self, states: Iterable[PartitionState], task_of: Mapping[TopicPartition, int]
     ) -> tuple[PartitionView, ...]:
-        """Give a view of each of *states*."""
+        """Return a view of each of *states*."""
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
         return tuple(self._viewed(state, task_of.get(state.source), now, wall_ms) for state in states)
 
@@ -367,7 +357,7 @@ class FlowMeasures:
 
 
 def pause_left_s(state: PartitionState, now: float) -> float | None:
-    """Say when a partition is tried again; None where that depends on something else than time."""
+    """Return when a partition is tried again; None where that depends on something else than time."""
     return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
 
 

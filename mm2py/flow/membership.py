@@ -20,15 +20,15 @@ import attrs
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Taken, judge_members
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.group import RESTART_PAUSES, FlowGroup, Surroundings
 from mm2py.flow.supervise import supervise
+from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
 from mm2py.model.node import Node, encode_node
 from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded
-from mm2py.wire.access import NotAuthorizedError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.membership import Membership, Place
+from mm2py.wire.groups.membership import Membership, Place
+from mm2py.wire.security.access import NotAuthorizedError
 
 
 _STEP = "find out who runs the flow"
@@ -63,7 +63,7 @@ class NoCoordinatorError(Mm2Error):
 class FlowMembership:
     """Keeps a flow's place, or waits for it, and tells the flow's groups whose it is."""
 
-    def __init__(self, around: Surroundings, us: Callable[[], Node]) -> None:
+    def __init__(self, around: FlowContext, us: Callable[[], Node]) -> None:
         """Make one for a flow; *us* gives this node as it shows itself."""
         self._around = around
         self._us = us
@@ -75,6 +75,8 @@ class FlowMembership:
         self._kept: Place | None = None
         self._hands_over = False
         self._is_ours = False
+        #: Was it ours until another took it, who was not told of yet?
+        self._was_ours = False
         self._taken_at: float | None = None
         self._told: Taken | None = None
         self._unguarded_by = ""
@@ -87,7 +89,7 @@ class FlowMembership:
 
     @property
     def place(self) -> Place | None:
-        """Give the place that was handed over."""
+        """Return the place that was handed over."""
         return self._kept
 
     def keep(self, place: Place | None) -> None:
@@ -108,7 +110,7 @@ class FlowMembership:
             self._live,
             clock=self._clock,
             backoff=RESTART_PAUSES,
-            luck=self._around.luck,
+            jitter=self._around.jitter,
             report=self._around.events.emit,
         )
 
@@ -190,23 +192,24 @@ class FlowMembership:
             waited_s = self._clock.monotonic() - self._taken_at
             if self._told is not None:
                 self._around.events.emit(FlowTakenOver(self._around.flow, self._told.by, waited_s))
-        self._is_ours, self._taken_at, self._told, self._unguarded_by = True, None, None, ""
+        self._is_ours, self._was_ours, self._taken_at, self._told, self._unguarded_by = True, False, None, None, ""
         self._admit()
 
     def _found(self, taken: Taken) -> None:
         """Stand by for who has the place, and say so once it is no crash's remains."""
         now = self._clock.monotonic()
-        was_ours, self._is_ours = self._is_ours, False
+        self._was_ours |= self._is_ours
+        self._is_ours = False
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
         if self._settings.refuses:
             self._keep_out(f"{taken.by} runs {self._around.flow}")
-        is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
-        # While its members settle, a group does not show who they are.
+        is_sure = self._was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
-        if is_sure and not is_told:
+        if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._tell(taken, was_ours=was_ours)
+            self._tell(taken, was_ours=self._was_ours)
+            self._was_ours = False
 
     def _tell(self, taken: Taken, *, was_ours: bool) -> None:
         node = taken.node
@@ -252,7 +255,7 @@ async def _nothing() -> None:
 
 
 def _since(node: Node | None) -> str:
-    """Say when *node* began, in the clocks of its own machine."""
+    """Return when *node* began, in the clocks of its own machine."""
     if node is None or not node.started_ms:
         return ""
     return datetime.fromtimestamp(node.started_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

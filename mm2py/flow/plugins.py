@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mm2py.config.settings import FlowSettings
-from mm2py.core.transforms import TopicTransforms
+from mm2py.core.transform.matching import TopicTransforms
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.plugins import load_policy, load_topic_filter
 from mm2py.policy.replication import ReplicationPolicy
@@ -29,11 +29,11 @@ def topic_filter_of(settings: FlowSettings) -> TopicFilter:
 
 
 def transforms_of(settings: FlowSettings) -> TopicTransforms:
-    """Give what becomes of each topic's records; heartbeats are mirrored as they are."""
+    """Return what becomes of each topic's records; heartbeats are mirrored as they are."""
     return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)
 
 
 def remote_names_of(settings: FlowSettings) -> Callable[[str], str]:
-    """Give what names the remote topic of a topic: the policy, behind the flow's routers."""
+    """Return what names the remote topic of a topic: the policy, behind the flow's routers."""
     policy, transforms = policy_of(settings), transforms_of(settings)
     return lambda topic: policy.format_remote_topic(settings.flow.source, transforms.routed(topic))

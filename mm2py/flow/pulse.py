@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mm2py.clock import Clock
-from mm2py.pipeline.patience import STOOD_STILL_S
+from mm2py.pipeline.spark.patience import STOOD_STILL_S
 from mm2py.telemetry.events import DaemonStoodStill
 from mm2py.telemetry.journal import EventLog
 

@@ -21,7 +21,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView, StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
+from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
 
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _PAUSES = Backoff(0.5, 15.0)
 #: What keeps a flow out is not told again before this, even if the cluster answered meanwhile.
 _SILENCE_S = 60.0
-#: What copy tasks are refused is told again after this.
+#: Repeat interval of warnings about what copy tasks are refused.
 _REMINDER_S = 600.0
 
 
@@ -62,13 +62,13 @@ class Reach:
         flow: Flow,
         clock: Clock,
         events: EventLog,
-        luck: Callable[[], float],
+        jitter: Callable[[], float],
         principal_at: Callable[[str], str] = lambda _alias: "the mirror's principal",
     ) -> None:
         self._flow = flow
         self._clock = clock
         self._events = events
-        self._luck = luck
+        self._jitter = jitter
         self._principal_at = principal_at
         self._absences: dict[str, _Absence] = {}
         self._told_at: dict[tuple[str, str], float] = {}
@@ -77,11 +77,11 @@ class Reach:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether both clusters answered when they were last asked."""
+        """Whether both clusters answered when they were last asked."""
         return not self._absences
 
     def view(self) -> tuple[ClusterView, ...]:
-        """Give both clusters as they are known to be."""
+        """Return both clusters as they are known to be."""
         absences = self._absences
         return tuple(
             ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
@@ -91,7 +91,7 @@ class Reach:
         )
 
     def steps(self) -> tuple[StepView, ...]:
-        """Give the steps that were tried so far, by name."""
+        """Return the steps that were tried so far, by name."""
         return tuple(StepView(name, step.succeeded_ms, step.failures) for name, step in sorted(self._steps.items()))
 
     def succeeded(self, step: str) -> None:
@@ -116,7 +116,7 @@ class Reach:
             self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
 
     def hint_for(self, error: Mm2Error) -> str:
-        """Say what may be tried, for whoever the flow is at that cluster."""
+        """Return what may be tried, for whoever the flow is at that cluster."""
         if isinstance(error, NotAuthorizedError):
             return error.hint_for(self._principal_at(error.cluster))
         return error.hint
@@ -173,7 +173,7 @@ class Reach:
     async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
         """Try a step until it succeeds, with growing pauses."""
         asked = tuple(clusters)
-        pauses = _PAUSES.pauses(self._luck)
+        pauses = _PAUSES.pauses(self._jitter)
         while True:
             result = await self.once(step, asked, attempt)
             if result is not None:

@@ -16,36 +16,35 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.errors import Mm2Error, OrderConflictError, UnknownConnectorError, UnknownTaskError, Verdict
-from mm2py.flow.checkpoint_group import CheckpointGroup
-from mm2py.flow.copy_task import Epochs
-from mm2py.flow.group import FlowGroup, Surroundings
-from mm2py.flow.heartbeat_group import HeartbeatGroup
+from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
+from mm2py.flow.checkpoint.group import CheckpointGroup
+from mm2py.flow.control.override_events import events_of
+from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.membership import FlowMembership
-from mm2py.flow.offset_syncs import OffsetSyncs
-from mm2py.flow.order_news import news_of
+from mm2py.flow.offsets.offset_syncs import OffsetSyncs
+from mm2py.flow.offsets.reverse import BorrowedTranslations, ReverseTranslation, StoredTranslations
+from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import remote_names_of
 from mm2py.flow.reach import Reach
-from mm2py.flow.source_group import SourceGroup
-from mm2py.flow.source_truth import SourceTruth
-from mm2py.flow.source_watch import SourceWatch
-from mm2py.flow.spreading import Spreading
-from mm2py.flow.stall_watch import Stalls, StallWatch
+from mm2py.flow.source.broken_history import BrokenHistory
+from mm2py.flow.source.copy_task import Epochs
+from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.source.idle_source import IdleSourceWatch
+from mm2py.flow.source.stall_watch import Stalls, StallWatch
+from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import this_node
-from mm2py.flow.topic_acls import AclSync
-from mm2py.flow.topic_configs import ConfigSync
-from mm2py.flow.translation import Translations
-from mm2py.flow.way_back import KeptTranslations, LentTranslations, WayBack
+from mm2py.flow.topics.acls import AclSync
+from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
-from mm2py.model.orders import NO_ORDERS, Orders, Wanted
+from mm2py.model.overrides import NO_ORDERS, Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.policy.plugins import PluginError
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.security import principal_of
+from mm2py.wire.security.contexts import principal_of
 
 
 #: What groups may take for their end that have no epochs to wait for.
@@ -71,7 +70,7 @@ class FlowRunner:
         *,
         clock: Clock,
         events: EventLog,
-        luck: Callable[[], float],
+        jitter: Callable[[], float],
         measures: FlowMeasures | None = None,
         us: Callable[[], Node] = this_node,
     ) -> None:
@@ -80,16 +79,16 @@ class FlowRunner:
         #: Called when the flow is over: see `is_over`.
         self.on_end: Callable[[], None] = lambda: None
         self._has_ended = False
-        self._orders = NO_ORDERS
+        self._overrides = NO_ORDERS
         ends = {end.alias: end for end in (settings.source, settings.target)}
-        self._reach = Reach(settings.flow, clock, events, luck, lambda alias: principal_of(ends[alias]))
+        self._reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
         self._clock = clock
         self._events = events
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What keeps the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
-        around = Surroundings(settings, self._reach, clock, events, luck)
+        around = FlowContext(settings, self._reach, clock, events, jitter)
         #: The source group fills them, the checkpoint group reads them.
         self.translations = Translations(
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
@@ -104,11 +103,10 @@ class FlowRunner:
             partial(OffsetSyncs, around, self.translations),
             partial(ConfigSync, around),
             partial(AclSync, around),
-            partial(SourceTruth, around),
-            partial(Spreading, around),
+            partial(BrokenHistory, around),
             partial(StallWatch, around, Stalls()),
         )
-        watches = (partial(SourceWatch, around, self._measures),)
+        watches = (partial(IdleSourceWatch, around, self._measures),)
         self._source = (
             SourceGroup(around, epochs, self.translations, sides, self._measures, watches=watches)
             if settings.is_enabled
@@ -118,19 +116,19 @@ class FlowRunner:
         self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
         self._membership = FlowMembership(around, us) if settings.is_enabled else None
 
-    def _make_checkpoints(self, around: Surroundings) -> CheckpointGroup | None:
+    def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
             return None
         return CheckpointGroup(
             around, forward=self.translations.downstream, way_back=self._way_back, measures=self._measures
         )
 
-    def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> WayBack:
-        """Give what the flow in the other direction knows: lent in this node, or as another node keeps it."""
+    def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> ReverseTranslation:
+        """Return what the flow in the other direction knows: lent in this node, or as another node keeps it."""
         if self.reverse is not None:
-            return LentTranslations(lambda: self.reverse)
+            return BorrowedTranslations(lambda: self.reverse)
         sizes = self.settings.offset_syncs
-        return KeptTranslations(
+        return StoredTranslations(
             Flow(self.flow.target, self.flow.source),
             source,
             partial(self._names_at_source, policy),
@@ -140,7 +138,7 @@ class FlowRunner:
         )
 
     def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
-        """Give what names at our source what the flow in the other direction brings there."""
+        """Return what names at our source what the flow in the other direction brings there."""
         if self.reverse_settings is not None:
             # Where classes of its own are at another node only, ours name its topics.
             with suppress(PluginError):
@@ -158,7 +156,7 @@ class FlowRunner:
 
     @property
     def has_failed(self) -> bool:
-        """Say whether a group is down for good."""
+        """Whether a group is down for good."""
         is_held = self._held is not None and self._held[0] is FlowState.FAILED
         return is_held or any(group.has_failed for group in self._groups)
 
@@ -181,7 +179,7 @@ class FlowRunner:
             self._membership.hand_over()
 
     def succeed(self, before: FlowRunner) -> None:
-        """Go on in the place that the flow had *before*, which brokers would take seconds to give anew."""
+        """Go on in the place that the flow had *before*, which brokers would take seconds to give again."""
         if self._membership is not None and before._membership is not None:
             self._membership.keep(before._membership.place)
 
@@ -191,7 +189,7 @@ class FlowRunner:
             self._membership.before_takeover = prepare
 
     def hold(self, error: Mm2Error | None) -> None:
-        """Show what keeps the flow from starting, which needs somebody unless it passes by itself; None is nothing."""
+        """Show what keeps the flow from starting, which needs attention unless it passes by itself; None is nothing."""
         self._held = None
         if error is not None:
             state = FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED
@@ -199,7 +197,7 @@ class FlowRunner:
 
     @property
     def is_draining(self) -> bool:
-        """Say whether the flow was asked to end."""
+        """Whether the flow was asked to end."""
         return self._draining.is_set()
 
     async def until_draining(self) -> None:
@@ -208,12 +206,12 @@ class FlowRunner:
 
     @property
     def is_over(self) -> bool:
-        """Say whether the lead has ended by a drain, or is down for good; one that operators stopped is neither."""
+        """Whether the lead has ended by a drain, or is down for good; one that operators stopped is neither."""
         return self._has_ended or self._lead.has_failed
 
     @property
     def is_at_rest(self) -> bool:
-        """Say whether nothing of the flow would notice a drain: every group has ended, or is down for good."""
+        """Whether nothing of the flow would notice a drain: every group has ended, or is down for good."""
         return self._has_ended or all(group.has_failed for group in self._groups)
 
     async def run(self) -> None:
@@ -247,30 +245,30 @@ class FlowRunner:
     # What operators ask for.
 
     @property
-    def orders(self) -> Orders:
-        """Give what the flow obeys."""
-        return self._orders
+    def overrides(self) -> Overrides:
+        """Return the overrides that apply to the flow."""
+        return self._overrides
 
-    def obey(self, orders: Orders, *, by: str = "") -> None:
+    def apply_overrides(self, overrides: Overrides, *, by: str = "") -> None:
         """
-        Do as *orders* say, from now on: task groups at once, pauses and limits from the next epoch on.
+        Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
 
-        To be called before `run` too, where there are orders then. *by* says who gave them.
+        May be called before `run`. *by* is who made them.
         """
-        before, self._orders = self._orders, orders
-        for event in news_of(self.flow, before, orders, by):
+        before, self._overrides = self._overrides, overrides
+        for event in events_of(self.flow, before, overrides, by):
             self._events.emit(event)
         if self._source is not None:
-            self._source.obey(orders)
+            self._source.apply_overrides(overrides)
         for group in self._groups:
-            group.want(orders.wanted(group.connector), by=by)
+            group.want(overrides.wanted(group.connector), by=by)
 
     def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
         """
         Have a task group end its life and begin another, as Connect's restart does (KIP-745).
 
         Without *include_tasks* its copy tasks go on meanwhile; with *only_failed* what does its work is left alone.
-        A group that is down starts anew as a whole, whichever way it is asked.
+        A group that is down restarts as a whole, whichever way it is asked.
         """
         group = self._named(connector)
         if group.state in _DOWN:
@@ -284,7 +282,7 @@ class FlowRunner:
             group.restart_alone(by=by)
 
     def restart_task(self, connector: str, task: int, *, by: str = "") -> None:
-        """Have one copy task end its epoch, forget its pauses and plan anew; the other groups have task 0 alone."""
+        """Have one copy task end its epoch, forget its pauses and plan again; the other groups have task 0 alone."""
         if not self._named(connector).restart_task(task, by=by):
             raise UnknownTaskError(str(self.flow), connector, task)
 
@@ -292,7 +290,7 @@ class FlowRunner:
         for group in self._groups:
             if group.connector == connector and group.wanted is not Wanted.DELETED:
                 if group.wanted is Wanted.STOPPED:
-                    raise OrderConflictError(f"{connector} of {self.flow} is stopped", "resume it instead")
+                    raise OverrideConflictError(f"{connector} of {self.flow} is stopped", "resume it instead")
                 return group
         raise UnknownConnectorError(str(self.flow), connector)
 
@@ -308,9 +306,9 @@ class FlowRunner:
     # Looking at it.
 
     def view(self) -> FlowView:
-        """Give a picture of the flow as it is now."""
+        """Return a picture of the flow as it is now."""
         groups = tuple(self._view_of(group) for group in self._groups if group.wanted is not Wanted.DELETED)
-        lead, orders = self._view_of(self._lead), self._orders
+        lead, overrides = self._view_of(self._lead), self._overrides
         view = FlowView(
             self.flow,
             self._state(),
@@ -321,10 +319,10 @@ class FlowRunner:
             consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
             steps=self._reach.steps(),
-            paused_topics=tuple(sorted(orders.topics)),
-            paused_partitions=tuple(sorted(orders.partitions)),
-            limit=orders.limit,
-            topic_limits=orders.topic_limits,
+            paused_topics=tuple(sorted(overrides.topics)),
+            paused_partitions=tuple(sorted(overrides.partitions)),
+            limit=overrides.limit,
+            topic_limits=overrides.topic_limits,
         )
         return self._source.show(view) if self._source is not None else view
 

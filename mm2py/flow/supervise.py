@@ -26,7 +26,7 @@ async def supervise(
     *,
     clock: Clock,
     backoff: Backoff,
-    luck: Callable[[], float],
+    jitter: Callable[[], float],
     report: Callable[[TaskRestarted], None],
 ) -> None:
     """
@@ -34,7 +34,7 @@ async def supervise(
 
     An error whose verdict is `Verdict.STOP_FLOW` is raised, by itself.
     """
-    pauses = backoff.pauses(luck)
+    pauses = backoff.pauses(jitter)
     while True:
         begun = clock.monotonic()
         failures: tuple[BaseException, ...] = ()
@@ -48,14 +48,14 @@ async def supervise(
             if isinstance(failure, Mm2Error) and failure.verdict is Verdict.STOP_FLOW:
                 raise failure
         if clock.monotonic() - begun >= _HEALTHY_S:
-            pauses = backoff.pauses(luck)
+            pauses = backoff.pauses(jitter)
         pause_s = next(pauses)
         report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
         await clock.sleep(pause_s)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """Give the exceptions inside nested groups."""
+    """Return the exceptions inside nested groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)

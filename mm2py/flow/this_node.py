@@ -17,14 +17,14 @@ _ENDED = ("Z", "X")
 
 
 def this_node(*, rest: str = "", started_ms: int = 0) -> Node:
-    """Give this process as a node; *rest* is the address of its REST interface."""
+    """Return this process as a node; *rest* is the address of its REST interface."""
     pid = os.getpid()
     _, begun = _stat(pid) or ("", "")
     return Node(socket.gethostname(), pid, _machine() if begun else "", begun, rest, started_ms)
 
 
 def is_alive(node: Node) -> bool:
-    """Say whether the process of *node* runs, which is of this machine; True where that cannot be found out."""
+    """Whether the process of *node* runs, which is of this machine; True where that cannot be found out."""
     try:
         os.kill(node.pid, 0)
     except ProcessLookupError:
@@ -47,7 +47,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """Give a process' state and when it began, in ticks since the machine did; None where it cannot be looked at."""
+    """Return a process' state and when it began, in ticks since the machine did; None where it cannot be looked at."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
     except OSError:

@@ -61,13 +61,13 @@ class Checkpoint:
 
 
 def checkpoint_key(group: str, remote: TopicPartition) -> bytes:
-    """Give the record key of a group's topic-partition."""
+    """Return the record key of a group's topic-partition."""
     names = (pack_text(name, MalformedCheckpointError) for name in (group, remote.topic))
     return b"".join(names) + _INT32.pack(remote.partition)
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
-    """Give key and value of the record that holds *checkpoint*; `MalformedCheckpointError` for too long a text."""
+    """Return key and value of the record that holds *checkpoint*; `MalformedCheckpointError` for too long a text."""
     metadata = pack_text(checkpoint.metadata, MalformedCheckpointError)
     value = _VALUE.pack(VERSION, checkpoint.upstream, checkpoint.downstream) + metadata
     return checkpoint_key(checkpoint.group, checkpoint.remote), value

@@ -44,7 +44,7 @@ class ConnectorOffset:
 
 
 def offset_key(connector: str, partition: Mapping[str, Any]) -> bytes:
-    """Give the record key of a partition that has all its members, byte for byte as Java writes it."""
+    """Return the record key of a partition that has all its members, byte for byte as Java writes it."""
     if connector == SOURCE:
         return position_key(partition["cluster"], TopicPartition(partition["topic"], partition["partition"]))
     members = ",".join(
@@ -70,7 +70,7 @@ def read_value(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_of(flow: Flow, connector: str, partition: Mapping[str, Any]) -> bool:
-    """Say whether a partition is one of *flow*'s: clusters that share a source's alias share the topic."""
+    """Whether a partition is one of *flow*'s: clusters that share a source's alias share the topic."""
     if connector == SOURCE:
         return bool(partition.get("cluster") == flow.source)
     if connector == HEARTBEAT:

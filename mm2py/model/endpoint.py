@@ -12,7 +12,7 @@ class Security:
 
     `protocol` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. The remaining client keys (``ssl.*``, ``sasl.*``)
     stay as text until the room that opens connections reads them. They hold secrets: they are left out of ``repr``,
-    and a plan that carries them crosses to Spark's workers sealed (`mm2py.pipeline.sealing`).
+    and a plan that carries them crosses to Spark's workers sealed (`mm2py.pipeline.spark.sealing`).
     """
 
     protocol: str = "PLAINTEXT"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 import attrs
 
 from mm2py.errors import shortened
+from mm2py.model.counters import Counters
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare, RateUse
@@ -80,59 +81,6 @@ class LeaderMark:
 
 
 @attrs.frozen
-class Lane:
-    """
-    One of the remote topics of a spread topic, whose records go to several (a TimestampRouter).
-
-    `name` is what routers make of the topic's name, `remote_topic` what the replication policy makes of that. It is
-    for the source partitions below `partitions`: so many the remote topic has.
-    """
-
-    name: str
-    remote_topic: str
-    partitions: int
-    max_message_bytes: int = 1_048_588
-    #: As of a partition's plan; each remote partition has sequences of its own.
-    producer: ProducerMark | None = None
-    #: As of a partition's plan: that of the remote topic; None for the number that it has at the source.
-    partition: int | None = None
-
-    def remote(self, source: TopicPartition) -> TopicPartition:
-        """Say where records of *source* go on this lane."""
-        return TopicPartition(self.remote_topic, source.partition if self.partition is None else self.partition)
-
-
-@attrs.frozen
-class WantedLane:
-    """
-    A name that a record of a spread topic needs a lane of, and the first record that does.
-
-    `partition` is that of the remote topic, None where it has the number that it has at the source.
-    """
-
-    name: str
-    offset: int
-    timestamp_ms: int
-    partition: int | None = None
-
-    @property
-    def key(self) -> str:
-        """What tells lanes of one plan apart."""
-        return lane_key(self.name, self.partition)
-
-
-def lane_key(name: str, partition: int | None) -> str:
-    """Give what tells lanes of one plan apart; no topic's name holds a slash."""
-    return name if partition is None else f"{name}/{partition}"
-
-
-def read_lane_key(key: str) -> tuple[str, int | None]:
-    """Give a lane's name and partition back."""
-    name, slash, partition = key.partition("/")
-    return name, int(partition) if slash else None
-
-
-@attrs.frozen
 class PartitionPlan:
     """
     One topic-partition to copy.
@@ -158,21 +106,15 @@ class PartitionPlan:
     leader: LeaderMark | None = None
     #: What the target ends with comes from before this upstream offset; if not, the target is not what it seems.
     found_before: int | None = None
-    #: Where at the target the record is that is searched for; None for the last one.
+    #: Target offset of the record to find; None: the last one.
     found_at: int | None = None
     #: Where a stretch of records ends that a transform gets; None where batches are copied for as long as the epoch is.
     until: int | None = None
-    #: Where records of a spread topic may go, by name: its `remote_topic` is no topic, but how the many are called
-    #: together, and no offset at the target is known of it. None for every other topic.
-    lanes: Mapping[str, Lane] | None = attrs.field(default=None, hash=False)
-    #: Of the remote topic, where it is not the number that it has at the source.
-    remote_partition: int | None = None
 
     @property
     def remote(self) -> TopicPartition:
-        """Where the records go; of a spread topic its lanes tell that."""
-        number = self.source.partition if self.remote_partition is None else self.remote_partition
-        return TopicPartition(self.remote_topic, number)
+        """Where the records go."""
+        return TopicPartition(self.remote_topic, self.source.partition)
 
 
 @attrs.frozen
@@ -197,7 +139,7 @@ class EpochPlan:
     The epoch ends `epoch_ms` after its Spark task started; what is in flight then gets `drain_ms` to be answered. No
     request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file;
     where it cannot, the epoch just runs its time. It runs longer, for `longest_ms` at most, while connections are being
-    opened or partitions are unsure: that must not begin anew in each epoch and so never end.
+    opened or partitions are unsure: that must not start again in each epoch and so never end.
     """
 
     flow: Flow
@@ -292,7 +234,7 @@ class Ended(enum.Enum):
     OK = 0
     #: Nothing wrong with the partition itself: a broker was away, a leader moved. Plan it again.
     INTERRUPTED = 1
-    #: It needs somebody: corrupt source batch, record too large, no permission, remote partition missing.
+    #: It needs attention: corrupt source batch, record too large, no permission, remote partition missing.
     FAILED = 2
     #: The position is below the source's log start or beyond its end.
     OUT_OF_RANGE = 3
@@ -304,8 +246,6 @@ class Ended(enum.Enum):
     RECREATED = 6
     #: The source has lost records that were copied; what it holds at the position is not what follows them.
     TRUNCATED = 7
-    #: A record of a spread topic needs a remote topic that is not there yet, or has too few partitions.
-    WANTING = 8
 
 
 @attrs.frozen
@@ -340,13 +280,12 @@ class Measured:
 
 
 @attrs.frozen
-class PartitionOutcome:
+class PartitionOutcome(Counters):
     """
     What an epoch did to one topic-partition.
 
     `position` and `downstream` are what is proven: everything before `position` is at the target. `is_unsure` says
-    that more may have arrived. `resumed_records` counts records found at the target that had not been accounted for.
-    Offsets of the source's log are -1 until a fetch answer told them.
+    that more may have arrived. Offsets of the source's log are -1 until a fetch answer told them.
     """
 
     source: TopicPartition
@@ -359,19 +298,11 @@ class PartitionOutcome:
     runs: Sequence[Run] = ()
     #: The upstream offset from which `runs` tell all, where that is not the position that the epoch began at.
     known_from: int | None = None
-    records: int = 0
-    bytes: int = 0
-    batches_unopened: int = 0
-    batches_rebuilt: int = 0
-    batches_dropped: int = 0
-    resumed_records: int = 0
     log_start_offset: int = -1
     high_watermark: int = -1
     #: Where what may be read ends, if only what is committed may be; -1 where all may.
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
-    #: Downstream offsets that appeared between ours: somebody else writes to the remote topic.
-    foreign_records: int = 0
     #: Goes with `position`; None where the next one to write needs a new producer id.
     producer: ProducerMark | None = None
     #: Goes with `position`; None where the source does not tell.
@@ -381,9 +312,6 @@ class PartitionOutcome:
     #: How old records were when they were read, and when the target had them: by the newest one of each batch.
     age: Measured | None = None
     latency: Measured | None = None
-    #: Of a spread topic: which lanes its next records need that are not known. The first one is waited for where the
-    #: partition ended `WANTING`.
-    wanted: tuple[WantedLane, ...] = ()
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.
@@ -407,7 +335,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile_ms(self, q: float) -> float | None:
-        """Give the upper bound of the bucket that holds the *q* quantile, or None when nothing was counted."""
+        """Return the upper bound of the bucket that holds the *q* quantile, or None when nothing was counted."""
         wanted = q * self.count
         if wanted == 0:
             return None

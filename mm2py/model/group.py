@@ -54,7 +54,7 @@ class GroupDescription:
 
     @property
     def is_idle(self) -> bool:
-        """Say whether nobody is in the group. Consumers that only assign and commit are never in theirs."""
+        """Whether nobody is in the group. Consumers that only assign and commit are never in theirs."""
         return self.members == 0 and self.state.lower() in _IDLE_STATES
 
 

@@ -52,7 +52,7 @@ class Heartbeat:
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
-    """Give key and value of the record that holds *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
+    """Return key and value of the record that holds *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
     aliases = (heartbeat.source_alias, heartbeat.target_alias)
     key = b"".join(pack_text(alias, MalformedHeartbeatError) for alias in aliases)
     return key, _VALUE.pack(VERSION, heartbeat.timestamp_ms)

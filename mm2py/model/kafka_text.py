@@ -17,7 +17,7 @@ Malformed = Callable[[str], Mm2Error]
 
 
 def pack_text(text: str, malformed: Malformed) -> bytes:
-    """Give the bytes of *text*; raise what *malformed* makes where it does not fit."""
+    """Return the bytes of *text*; raise what *malformed* makes where it does not fit."""
     encoded = text.encode()
     if len(encoded) > _LONGEST:
         raise malformed(f"a text of {len(encoded)} bytes does not fit, {_LONGEST} do")
@@ -25,7 +25,7 @@ def pack_text(text: str, malformed: Malformed) -> bytes:
 
 
 def unpack_text(raw: bytes, at: int, malformed: Malformed) -> tuple[str, int]:
-    """Give the text at *at* and where the next field begins; raise what *malformed* makes where there is none."""
+    """Return the text at *at* and where the next field begins; raise what *malformed* makes where there is none."""
     length = _LENGTH.unpack_from(raw, at)[0] if len(raw) >= at + _LENGTH.size else -1
     begin, end = at + _LENGTH.size, at + _LENGTH.size + length
     if length < 0 or len(raw) < end:

@@ -12,6 +12,8 @@ from mm2py.model.foreign import read_json
 
 #: As much as a sane host name, address or machine needs; who writes more is cut short where it is shown.
 _LONGEST = 200
+#: The end of the last year that has a date.
+_LATEST_MS = 253_402_300_799_999
 
 
 @attrs.frozen
@@ -35,12 +37,12 @@ class Node:
         return f"mm2py on {self.host}, process {self.pid}"
 
     def shares_processes_with(self, other: Node) -> bool:
-        """Say whether a process number means the same process to both."""
+        """Whether a process number means the same process to both."""
         return bool(self.machine) and self.machine == other.machine
 
 
 def encode_node(node: Node) -> bytes:
-    """Give the bytes that a group's coordinator keeps of *node*."""
+    """Return the bytes that a group's coordinator keeps of *node*."""
     return json.dumps(attrs.asdict(node), ensure_ascii=False).encode()
 
 
@@ -58,7 +60,7 @@ def decode_node(raw: bytes) -> Node | None:
         machine=_text(found.get("machine")),
         begun=_text(found.get("begun")),
         rest=_text(found.get("rest")),
-        started_ms=_number(found.get("started_ms")),
+        started_ms=_number(found.get("started_ms"), _LATEST_MS),
     )
 
 
@@ -66,5 +68,5 @@ def _text(value: Any) -> str:
     return value[:_LONGEST] if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 2**53 else 0
+def _number(value: Any, most: int = 2**53 - 1) -> int:
+    return value if isinstance(value, int) and 0 <= value <= most else 0

@@ -52,7 +52,7 @@ class OffsetSync:
 
 
 def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
-    """Give key and value of the record that holds *sync*. Raise `MalformedOffsetSyncError` for too long a name."""
+    """Return key and value of the record that holds *sync*. Raise `MalformedOffsetSyncError` for too long a name."""
     key = pack_text(sync.source.topic, MalformedOffsetSyncError) + _PARTITION.pack(sync.source.partition)
     return key, _VALUE.pack(sync.upstream, sync.downstream)
 

@@ -124,7 +124,7 @@ class NamePatterns:
         return self._regex
 
     def matches(self, name: str) -> bool:
-        """Say whether one member matches the whole of *name*."""
+        """Whether one member matches the whole of *name*."""
         return self._regex is not None and self._regex.fullmatch(name) is not None
 
 
@@ -137,7 +137,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 def _is_closed(member: str) -> bool:
-    """Say whether brackets in *member* are paired, so that it can be judged alone."""
+    """Whether brackets in *member* are paired, so that it can be judged alone."""
     bare = re.sub(r"\\Q.*?(?:\\E|\Z)|\\.", "", member)
     return all(bare.count(a) == bare.count(b) for a, b in ("()", "[]"))
 

@@ -73,14 +73,14 @@ class Position:
 
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
-    """Give the record key of *source* of the source *cluster*; the order of the members is Java's."""
+    """Return the record key of *source* of the source *cluster*; the order of the members is Java's."""
     members = f'"cluster":{quoted(cluster)},"partition":{source.partition},"topic":{quoted(source.topic)}'
     return f'["{_CONNECTOR}",{{{members}}}]'.encode()
 
 
 def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
     """
-    Give key, value and headers of the record that stores *position* of the source *cluster*.
+    Return key, value and headers of the record that stores *position* of the source *cluster*.
 
     Nothing replicated yet becomes offset -1, which Java takes for a partition without an offset.
     """

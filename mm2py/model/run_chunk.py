@@ -34,7 +34,7 @@ _MOST_BYTES = 1024 * 1024
 
 @attrs.frozen
 class RunChunk:
-    """Stretches of an index that follow one another; see `mm2py.core.translation.RunIndex` for what they mean."""
+    """Stretches of an index that follow one another; `core.offsets.translation.RunIndex` says what they mean."""
 
     covered_from: int
     covered_to: int
@@ -58,7 +58,7 @@ class KeptChunk:
 
 
 def chunk_key(cluster: str, source: TopicPartition, number: int) -> bytes:
-    """Give the record key of a chunk of *source* of the source *cluster*."""
+    """Return the record key of a chunk of *source* of the source *cluster*."""
     place = {
         "chunk": number,
         "cluster": cluster,
@@ -70,7 +70,7 @@ def chunk_key(cluster: str, source: TopicPartition, number: int) -> bytes:
 
 
 def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
-    """Give the record value of *chunk*."""
+    """Return the record value of *chunk*."""
     starts, downs, spans, counts = chunk.starts, chunk.downs, chunk.spans, chunk.counts
     behind = array("q", map(add, starts, spans))
     behind_down = array("q", map(add, downs, counts))
@@ -163,7 +163,7 @@ def _unpacked(runs: bytes) -> bytes:
 
 
 def _sums(first: int, gaps: array[int], lengths: array[int]) -> array[int]:
-    """Give where each stretch begins: behind all gaps and lengths before it."""
+    """Return where each stretch begins: behind all gaps and lengths before it."""
     behind = accumulate(map(add, gaps, lengths), initial=first)
     return array("q", map(add, behind, gaps))
 

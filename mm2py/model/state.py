@@ -12,9 +12,10 @@ from typing import Any
 
 import attrs
 
+from mm2py.model.counters import Counters
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.orders import NO_LIMIT, RateLimit, Wanted
+from mm2py.model.overrides import NO_LIMIT, RateLimit, Wanted
 
 
 class FlowState(enum.Enum):
@@ -24,9 +25,9 @@ class FlowState(enum.Enum):
     RUNNING = 1
     DRAINING = 2
     DRAINED = 3
-    #: It fell over and starts anew after a pause.
+    #: It fell over and restarts after a pause.
     RESTARTING = 4
-    #: It is down for good and needs somebody.
+    #: It is down for good and needs attention.
     FAILED = 5
     #: An operator said so; it goes on from where it was.
     PAUSED = 6
@@ -54,7 +55,7 @@ class PartitionStage(enum.Enum):
     COPYING = 0
     #: Tried again within seconds.
     BACKING_OFF = 1
-    #: It needs somebody; tried again at long intervals.
+    #: It needs attention; tried again at long intervals.
     STOPPED = 2
     #: An operator said so.
     PAUSED = 3
@@ -257,14 +258,16 @@ def total_lag(each: Iterable[int | None]) -> int | None:
 
 
 def greatest_lag_s(each: Iterable[float | None]) -> float | None:
-    """Give the greatest of the lags in time of *each* partition; none of them may pass for 0 where one is not known."""
+    """
+    Return the greatest of the lags in time of *each* partition; none of them may pass for 0 where one is not known.
+    """
     values = list(each)
     greatest = max((value for value in values if value is not None), default=None)
     return greatest if greatest or None not in values else None
 
 
 @attrs.frozen
-class FlowView:
+class FlowView(Counters):
     """
     A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
 
@@ -278,8 +281,6 @@ class FlowView:
     partitions: tuple[PartitionView, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     clusters: tuple[ClusterView, ...] = ()
-    records: int = 0
-    bytes: int = 0
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     lag: int | None = None
@@ -307,11 +308,6 @@ class FlowView:
     throttled_ms: int = 0
     #: Partitions of mirrored topics that the target does not have, although it should.
     missing_partitions: int = 0
-    batches_unopened: int = 0
-    batches_rebuilt: int = 0
-    batches_dropped: int = 0
-    resumed_records: int = 0
-    foreign_records: int = 0
     steps: tuple[StepView, ...] = ()
 
     @property
@@ -346,7 +342,7 @@ class MirrorView:
 
 
 def to_json(view: Any) -> dict[str, Any]:
-    """Give a view as plain JSON values: flows as ``A->B``, states by name."""
+    """Return a view as plain JSON values: flows as ``A->B``, states by name."""
     plain: dict[str, Any] = attrs.asdict(view, value_serializer=_plain)
     return plain
 

@@ -62,7 +62,7 @@ def synced_topic(source_alias: str) -> str:
 
 
 def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
-    """Give key and value of the record for *entry*."""
+    """Return key and value of the record for *entry*."""
     match entry:
         case SyncedConfig(topic, key, values):
             return _json(["config", topic, key]), _json({"values": list(values)})

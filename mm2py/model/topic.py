@@ -13,12 +13,12 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Say whether a topic can be called *name* (org.apache.kafka.common.internals.Topic)."""
+    """Whether a topic can be called *name* (org.apache.kafka.common.internals.Topic)."""
     return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def is_other_topic(one_id: str | None, other_id: str | None) -> bool:
-    """Say whether two topic ids (KIP-516) are of different topics; one that is not known, None, may be of either."""
+    """Whether two topic ids (KIP-516) are of different topics; one that is not known, None, may be of either."""
     return None not in (one_id, other_id) and one_id != other_id
 
 
@@ -74,5 +74,5 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Say whether Kafka's own default is in force, set by nobody."""
+        """Whether Kafka's own default is in force, set by nobody."""
         return self.source is ConfigSource.DEFAULT

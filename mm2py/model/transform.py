@@ -60,12 +60,10 @@ class Transform:
     function: str = ""
     steps: tuple[Step, ...] = ()
     errors: Errors = Errors()
-    #: May the statement or function say by the columns `topic` and `partition` where records go?
-    routes: bool = False
 
     @property
     def uses_spark(self) -> bool:
-        """Say whether Spark SQL sees the records; steps alone run where records are read."""
+        """Whether Spark SQL sees the records; steps alone run where records are read."""
         return bool(self.sql or self.function)
 
 

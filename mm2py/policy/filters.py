@@ -15,7 +15,7 @@ class TopicFilter(Protocol):
     """Decides by name whether a flow shall mirror a topic."""
 
     def takes_topic(self, topic: str) -> bool:
-        """Say whether *topic* is wanted."""
+        """Whether *topic* is wanted."""
         ...
 
 
@@ -40,7 +40,7 @@ class DefaultTopicFilter:
         return cls(NamePatterns.compile(topics), NamePatterns.compile(topics_exclude))
 
     def judge(self, topic: str) -> Taken:
-        """Say what the lists make of *topic*."""
+        """Return what the lists make of *topic*."""
         if self.excluded.matches(topic):
             return Taken.EXCLUDED
         return Taken.INCLUDED if self.included.matches(topic) else Taken.NOT_INCLUDED
@@ -53,11 +53,11 @@ class ConfigPropertyFilter(Protocol):
     """Decides by name which configurations of a topic its remote topic shall have."""
 
     def takes_config(self, key: str) -> bool:
-        """Say whether the configuration *key* is copied."""
+        """Whether the configuration *key* is copied."""
         ...
 
     def takes_source_default(self, key: str) -> bool:
-        """Say whether the value of *key* is copied even where it is the source's default."""
+        """Whether the value of *key* is copied even where it is the source's default."""
         ...
 
 

@@ -20,7 +20,7 @@ class GroupFilter(Protocol):
     """Decides by name whether a flow shall translate a group's offsets."""
 
     def takes_group(self, group: str) -> bool:
-        """Say whether *group* is wanted."""
+        """Whether *group* is wanted."""
         ...
 
 
@@ -52,7 +52,7 @@ class GroupSelection(enum.Enum):
 
     @property
     def is_worth_telling(self) -> bool:
-        """Say whether an operator who set the filter would be surprised."""
+        """Whether an operator who set the filter would be surprised."""
         return self not in {GroupSelection.TRANSLATED, GroupSelection.FILTERED}
 
 

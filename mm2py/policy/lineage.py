@@ -17,7 +17,7 @@ NO_WAY = -1
 
 
 def sources_of(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
-    """Give the clusters that *topic* came through, the nearest first. It ends where a name goes round in a circle."""
+    """Return the clusters that *topic* came through, the nearest first. It ends where a name goes round in a circle."""
     seen: set[str] = set()
     hop: str | None = topic
     while hop is not None and (source := policy.topic_source(hop)) is not None and source not in seen:
@@ -27,7 +27,7 @@ def sources_of(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
 
 
 def count_hops(policy: ReplicationPolicy, topic: str, cluster: str) -> int:
-    """Say how many hops *topic* is away from *cluster*, `NO_WAY` where it did not come from there."""
+    """Return how many hops *topic* is away from *cluster*, `NO_WAY` where it did not come from there."""
     for hops, source in enumerate(sources_of(policy, topic), start=1):
         if source == cluster:
             return hops
@@ -50,7 +50,7 @@ def upstream_clusters(policy: ReplicationPolicy, topics: Iterable[str]) -> froze
 
 
 def replication_hops(policy: ReplicationPolicy, topics: Iterable[str], cluster: str) -> int:
-    """Say how many hops the shortest way from *cluster* has, `NO_WAY` where its heartbeats do not come here."""
+    """Return how many hops the shortest way from *cluster* has, `NO_WAY` where its heartbeats do not come here."""
     ways = (count_hops(policy, topic, cluster) for topic in heartbeats_topics(policy, topics))
     return min((hops for hops in ways if hops != NO_WAY), default=NO_WAY)
 

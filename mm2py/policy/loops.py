@@ -44,11 +44,9 @@ class Mirror:
     heartbeats_replication_enabled: bool = True
     #: What its routers make of a topic's name, before the policy names the remote topic; None where it has none.
     routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
-    #: Does what its routers make depend on records' timestamps? `routed` is for one of them.
-    is_spreading: bool = False
 
     def name_remote(self, topic: str) -> str:
-        """Give the name of the remote topic of *topic*."""
+        """Return the name of the remote topic of *topic*."""
         return self.policy.format_remote_topic(self.flow.source, self.routed(topic) if self.routed else topic)
 
 
@@ -106,18 +104,6 @@ def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
 
 
-def find_doubt(mirrors: Sequence[Mirror]) -> Loop | None:
-    """
-    Find flows that may feed each other because of names that timestamps make.
-
-    Whether filters take such a name is known of the names that were tried, not of all that records may bring.
-    """
-    circles, edges = _possible(mirrors)
-    spreading = {edge.mirror.flow for edge in edges if edge.mirror.is_spreading}
-    found = next((circle for circle in circles if spreading & set(circle.flows)), None)
-    return Loop(found.flows, None, found.grows, is_sure=False) if found is not None else None
-
-
 def _find(mirrors: Sequence[Mirror]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
@@ -139,7 +125,7 @@ def _find(mirrors: Sequence[Mirror]) -> Loop | None:
 
 
 def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
-    """Say whether all flows name topics in one way that shows each hop, as they do by default."""
+    """Whether all flows name topics in one way that shows each hop, as they do by default."""
     policies = {mirror.policy for mirror in mirrors if type(mirror.policy) is DefaultReplicationPolicy}
     if len(policies) != 1:
         return not mirrors
@@ -231,7 +217,7 @@ def _ways(mirrors: Sequence[Mirror], node: _Node, takes: Callable[[Mirror, str],
 
 
 def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
-    """Give the end of *path* since it was where it is now."""
+    """Return the end of *path* since it was where it is now."""
     here = path[-1].mirror.flow.target
     return tuple(path[max((at for at, edge in enumerate(path) if edge.mirror.flow.source == here), default=0) :])
 
@@ -240,7 +226,7 @@ def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
 
 
 def _likely(mirrors: Sequence[Mirror]) -> list[str]:
-    """Give names that somebody wrote down, and one that everybody knows."""
+    """Return names that somebody wrote down, and one that everybody knows."""
     written = [
         member
         for mirror in mirrors
@@ -270,7 +256,7 @@ class _Search:
         self._known: dict[frozenset[tuple[TopicFilter, str]], _Word | None] = {}
 
     def circles(self, grown: Sequence[_Circle], edges: Sequence[_Edge]) -> Iterator[tuple[_Circle, _Word]]:
-        """Give circles with a name that may go round."""
+        """Return circles with a name that may go round."""
         for circle in grown:
             if circle.grows and (word := self._word(circle.way)) is not None:
                 yield circle, word
@@ -282,7 +268,7 @@ class _Search:
                 yield from self._circles_from(start, ways)
 
     def _circles_from(self, start: _Node, ways: Mapping[_Node, Sequence[_Edge]]) -> Iterator[tuple[_Circle, _Word]]:
-        """Give circles through *start* and later nodes, each once; a way that no name can go is left early."""
+        """Return circles through *start* and later nodes, each once; a way that no name can go is left early."""
         paths: deque[tuple[_Edge, ...]] = deque((edge,) for edge in ways[start])
         while paths:
             path = paths.popleft()
@@ -303,7 +289,7 @@ class _Search:
         return len(self._known) >= _MOST_WORDS
 
     def _word(self, path: Sequence[_Edge]) -> _Word | None:
-        """Give the shortest name that goes all of *path*; None where there surely is none."""
+        """Return the shortest name that goes all of *path*; None where there surely is none."""
         asked = frozenset((edge.mirror.topic_filter, edge.name) for edge in path)
         if asked not in self._known:
             self._known[asked] = self._searched(asked)

@@ -73,7 +73,7 @@ class Automaton:
         return here
 
     def accepts(self, states: States) -> bool:
-        """Say whether a name that led to *states* may end here."""
+        """Whether a name that led to *states* may end here."""
         return self._end in self._closed(states, self._free, self._free_at_end)
 
     def _step(self, states: States, bit: int) -> States:
@@ -205,7 +205,7 @@ def walk_together(starts: Starts) -> Iterator[tuple[str, Reached]]:
 
 
 def _signs(masks: Iterable[int]) -> list[str]:
-    """Give one sign of each kind: those that no mask tells apart are alike."""
+    """Return one sign of each kind: those that no mask tells apart are alike."""
     known = sorted(masks)
     kinds: dict[tuple[bool, ...], str] = {}
     for char, bit in _BIT.items():

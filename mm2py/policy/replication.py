@@ -24,27 +24,27 @@ class ReplicationPolicy(Protocol):
         ...
 
     def topic_source(self, topic: str) -> str | None:
-        """Say which cluster a remote topic was mirrored from, or None for a topic that is not remote."""
+        """Return which cluster a remote topic was mirrored from, or None for a topic that is not remote."""
         ...
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Give a remote topic's name one hop back, or None for a topic that is not remote."""
+        """Return a remote topic's name one hop back, or None for a topic that is not remote."""
         ...
 
     def original_topic(self, topic: str) -> str:
-        """Give a topic's name at the cluster where it was born."""
+        """Return a topic's name at the cluster where it was born."""
         ...
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Say whether *topic* is a heartbeats topic, at any number of hops."""
+        """Whether *topic* is a heartbeats topic, at any number of hops."""
         ...
 
     def is_checkpoints_topic(self, topic: str) -> bool:
-        """Say whether *topic* holds checkpoints."""
+        """Whether *topic* holds checkpoints."""
         ...
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Say whether *topic* belongs to Kafka or to a mirror itself, and so is never mirrored."""
+        """Whether *topic* belongs to Kafka or to a mirror itself, and so is never mirrored."""
         ...
 
     def heartbeats_topic(self) -> str:
@@ -162,7 +162,7 @@ class IdentityReplicationPolicy:
 
 
 def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
-    """Say whether *policy* mirrors topics under their own names, so that a name tells nothing about its way."""
+    """Whether *policy* mirrors topics under their own names, so that a name tells nothing about its way."""
     return policy.format_remote_topic(source_alias, "orders") == "orders"
 
 

@@ -26,7 +26,7 @@ class Selection(enum.Enum):
 
     @property
     def is_replicated(self) -> bool:
-        """Say whether the flow mirrors the topic."""
+        """Whether the flow mirrors the topic."""
         return self in {Selection.REPLICATED, Selection.HEARTBEATS}
 
 
@@ -73,7 +73,7 @@ def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
 
 
 def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Give the names that members of a list, names or regular expressions, most likely were meant to be."""
+    """Return the names that members of a list, names or regular expressions, most likely were meant to be."""
     topics = sorted(names)
     found = (near for member in wanted for near in difflib.get_close_matches(member, topics, n=2, cutoff=0.75))
     # Who writes orders for orders-2024 and orders-2025 forgot that a member must match the whole name.

@@ -1,5 +1,5 @@
 """
-The HTTP application of a listener: routes, the door in front of them, and errors in Connect's shape behind.
+The HTTP application of a listener: routes, access control before them, and errors in Connect's shape.
 
 `Rest` is what all listeners of a node share.
 """
@@ -16,27 +16,29 @@ from aiohttp import hdrs, web
 
 import mm2py
 from mm2py.clock import Clock
-from mm2py.config.keys import nearest
+from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.model.state import MirrorView
-from mm2py.rest import for_connectors, for_flows, for_node, for_page
-from mm2py.rest.access import Shown, challenges, is_allowed_origin, judge_host, judge_origin, why_not
+from mm2py.rest.access.gate import Gate
+from mm2py.rest.access.rules import Shown, challenges, is_allowed_origin, judge_host, judge_origin, why_not
 from mm2py.rest.errors import RestError, as_rest_error, error_body
-from mm2py.rest.gate import Gate
+from mm2py.rest.handlers import connectors as for_connectors
+from mm2py.rest.handlers import flows as for_flows
+from mm2py.rest.handlers import node as for_node
+from mm2py.rest.handlers import page as for_page
 from mm2py.rest.openapi import document
-from mm2py.rest.page import PAGE_NAME, Page
-from mm2py.rest.pictures import Pictures
+from mm2py.rest.page.files import PAGE_NAME, Page, is_open
+from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, Measured, Node, Route, Text, encode
 from mm2py.telemetry.events import RestFailed
 from mm2py.telemetry.journal import EventLog
 
 
-#: A picture is good for so long.
 _MOST_BODY_BYTES: Final = 1024 * 1024
-#: What a request may take; an order waits for the target cluster.
+#: Time limit of a request; changed overrides wait for the target cluster.
 _ANSWER_WITHIN_S: Final = 60.0
 _JSON: Final = "application/json"
-#: It has no head that could be told by itself.
+#: Endless response: no HEAD.
 _ENDLESS: Final = "/stream"
 
 _HEADERS: Final = {
@@ -59,12 +61,17 @@ ROUTES: Final[tuple[Route, ...]] = (
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+def openapi() -> Json:
+    """Return the OpenAPI document of all routes."""
+    return document(ROUTES, mm2py.__version__)
+
+
 @attrs.define(eq=False)
 class Rest:
-    """What all listeners of a node share: pictures of it, the door, the page."""
+    """What all listeners of a node share: views of it, access control, the page."""
 
     node: Node
-    pictures: Pictures
+    pictures: Snapshots
     page: Page
     clock: Clock
     events: EventLog
@@ -72,17 +79,18 @@ class Rest:
     metrics: Measured
     worker_id: str = ""
     is_draining: bool = False
+    openapi: Json = attrs.field(factory=openapi, init=False, repr=False)
 
     @property
     def settings(self) -> RestSettings:
         return self.node.settings.rest
 
     def view(self) -> MirrorView:
-        """Give a picture of all flows."""
+        """Return a view of all flows."""
         return self.pictures.view()
 
     def forget(self) -> None:
-        """Take a new picture for whoever asks next: something was changed."""
+        """Take a new view for the next request, because something was changed."""
         self.pictures.forget()
 
 
@@ -101,7 +109,7 @@ def make_app(rest: Rest, listener: Listener) -> web.Application:
 
 @attrs.frozen
 class _Handler:
-    """A route's handler as aiohttp calls it; the door reads the route from it."""
+    """A route's handler as aiohttp calls it; `_Front` reads the route from it."""
 
     rest: Rest
     route: Route
@@ -149,7 +157,7 @@ def _of_error(error: RestError) -> web.Response:
 
 
 class _Front:
-    """What stands before every handler: the door; and behind it: errors, and headers of every answer."""
+    """Middleware of all handlers: access control before them, errors and headers of every answer after them."""
 
     # aiohttp's mark of a middleware.
     __middleware_version__ = 1
@@ -186,7 +194,7 @@ class _Front:
             raise RestError(403, reason)
         route = getattr(request.match_info.handler, "route", None)
         needed = Right.READ if route is None else route.right
-        if route is not None and route.tag == "page" and for_page.is_open(request):
+        if route is not None and route.tag == "page" and is_open(request):
             needed = Right.NONE
         if needed is not Right.NONE:
             await self._let_in(request, shown, needed)
@@ -263,7 +271,7 @@ def _shown(request: web.Request) -> Shown:
 
 
 def subject_of(request: web.Request) -> str:
-    """Give the subject of the client's certificate as RFC 4514 writes it; empty where there is none."""
+    """Return the subject of the client's certificate as RFC 4514 writes it; empty where there is none."""
     ssl_object = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     der = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
     if not der:
@@ -274,7 +282,7 @@ def subject_of(request: web.Request) -> str:
 
 
 async def _match(request: web.Request, handler: Handler) -> Exception:
-    """Give what aiohttp says about an address that nobody answers."""
+    """Return aiohttp's error for an address without a route."""
     try:
         await handler(request)
     except web.HTTPException as error:
@@ -283,7 +291,7 @@ async def _match(request: web.Request, handler: Handler) -> Exception:
 
 
 def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestError:
-    """Say that nobody answers there, and which address may have been meant."""
+    """Return the error for an unknown address, with the address that may have been meant."""
     if isinstance(error, web.HTTPException) and error.status != 404:  # noqa: PLR2004
         known = as_rest_error(error)
         assert known is not None  # noqa: S101 - every HTTPException is known
@@ -296,8 +304,3 @@ def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestEr
     return RestError(
         404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")
     )
-
-
-def openapi() -> Json:
-    """Give the OpenAPI document of all routes."""
-    return document(ROUTES, mm2py.__version__)

@@ -12,10 +12,10 @@ from typing import Final
 
 import mm2py
 from mm2py.config.explain import MASK
-from mm2py.config.keys import KEYS
-from mm2py.config.row import Key, Kind, Place
-from mm2py.core.orders import CONNECTORS, SOURCE
-from mm2py.model.orders import Orders
+from mm2py.config.keys.row import Key, Kind, Place
+from mm2py.config.keys.table import KEYS
+from mm2py.core.control.overrides import CONNECTORS, SOURCE
+from mm2py.model.overrides import Overrides
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
@@ -48,13 +48,13 @@ _TASK_STATES: Final = {
 _NO_TASKS: Final = (FlowState.STOPPED, FlowState.DRAINED)
 
 
-def connectors(flow: FlowView, orders: Orders) -> tuple[GroupView, ...]:
-    """Give the task groups that are listed as connectors."""
-    return tuple(group for group in flow.groups if not is_gone(orders, group.connector))
+def connectors(flow: FlowView, overrides: Overrides) -> tuple[GroupView, ...]:
+    """Return the task groups that are listed as connectors."""
+    return tuple(group for group in flow.groups if not is_gone(overrides, group.connector))
 
 
 def short_name(name: str) -> str:
-    """Give a connector's name without Java's package, however much of it was written."""
+    """Return a connector's name without Java's package, however much of it was written."""
     short = name.removeprefix(PACKAGE)
     return f"{short}Connector" if f"{short}Connector" in CONNECTORS else short
 
@@ -89,7 +89,7 @@ def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> No
 
 
 def _task_trace(flow: FlowView, task: TaskView) -> str:
-    """Say what keeps a copy task from copying all that is its own."""
+    """Return what keeps a copy task from copying all that is its own."""
     stuck = [
         f"{it.source}: {_trace(it.failure.message, it.failure.hint)}"
         for it in flow.partitions
@@ -108,7 +108,7 @@ def _trace(error: str, hint: str) -> str:
 
 
 def task_ids(flow: FlowView, group: GroupView) -> list[int]:
-    """Give the numbers of a connector's tasks."""
+    """Return the numbers of a connector's tasks."""
     if group.state in _NO_TASKS:
         return []
     return [task.task for task in flow.tasks] if group.connector == SOURCE else [0]
@@ -125,7 +125,7 @@ def connector_info(flow: FlowView, group: GroupView, config: Mapping[str, str]) 
 
 
 def as_text(value: object) -> str | None:
-    """Give a JSON value as a properties file has it; None where it has none such."""
+    """Return a JSON value as a properties file has it; None where it has none such."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -142,7 +142,7 @@ def plugins() -> list[Json]:
 
 
 def rows() -> tuple[Key, ...]:
-    """Give the rows of the key table that are about a flow."""
+    """Return the rows of the key table that are about a flow."""
     return tuple(key for key in KEYS if key.place in _PLACES and key.stem is None and key.acts)
 
 

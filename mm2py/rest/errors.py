@@ -14,9 +14,9 @@ from mm2py.errors import (
     BrokerConnectionError,
     ClusterUnreachableError,
     Mm2Error,
-    OrderConflictError,
-    OrderRefusedError,
-    OrdersNotKeptError,
+    OverrideConflictError,
+    OverrideRejectedError,
+    OverridesNotStoredError,
     UnknownConnectorError,
     UnknownFlowError,
     UnknownTaskError,
@@ -26,7 +26,7 @@ from mm2py.errors import (
 #: After so long a client may try again what failed because a cluster was away.
 RETRY_AFTER_S: Final = 5
 _NOT_FOUND = (UnknownFlowError, UnknownConnectorError, UnknownTaskError)
-_AWAY = (OrdersNotKeptError, ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError, TimeoutError)
+_AWAY = (OverridesNotStoredError, ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError, TimeoutError)
 
 
 @attrs.define(eq=False)
@@ -53,18 +53,18 @@ def not_found(message: str, near: str | None = None) -> RestError:
 
 
 def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - one answer after the other
-    """Give the answer that *error* means; None where it is a bug of ours."""
+    """Return the answer that *error* means; None where it is a bug of ours."""
     if isinstance(error, RestError):
         return error
     if isinstance(error, web.HTTPException):
         return _of_http(error)
     if isinstance(error, _NOT_FOUND):
         return RestError(404, _told(error))
-    if isinstance(error, OrderRefusedError):
+    if isinstance(error, OverrideRejectedError):
         return RestError(400, str(error), error.problems)
     if isinstance(error, ConfigError):
         return RestError(400, "; ".join(map(str, error.problems)), tuple(map(str, error.problems)))
-    if isinstance(error, OrderConflictError):
+    if isinstance(error, OverrideConflictError):
         return RestError(409, str(error))
     if isinstance(error, _AWAY):
         told = _told(error) if isinstance(error, Mm2Error) else "the cluster did not answer in time"
@@ -89,7 +89,7 @@ def _of_http(error: web.HTTPException) -> RestError:
 
 
 def error_body(error: RestError) -> dict[str, object]:
-    """Give the body of an error answer: Connect's two fields, and all problems where there are several."""
+    """Return the body of an error answer: Connect's two fields, and all problems where there are several."""
     body: dict[str, object] = {"error_code": error.status, "message": error.message or reason(error.status)}
     if error.problems:
         body["problems"] = list(error.problems)
@@ -97,5 +97,5 @@ def error_body(error: RestError) -> dict[str, object]:
 
 
 def reason(status: int) -> str:
-    """Give HTTP's words for a status."""
+    """Return HTTP's words for a status."""
     return http.HTTPStatus(status).phrase

@@ -1,5 +1,5 @@
 """
-An address of the REST interface, and what its handler is given.
+A route of the REST interface, and the request that its handler gets.
 
 One table of routes makes the application and the OpenAPI document, so that neither can say what the other does not.
 """
@@ -9,24 +9,22 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import attrs
 from aiohttp import web
 
-from mm2py.config.keys import nearest
+from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.config.settings import MirrorSettings
-from mm2py.core.live_config import LiveSetting
-from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
-from mm2py.model.orders import Orders
 from mm2py.model.state import FlowView, MirrorView
-from mm2py.rest.access import Guest
+from mm2py.rest.access.rules import Guest
 from mm2py.rest.errors import RestError, bad_request, not_found
-from mm2py.rest.page import Page
+from mm2py.rest.page.files import Page
 from mm2py.telemetry.journal import EventLog
 
 
@@ -37,71 +35,22 @@ _BODY_WITHIN_S: Final = 15.0
 _MOST_PARTITION: Final = 2**31 - 1
 
 
-#: Who was let in with the request that is being answered.
+#: Who made the request that is being answered.
 NOBODY: Final = Guest("", Right.NONE)
 GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
 
 
 class Node(Protocol):
-    """What REST asks of a daemon."""
+    """What REST shows of a daemon; `control` takes requests for its flows."""
 
     settings: MirrorSettings
     events: EventLog
 
+    @property
+    def control(self) -> Control: ...
+
     def view(self) -> MirrorView:
-        """Give a picture of all flows as they are now."""
-        ...
-
-    def orders(self, flow: Flow) -> Orders:
-        """Give what operators asked of a flow; raise UnknownFlowError."""
-        ...
-
-    async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:
-        """Change the orders of a flow: keep them, then obey them."""
-        ...
-
-    async def restart(
-        self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
-    ) -> None:
-        """Have a task group begin anew."""
-        ...
-
-    async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
-        """Have one task begin anew."""
-        ...
-
-    def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
-        """Give what counts for a connector, in Connect's shape."""
-        ...
-
-    def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
-        """List what counts instead of the file's."""
-        ...
-
-    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
-        """Have a connector run with *body*."""
-        ...
-
-    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
-        """Change what *body* names."""
-        ...
-
-    async def revert_config(
-        self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
-    ) -> Orders:
-        """Go back to the file's values."""
-        ...
-
-    async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:
-        """Give a connector's offsets (KIP-875)."""
-        ...
-
-    async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
-        """Alter offsets of a stopped connector."""
-        ...
-
-    async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
-        """Remove all offsets of a stopped connector."""
+        """Return a view of all flows as they are now."""
         ...
 
 
@@ -191,16 +140,16 @@ class Measured(Protocol):
     """The metrics of a node."""
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
-        """Give them as text in the form that a request accepts, and its content type."""
+        """Return them as text in the form that a request accepts, and its content type."""
         ...
 
     def snapshot(self, view: MirrorView, flow: Flow | None = None, cluster: str | None = None) -> Json:
-        """Give them as JSON: all, those of a flow, or those of flows that touch a cluster."""
+        """Return them as JSON: all, those of a flow, or those of flows that touch a cluster."""
         ...
 
 
-class Desk(Protocol):
-    """What handlers share: the node, and pictures of it that are taken once for all who ask at the same time."""
+class Shared(Protocol):
+    """What all handlers share: the node, and views of it, taken once for all requests of the same second."""
 
     @property
     def node(self) -> Node: ...
@@ -217,6 +166,11 @@ class Desk(Protocol):
     @property
     def metrics(self) -> Measured: ...
 
+    @property
+    def openapi(self) -> Json:
+        """The OpenAPI document of all routes."""
+        ...
+
     def view(self) -> MirrorView: ...
 
     def forget(self) -> None: ...
@@ -227,45 +181,49 @@ class Ask:
     """One request, as a handler sees it. What cannot be read raises the answer that says so."""
 
     request: web.Request
-    desk: Desk
+    rest: Shared
 
     @property
     def node(self) -> Node:
-        return self.desk.node
+        return self.rest.node
+
+    @property
+    def control(self) -> Control:
+        return self.rest.node.control
 
     @property
     def by(self) -> str:
-        """Say who asks: the name that was shown, or the address."""
+        """Return who asks: the name that was shown, or the address."""
         name = self.guest.name
         return f"{name} at {self.request.remote}" if name else str(self.request.remote or "")
 
     @property
     def guest(self) -> Guest:
-        """Give who was let in with this request."""
+        """Return who was let in with this request."""
         return GUEST.get()
 
     def part(self, name: str) -> str:
-        """Give a part of the path."""
+        """Return a part of the path."""
         return self.request.match_info[name]
 
     def number(self, name: str) -> int:
-        """Give a part of the path that is a number."""
+        """Return a part of the path that is a number."""
         text = self.part(name)
         if not (text.isascii() and text.isdigit()) or int(text) > _MOST_PARTITION:
             raise not_found(f"{name} {text!r} is not a number of one")
         return int(text)
 
     def cluster(self) -> str:
-        """Give the cluster that the path names; raise where the file has none of that name."""
+        """Return the cluster that the path names; raise where the file has none of that name."""
         alias, known = self.part("cluster"), self.node.settings.clusters
         if alias not in known:
             raise not_found(f"there is no cluster {alias}", nearest(alias, known))
         return alias
 
     def flow(self) -> FlowView:
-        """Give the flow that the path names; raise where this node does not run it."""
+        """Return the flow that the path names; raise where this node does not run it."""
         flow = Flow(self.part("source"), self.part("target"))
-        view = self.desk.view()
+        view = self.rest.view()
         for found in view.flows:
             if found.flow == flow:
                 return found
@@ -273,18 +231,18 @@ class Ask:
         raise not_found(f"this node does not run flow {flow}", near)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Give all values of a query parameter, also those that stand together behind commas."""
+        """Return all values of a query parameter, also those separated by commas."""
         return tuple(word for text in self.request.query.getall(name, ()) for word in text.split(",") if word)
 
     def flag(self, name: str) -> bool:
-        """Give a query parameter that is true or false; false where it is missing."""
+        """Return a query parameter that is true or false; false where it is missing."""
         text = self.request.query.get(name, "false").strip().lower()
         if text not in {"true", "false"}:
             raise bad_request(f"{name} must be true or false, not {text!r}")
         return text == "true"
 
     def amount(self, name: str, default: int, *, most: int) -> int:
-        """Give a query parameter that counts something."""
+        """Return a query parameter that counts something."""
         text = self.request.query.get(name)
         if text is None:
             return default
@@ -293,7 +251,7 @@ class Ask:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Give a query parameter that is one of *choices*; the first where it is missing."""
+        """Return a query parameter that is one of *choices*; the first where it is missing."""
         text = self.request.query.get(name, choices[0])
         if text not in choices:
             raise bad_request(f"{name} must be one of {', '.join(choices)}, not {text!r}")
@@ -327,7 +285,7 @@ def _refuse_constant(text: str) -> float:
 
 
 def finite(value: object) -> object:
-    """Give *value* with None for numbers that JSON cannot carry."""
+    """Return *value* with None for numbers that JSON cannot carry."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

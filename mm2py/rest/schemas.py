@@ -43,7 +43,7 @@ def array(items: Json) -> Json:
 
 
 def obj(properties: Mapping[str, Json], *optional: str) -> Json:
-    """Give the schema of an object all of whose properties are there, but for the *optional* ones."""
+    """Return the schema of an object all of whose properties are there, but for the *optional* ones."""
     needed = [name for name in properties if name not in optional]
     return {"type": "object", "properties": dict(properties), "required": needed}
 
@@ -61,7 +61,7 @@ class Views:
         self.found: dict[str, Json] = {}
 
     def of(self, kind: Any) -> Json:  # noqa: PLR0911 - a kind of type after the other
-        """Give the schema of a type; classes of views are put into `found` and referred to."""
+        """Return the schema of a type; classes of views are put into `found` and referred to."""
         if kind in _PLAIN:
             return _PLAIN[kind]
         origin, of = typing.get_origin(kind), typing.get_args(kind)
@@ -177,7 +177,7 @@ COMPONENTS: Final[dict[str, Json]] = {
             "file_value": nullable(STRING),
         }
     ),
-    "Orders": obj(
+    "Overrides": obj(
         {
             "flow": STRING,
             "connectors": CONFIG,

@@ -24,14 +24,14 @@ from mm2py.clock import Clock
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.core.backoff import Backoff
 from mm2py.model.endpoint import Security
+from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import Rest, make_app
-from mm2py.rest.gate import Gate
-from mm2py.rest.page import Page
-from mm2py.rest.pictures import Pictures
+from mm2py.rest.page.files import Page
+from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.route import Measured, Node
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.security import SecuritySettingsError, renew_server_context, server_context, state_of_files
+from mm2py.wire.security.contexts import SecuritySettingsError, renew_server_context, server_context, state_of_files
 
 
 _PAUSES: Final = Backoff(1.0, 60.0)
@@ -61,20 +61,20 @@ class RestServer:
         clock: Clock,
         events: EventLog,
         metrics: Measured,
-        luck: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._clock = clock
         self._events = events
-        self._luck = luck
+        self._jitter = jitter
         self._settings = node.settings.rest
-        pictures = Pictures(node.view, clock)
-        page = Page(node, pictures, clock)
+        pictures = Snapshots(node.view, clock)
+        page = Page(node.control, pictures, clock=clock, events=node.events)
         self.rest = Rest(node, pictures, page, clock, events, Gate(clock, events), metrics)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}
 
     def drain(self) -> None:
-        """Say from now on that the node is stopping; it is shown until the end, and changed no more."""
+        """Report from now on that the node is stopping; it is shown until the end, and changed no more."""
         self.rest.is_draining = True
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class RestServer:
 
     async def _serve_forever(self, listener: Listener) -> None:
         """Listen at one address, however long it takes to get it."""
-        pauses, last = _PAUSES.pauses(self._luck), ""
+        pauses, last = _PAUSES.pauses(self._jitter), ""
         while True:
             try:
                 async with self._listening(listener) as context:
@@ -221,7 +221,7 @@ def _has_ipv6() -> bool:
 
 
 def worker_id(settings: RestSettings, ports: dict[Listener, int]) -> str:
-    """Give the address that Connect's shapes call a worker by: ``host:port``."""
+    """Return the address that Connect's shapes call a worker by: ``host:port``."""
     listeners = settings.listeners
     wanted = settings.advertised_listener
     one = next((it for it in listeners if it.scheme == wanted), listeners[0] if listeners else Listener("", "", 0))

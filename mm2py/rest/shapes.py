@@ -10,7 +10,7 @@ import attrs
 import mm2py
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
-from mm2py.model.orders import Orders, RateLimit, Wanted
+from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     FlowState,
     FlowView,
@@ -90,28 +90,28 @@ def partition_json(partition: PartitionView) -> Json:
     return {"topic": source["topic"], "partition": source["partition"], **shown}
 
 
-def topics_of(flow: FlowView, orders: Orders | None) -> list[Json]:
+def topics_of(flow: FlowView, overrides: Overrides | None) -> list[Json]:
     """Show a flow's topics, each with what its partitions add up to, by name."""
     found: dict[str, list[PartitionView]] = {}
     for partition in flow.partitions:
         found.setdefault(partition.source.topic, []).append(partition)
-    return [_topic(name, found[name], orders) for name in sorted(found)]
+    return [_topic(name, found[name], overrides) for name in sorted(found)]
 
 
 def topic_names(flow: FlowView) -> list[str]:
     return sorted({partition.source.topic for partition in flow.partitions})
 
 
-def _topic(name: str, partitions: list[PartitionView], orders: Orders | None) -> Json:
+def _topic(name: str, partitions: list[PartitionView], overrides: Overrides | None) -> Json:
     failed = next((partition.failure for partition in partitions if partition.failure is not None), None)
-    limit = orders.topic_limits.get(name) if orders is not None else None
+    limit = overrides.topic_limits.get(name) if overrides is not None else None
     return {
         "topic": name,
         "remote_topic": partitions[0].remote_topic,
         "partitions": len(partitions),
         "stage": max((partition.stage for partition in partitions), key=_urgency).name.lower(),
         "stages": _stages(partitions),
-        "is_paused": orders is not None and name in orders.topics,
+        "is_paused": overrides is not None and name in overrides.topics,
         "limit": None if limit is None else limit_json(limit),
         "lag": total_lag(partition.lag for partition in partitions),
         "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
@@ -159,16 +159,16 @@ def limit_json(limit: RateLimit) -> Json:
     return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
 
 
-def orders_json(flow: Flow, orders: Orders) -> Json:
+def orders_json(flow: Flow, overrides: Overrides) -> Json:
     """Show what operators asked of a flow."""
     return {
         "flow": str(flow),
-        "connectors": {name: wanted.value for name, wanted in orders.groups.items()},
-        "topics": sorted(orders.topics),
-        "partitions": [{"topic": one.topic, "partition": one.partition} for one in sorted(orders.partitions)],
-        "limit": limit_json(orders.limit),
-        "topic_limits": {topic: limit_json(limit) for topic, limit in sorted(orders.topic_limits.items())},
-        "config": {name: dict(lines) for name, lines in orders.config.items() if lines},
+        "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
+        "topics": sorted(overrides.topics),
+        "partitions": [{"topic": one.topic, "partition": one.partition} for one in sorted(overrides.partitions)],
+        "limit": limit_json(overrides.limit),
+        "topic_limits": {topic: limit_json(limit) for topic, limit in sorted(overrides.topic_limits.items())},
+        "config": {name: dict(lines) for name, lines in overrides.config.items() if lines},
     }
 
 
@@ -176,7 +176,7 @@ def orders_json(flow: Flow, orders: Orders) -> Json:
 
 
 def reasons_not_ready(view: MirrorView) -> list[str]:
-    """Say what keeps the node from doing its work; nothing where it does it."""
+    """Return what keeps the node from doing its work; nothing where it does it."""
     reasons = [] if view.is_ready else ["Spark has not come up yet"]
     if not view.flows:
         reasons.append("no flow runs")
@@ -199,9 +199,9 @@ def reasons_not_ready(view: MirrorView) -> list[str]:
     return reasons
 
 
-def is_gone(orders: Orders, connector: str) -> bool:
-    """Say whether a connector was deleted, so that it is not listed."""
-    return orders.wanted(connector) is Wanted.DELETED
+def is_gone(overrides: Overrides, connector: str) -> bool:
+    """Whether a connector was deleted, so that it is not listed."""
+    return overrides.wanted(connector) is Wanted.DELETED
 
 
 # Their schemas.
@@ -230,7 +230,7 @@ _TOPIC: Final = obj(
 
 
 def schemas(views: Views) -> Mapping[str, Json]:
-    """Give the schemas of what is shown here, by the names that `openapi` gives them."""
+    """Return the schemas of what is shown here, by the names that `openapi` gives them."""
     views.of(MirrorView)
     flow, partition = views.found["FlowView"], views.found["PartitionView"]
     status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}

@@ -138,7 +138,7 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 
 
 def task_states(flow: FlowView, group: GroupView) -> tuple[str, ...]:
-    """Give the states of a connector's tasks, in Connect's words: a copy task each, or the one task it is."""
+    """Return the states of a connector's tasks, in Connect's words: a copy task each, or the one task it is."""
     if group.connector == SOURCE_CONNECTOR:
         return tuple(_BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks)
     return (_BY_GROUP.get(group.state, "running"),)
@@ -204,7 +204,7 @@ def _fill_events(book: Book, flow: FlowView, tally: EventTally) -> None:
         _put(book, name, whole, sum(tally.amount(event, this) for event in events))
     for outcome, event in _RESUMES.items():
         _put(book, "mm2py_resumes_total", labels(**ends, outcome=outcome), tally.count(event, this))
-    errors = sum(tally.of_detail("group_left_alone", this, state) for state in _SYNC_ERRORS)
+    errors = sum(tally.of_detail("group_sync_skipped", this, state) for state in _SYNC_ERRORS)
     _put(book, "mm2py_group_sync_errors_total", whole, errors)
     for name, event, details in (
         ("mm2py_authentication_errors_total", "authentication_failed", (this.source, this.target)),

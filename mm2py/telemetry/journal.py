@@ -51,7 +51,7 @@ class EventLog:
         self._sinks.append(sink)
 
     def of(self, kind: type[E]) -> tuple[E, ...]:
-        """Give the remembered events of one *kind*, oldest first."""
+        """Return the remembered events of one *kind*, oldest first."""
         return tuple(entry.event for entry in self._ring if isinstance(entry.event, kind))
 
     def __iter__(self) -> Iterator[Entry]:

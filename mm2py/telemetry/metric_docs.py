@@ -37,7 +37,7 @@ scrape_configs:
 - *As of when.* What is copied is accounted for at the end of each epoch (`copy.epoch.ms`, 5 s), so numbers are that old
   at most. End offsets are those of the last answer from the source; of partitions that are not being read at the
   moment, because they are paused or stopped, the source is asked every ten seconds.
-- *Since when.* Counts begin at 0 when the daemon starts, and go on when a flow's task groups start anew, when
+- *Since when.* Counts begin at 0 when the daemon starts, and go on when a flow's task groups restart, when
   partitions change hands, and when settings are reloaded. Records that a lost epoch had copied are counted once they
   are found at the target; those that an earlier daemon had copied are not.
 - *`NaN`.* Minima, maxima and means of nothing are `NaN`, as in Java: an idle partition is in sync. Counters never are.
@@ -67,7 +67,7 @@ stages of single partitions are not rolled up.
 ## Where Java's are not right
 
 - The checkpoint latencies of all of a task's groups go into one sensor there; here each group has its own.
-- `record-count` begins anew there with each task, so after each rebalance.
+- `record-count` starts again there with each task, so after each rebalance.
 - `byte-count` is recorded there when records are read, before they are known to be at the target.
 - A record whose timestamp lies ahead of the clock makes ages and latencies negative there.
 - `replication-latency-ms` and `record-age-ms` (the last value) are 0 there before the first record; here `NaN`.
@@ -78,7 +78,7 @@ _HEAD = "| metric | type | labels | meaning | elsewhere |\n|---|---|---|---|---|
 
 
 def render() -> str:
-    """Give the page."""
+    """Return the page."""
     return "\n".join(["\n\n".join([_INTRODUCTION.rstrip(), *map(_chapter, CHAPTERS)]), ""])
 
 

@@ -45,13 +45,13 @@ _OPEN: Final = "application/openmetrics-text"
 
 
 def content_type_for(accept: str) -> str:
-    """Give the content type for what a client accepts."""
+    """Return the content type for what a client accepts."""
     content_type: str = choose_encoder(accept)[1]
     return content_type
 
 
 def is_open_metrics(content_type: str) -> bool:
-    """Say whether that is OpenMetrics."""
+    """Whether that is OpenMetrics."""
     return content_type.startswith(_OPEN)
 
 

@@ -48,7 +48,7 @@ class Metrics:
         self._texts: dict[bool, bytes] = {}
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
-        """Give the metrics as text, in the form that *accept*, a request's header, asks for, and its content type."""
+        """Return the metrics as text, in the form that *accept*, a request's header, asks for, and its content type."""
         content_type = content_type_for(accept)
         is_open = is_open_metrics(content_type)
         families = self._fresh(view)
@@ -58,7 +58,7 @@ class Metrics:
 
     def snapshot(self, view: MirrorView, flow: Flow | None = None, cluster: str | None = None) -> dict[str, Any]:
         """
-        Give the same numbers as plain JSON values; what is NaN there is null here.
+        Return the same numbers as plain JSON values; what is NaN there is null here.
 
         `flows` holds each flow's metrics by name, `node` those of the daemon. With *flow*, or for flows that read or
         write *cluster*, only theirs.

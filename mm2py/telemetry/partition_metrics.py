@@ -55,14 +55,14 @@ class _Sum:
     views: list[PartitionView] = attrs.field(factory=list)
 
     def java(self, records: int, size_bytes: int) -> tuple[float, ...]:
-        """Give the values of the metrics with Java's names; counts are given."""
+        """Return the values of the metrics with Java's names; counts are given."""
         rates = (sum(it.record_rate for it in self.views), sum(it.byte_rate for it in self.views))
         ages = _together((it.age, it.record_rate) for it in self.views)
         latencies = _together((it.latency, it.record_rate) for it in self.views)
         return (records, rates[0], size_bytes, rates[1], *ages, *latencies)
 
     def lags(self) -> dict[str, float]:
-        """Give what is known of their lags, by metric."""
+        """Return what is known of their lags, by metric."""
         records = [it.lag for it in self.views if it.lag is not None]
         waited_s = greatest_lag_s(it.lag_s for it in self.views)
         losses = [it.seconds_until_loss for it in self.views if it.seconds_until_loss is not None]
@@ -91,7 +91,7 @@ class PartitionMetrics:
         self.rolled_up = 0
 
     def families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
-        """Give the metrics of all partitions, by name."""
+        """Return the metrics of all partitions, by name."""
         java: list[Labels] = []
         book = {name: Family(METRICS[name], java) for name in _JAVA}
         book |= {name: Family(METRICS[name]) for name in _OWN}
@@ -168,7 +168,7 @@ class PartitionMetrics:
     # Consumer groups.
 
     def group_families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
-        """Give the metrics of consumer groups, by name."""
+        """Return the metrics of consumer groups, by name."""
         names = (
             *(f"{_CHECKPOINT}{ending}" for ending in _ENDINGS),
             "mm2py_consumer_group_distance_records",

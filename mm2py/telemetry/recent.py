@@ -67,7 +67,7 @@ class RecentEvents:
         return self._last_id
 
     def id_of(self, mark: str) -> int:
-        """Give the id of the event with that *mark*, 0 where it is not one of this daemon's."""
+        """Return the id of the event with that *mark*, 0 where it is not one of this daemon's."""
         life, _, number = mark.partition(".")
         is_ours = life == self._life and number.isascii() and number.isdigit()
         return min(int(number), self._last_id) if is_ours else 0
@@ -77,7 +77,7 @@ class RecentEvents:
         self._keep(event, self._clock.wall_ms())
 
     def since(self, last_id: int) -> tuple[Told, ...]:
-        """Give what was remembered after the event *last_id*; all there is for 0."""
+        """Return what was remembered after the event *last_id*; all there is for 0."""
         if last_id >= self._last_id:
             return ()
         return tuple(told for told in self._ring if told.id > last_id)
@@ -110,7 +110,7 @@ class RecentEvents:
 
 
 def _flow_of(facts: dict[str, object]) -> str:
-    """Say which flow it is about: loops are called after theirs, ``A->B/source/3``."""
+    """Return which flow it is about: loops are called after theirs, ``A->B/source/3``."""
     flow = facts.get("flow")
     if flow is None and isinstance(task := facts.get("task"), str) and "->" in task:
         flow = task.split("/", 1)[0]

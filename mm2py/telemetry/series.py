@@ -43,7 +43,7 @@ class Cap:
         self._others: set[object] = set()
 
     def has_own(self, key: object) -> bool:
-        """Say whether *key* has a series of its own; the answer never changes."""
+        """Whether *key* has a series of its own; the answer never changes."""
         if key in self._own:
             return True
         if key in self._others:

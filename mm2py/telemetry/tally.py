@@ -20,7 +20,7 @@ from mm2py.telemetry.journal import EventLog
 _DETAILS: Mapping[str, str] = {
     "authentication_failed": "cluster",
     "cluster_unreachable": "cluster",
-    "group_left_alone": "state",
+    "group_sync_skipped": "state",
     "topic_sync_failed": "step",
 }
 #: The fact that says how much of something an event tells.
@@ -62,19 +62,19 @@ class EventTally:
             self._amounts[name, flow] += getattr(event, _AMOUNTS[name]) or 0
 
     def count(self, name: str, flow: Flow) -> int:
-        """Say how many events of that name a flow had."""
+        """Return how many events of that name a flow had."""
         return self.counts[name, flow]
 
     def of_detail(self, name: str, flow: Flow, detail: str) -> int:
-        """Say how many of them were about *detail*."""
+        """Return how many of them were about *detail*."""
         return self._details[name, flow, detail]
 
     def details(self, name: str, flow: Flow) -> Mapping[str, int]:
-        """Give the counts of all details that there were."""
+        """Return the counts of all details that there were."""
         return {detail: count for (event, of, detail), count in self._details.items() if (event, of) == (name, flow)}
 
     def amount(self, name: str, flow: Flow) -> int:
-        """Say what a flow's events of that name amount to."""
+        """Return what a flow's events of that name amount to."""
         return self._amounts[name, flow]
 
 

@@ -22,13 +22,14 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.access import BrokerAccessError, ClusterAccessError
+from mm2py.wire.answers import told_of
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.door import Door, Opener
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, merged, view_of
 from mm2py.wire.patience import Patience
 from mm2py.wire.requests import ListOffsetsRequest, MetadataRequest
+from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
+from mm2py.wire.security.door import Door, Opener
 
 
 _REFRESH_GAP_S = 0.1
@@ -158,23 +159,23 @@ class Cluster:
         return self.metadata.cluster_id
 
     def topic_id(self, topic: str) -> str | None:
-        """Give the topic's id as Kafka prints it, None while it is unknown or the brokers have none."""
+        """Return the topic's id as Kafka prints it, None while it is unknown or the brokers have none."""
         known = self.metadata.topics.get(topic)
         return known.topic_id if known else None
 
     def partitions_of(self, topic: str) -> tuple[int, ...]:
-        """Give the topic's partitions in order; none while the topic is unknown."""
+        """Return the topic's partitions in order; none while the topic is unknown."""
         known = self.metadata.topics.get(topic)
         return tuple(sorted(known.partitions)) if known else ()
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Give the node that leads *tp*, None while nobody is known to."""
+        """Return the node that leads *tp*, None while nobody is known to."""
         known = self.metadata.topics.get(tp.topic)
         partition = known.partitions.get(tp.partition) if known else None
         return partition.leader if partition and partition.leader != NO_LEADER else None
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """Give the leader's epoch, -1 while it is unknown."""
+        """Return the leader's epoch, -1 while it is unknown."""
         known = self.metadata.topics.get(tp.topic)
         partition = known.partitions.get(tp.partition) if known else None
         return partition.leader_epoch if partition else UNKNOWN_EPOCH
@@ -276,7 +277,7 @@ class Cluster:
 
     async def connection(self, node_id: int, purpose: str = "") -> BrokerConnection:
         """
-        Give the open connection to *node_id* for *purpose*, opening it where need be.
+        Return the open connection to *node_id* for *purpose*, opening it where need be.
 
         After a failure the next attempt waits; that wait, and the attempt, are part of this call.
         """
@@ -452,7 +453,6 @@ class Cluster:
             by_topic.setdefault(tp.topic, []).append((tp.partition, self.leader_epoch(tp)))
         # A partition the broker leaves out of its answer counts as one it does not lead.
         silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.alias, "ListOffsets", "left out of the answer")
-        answers: dict[TopicPartition, int | BrokerAnsweredError] = dict.fromkeys(partitions, silent)
         try:
             response = await self.send_to(node_id, ListOffsetsRequest(by_topic, when, reads_committed=reads_committed))
         except BrokerAnsweredError as error:
@@ -460,11 +460,15 @@ class Cluster:
         except BrokerConnectionError as error:
             lost = error_of(ErrorCode.NETWORK_EXCEPTION, self.alias, "ListOffsets", str(error))
             return dict.fromkeys(partitions, lost)
-        for topic in response.topics:
-            for number, code, _timestamp, offset, *_ in topic[1]:
-                tp = TopicPartition(topic[0], number)
-                answers[tp] = error_of(code, self.alias, "ListOffsets", str(tp)) if code else offset
-        return answers
+        rows = (
+            (
+                TopicPartition(topic, number),
+                error_of(code, self.alias, "ListOffsets", f"{topic}-{number}") if code else offset,
+            )
+            for topic, answers, *_ in response.topics
+            for number, code, _timestamp, offset, *_ in answers
+        )
+        return told_of(partitions, rows, silent)
 
 
 def _shortly(cause: Mm2Error | str, servers: str) -> str:

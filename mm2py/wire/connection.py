@@ -4,7 +4,7 @@ One connection to one broker.
 aiokafka opens it: TCP, TLS, ApiVersions. Then this room takes the transport over with a protocol of its own, because
 the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its own
 size, and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request classes. Logging
-in comes last (`mm2py.wire.sasl`), and again before the broker's session ends; requests are held back meanwhile.
+in comes last (`wire.security.sasl`), and again before the broker's session ends; requests are held back meanwhile.
 
 Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
 fails with `BrokerConnectionError`: a broker answers in order, so nothing behind a lost answer would ever arrive.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import io
 import math
 import os
 import socket
@@ -28,7 +27,8 @@ from aiokafka.conn import create_conn
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.wire.access import (
+from mm2py.wire.answers import MalformedAnswerError, read_response
+from mm2py.wire.security.access import (
     WANTS_LOGIN,
     WANTS_PLAINTEXT,
     WANTS_TLS,
@@ -37,9 +37,9 @@ from mm2py.wire.access import (
     lost_before_answer,
     tls_refusal,
 )
-from mm2py.wire.sasl import LoginRefusedError, Session, log_in
-from mm2py.wire.security import SecuritySettingsError, principal_of, tls_context
-from mm2py.wire.tls_probe import speaks_tls
+from mm2py.wire.security.contexts import SecuritySettingsError, principal_of, tls_context
+from mm2py.wire.security.sasl import LoginRefusedError, Session, log_in
+from mm2py.wire.security.tls_probe import speaks_tls
 
 
 _SIZE = struct.Struct(">i")
@@ -49,6 +49,10 @@ _SMALL_FRAMES_BYTES = 64 * 1024
 #: Answers from this size on lie in memory that is used again, and are counted while somebody refers to them.
 POOLED_FROM_BYTES = 1024 * 1024
 _POOLED_BUFFERS = 8
+#: What an answer gets at once, however large it claims to be: the rest follows when that much of it has come.
+_BELIEVED_BYTES = 64 * POOLED_FROM_BYTES
+#: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
+_NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
 #: The references to a buffer that nobody uses: the pool's list, the loop over it, the question itself.
 _UNSHARED = 3
 
@@ -59,7 +63,11 @@ class FrameHandler(Protocol):
     """Who waits for a raw answer."""
 
     def frame_received(self, frame: memoryview) -> None:
-        """Take the answer, from its correlation id on. The memory is the handler's to keep and change."""
+        """
+        Take the answer, from its correlation id on. The memory is the handler's to keep and change.
+
+        Raise `MalformedAnswerError` where it cannot be read: the connection is closed, and the answer counts as lost.
+        """
         ...
 
     def frame_lost(self, error: BrokerConnectionError) -> None:
@@ -78,11 +86,22 @@ class _FramePool:
         self._buffers: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
+        """Return memory for an answer of *size*; less of it, to be grown, for one that is not to be believed yet."""
         if size < POOLED_FROM_BYTES:
             return memoryview(bytearray(size))
         for buffer in self._buffers:
             if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
                 return memoryview(buffer)[:size]
+        size = min(size, _BELIEVED_BYTES)
+        return self._fresh(size)
+
+    def grown(self, frame: memoryview, size: int) -> memoryview:
+        """Return memory for the answer that *frame* is the beginning of, twice as much of it, up to *size*."""
+        larger = self._fresh(min(size, 2 * len(frame)))
+        larger[: len(frame)] = frame
+        return larger
+
+    def _fresh(self, size: int) -> memoryview:
         if len(self._buffers) >= _POOLED_BUFFERS:
             self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED]
         buffer = bytearray(-(-size // POOLED_FROM_BYTES) * POOLED_FROM_BYTES)
@@ -143,6 +162,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._small_filled = 0
         self._frame: memoryview | None = None
         self._frame_filled = 0
+        self._frame_size = 0
 
     @classmethod
     async def open(cls, endpoint: ClusterEndpoint, host: str, port: int) -> BrokerConnection:
@@ -170,6 +190,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if refused is not None:
                 raise _kept_out(endpoint, broker, refused) from error
             raise BrokerConnectionError(endpoint.alias, broker, _why(error)) from error
+        except _NONSENSE as error:
+            cause = f"its address or its answer makes no sense: {error}"
+            raise BrokerConnectionError(endpoint.alias, broker, cause) from error
         versions = dict(opened._versions)  # noqa: SLF001 - pinned, see pyproject.toml
         connection = cls(endpoint, broker, versions, host=host)
         connection._take_over(opened)
@@ -246,9 +269,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         message = header.encode() + prepared.encode()
         future: asyncio.Future[memoryview] = self._loop.create_future()
         write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), 0.0)
-        answer = io.BytesIO(await future)
-        prepared.parse_response_header(answer)
-        return prepared.RESPONSE_TYPE.decode(answer)
+        frame = await future
+        try:
+            return read_response(prepared, frame)
+        except MalformedAnswerError as error:
+            raise self.give_up(str(error)) from error
 
     def send_raw(
         self,
@@ -355,9 +380,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._frame is not None:
             self._frame_filled += nbytes
-            if self._frame_filled == len(self._frame):
+            if self._frame_filled == self._frame_size:
                 frame, self._frame = self._frame, None
                 self._deliver(frame)
+            elif self._frame_filled == len(self._frame):
+                self._frame = self._pool.grown(self._frame, self._frame_size)
             return
         self._small_filled += nbytes
         self._split_small()
@@ -376,7 +403,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             frame[:here] = small[at : at + here]
             at += here
             if here < size:
-                self._frame, self._frame_filled = frame, here
+                self._frame, self._frame_filled, self._frame_size = frame, here, size
                 break
             self._deliver(frame)
         rest = filled - at
@@ -391,7 +418,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         _, _, handler = self._waiting.popleft()
         self._is_answered = True
-        handler.frame_received(frame)
+        try:
+            handler.frame_received(frame)
+        except MalformedAnswerError as error:
+            handler.frame_lost(self.give_up(str(error)))
 
     def eof_received(self) -> bool:
         self._lost("the broker closed the connection")
@@ -406,7 +436,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 def _why(error: BaseException) -> str:
-    """Say why a connection did not come about: in the system's words, without the address, which is told beside."""
+    """Return why a connection did not come about: in the system's words, without the address, which is told beside."""
     if isinstance(error, socket.gaierror):
         return f"the host's name is not known ({error.strerror})"
     if isinstance(error, TimeoutError):
@@ -424,7 +454,7 @@ def _kept_out(
 
 
 async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Exception) -> Refused | None:
-    """Say what a failure to connect has to do with TLS; None where it has nothing."""
+    """Return what a failure to connect has to do with TLS; None where it has nothing."""
     refused = tls_refusal(error)
     if refused is None and lost_before_answer(error):
         refused = WANTS_PLAINTEXT if endpoint.security.uses_tls else WANTS_TLS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 
 from mm2py.errors import BrokerAnsweredError, OpenTransactionError
-from mm2py.wire.access import NotAuthorizedError, grant_for
+from mm2py.wire.security.access import NotAuthorizedError, grant_for
 
 
 class ErrorCode(enum.IntEnum):
@@ -221,22 +221,22 @@ _NAMES = {int(code): code.name for code in ErrorCode}
 
 
 def name_of(code: int) -> str:
-    """Give Kafka's name of *code*, or its number where this table does not know it."""
+    """Return Kafka's name of *code*, or its number where this table does not know it."""
     return _NAMES.get(code, f"ERROR_{code}")
 
 
 def is_retriable(code: int) -> bool:
-    """Say whether the same request may succeed later, as Kafka's own clients judge it."""
+    """Whether the same request may succeed later, as Kafka's own clients judge it."""
     return code in _RETRIABLE
 
 
 def needs_metadata(code: int) -> bool:
-    """Say whether leaders have to be looked up again before the request is repeated."""
+    """Whether leaders have to be looked up again before the request is repeated."""
     return code in _NEEDS_METADATA
 
 
 def needs_lookup(code: int) -> bool:
-    """Say whether the controller or coordinator has to be looked up again before the request is repeated."""
+    """Whether the controller or coordinator has to be looked up again before the request is repeated."""
     return code in _NEEDS_LOOKUP
 
 

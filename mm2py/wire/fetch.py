@@ -207,7 +207,7 @@ def _proven(answer: PartitionAnswer, topics: Mapping[str, TopicMetadata]) -> Par
 
 
 def _name_stands_for(topic: TopicMetadata | None, position: FetchPosition) -> int:
-    """Give the error where a topic's name does not stand for the one that *position* belongs to."""
+    """Return the error where a topic's name does not stand for the one that *position* belongs to."""
     if topic is None or topic.error_code != NONE:
         return ErrorCode.UNKNOWN_TOPIC_ID
     found = id_bytes(topic.topic_id)

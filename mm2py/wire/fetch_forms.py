@@ -86,7 +86,7 @@ class FetchForm(Protocol):
 
     @staticmethod
     def read_head(frame: memoryview) -> tuple[int, int, int, int]:
-        """Give throttle time, error, session id, and where the topics begin."""
+        """Return throttle time, error, session id, and where the topics begin."""
         ...
 
     @staticmethod

@@ -16,10 +16,10 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topics.admin import Admin
 from mm2py.wire.transactions import TransactionalProducer
 
 
@@ -191,7 +191,7 @@ class KeptLog(TopicLog):
 
 
 async def wrong_policy(cluster: Cluster, topic: str) -> str | None:
-    """Give the cleanup policy of *topic* where it does not keep the newest record of each key; else None."""
+    """Return the cleanup policy of *topic* where it does not keep the newest record of each key; else None."""
     described = (await Admin(cluster).topic_configs([topic], [_POLICY]))[topic]
     entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)
     policy = entry.value if entry is not None else None
@@ -199,7 +199,7 @@ async def wrong_policy(cluster: Cluster, topic: str) -> str | None:
 
 
 def _vanished(error: BrokerAnsweredError) -> BrokerAnsweredError:
-    """Say what can be done where a topic that was there before cannot be made, unless *error* says so itself."""
+    """Return what can be done where a topic that was there before cannot be made, unless *error* says so itself."""
     if error.hint or is_retriable(error.code):
         return error
     return TopicVanishedError(error.cluster, error.request, error.code, error.name, error.detail)

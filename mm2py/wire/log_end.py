@@ -96,7 +96,7 @@ class EpochEnd:
 
 async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """
-    Give the end of the leader's log for each partition that has one which knows its epoch and answers.
+    Return the end of the leader's log for each partition that has one which knows its epoch and answers.
 
     A partition is left out where a leader moved or a broker is too old (before 2.3).
     """
@@ -128,5 +128,6 @@ async def epoch_ends(
             for code, number, epoch, end in answers:
                 tp = TopicPartition(topic, number)
                 error = error_of(code, cluster.alias, "OffsetForLeaderEpoch", str(tp)) if code else None
-                found[tp] = error or EpochEnd(epoch, end)
+                if tp in epochs:
+                    found[tp] = error or EpochEnd(epoch, end)
     return found

@@ -94,7 +94,7 @@ def _partition_of(row: Mapping[str, Any]) -> PartitionMetadata:
 
 def merged(known: ClusterMetadata, fresh: ClusterMetadata, *, is_complete: bool) -> ClusterMetadata:
     """
-    Give the view that follows from what was *known* and a *fresh* answer.
+    Return the view that follows from what was *known* and a *fresh* answer.
 
     *is_complete* says that the answer was about all topics, so that what it does not name is gone.
     """

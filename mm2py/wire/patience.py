@@ -29,7 +29,7 @@ class Patience:
         self._pause_s = _PAUSE_S
 
     def is_over_for(self, code: int) -> bool:
-        """Say whether an error *code* has to be accepted: it is final, or lasts too long."""
+        """Whether an error *code* has to be accepted: it is final, or lasts too long."""
         if not is_retriable(code):
             return True
         limit_s = min(self._limit_s, _UNKNOWN_TOPIC_S) if code in _UNKNOWN_TOPIC else self._limit_s

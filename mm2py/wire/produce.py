@@ -18,6 +18,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from mm2py.errors import BrokerAnsweredError, shortened
 from mm2py.model.epoch import ProducerMark
+from mm2py.wire.answers import taking_apart
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import Buffer
 from mm2py.wire.error_codes import error_of
@@ -54,7 +55,7 @@ class PartitionAck:
 def request_pieces(
     batches: Sequence[tuple[bytes, Sequence[tuple[int, memoryview]]]], timeout_ms: int, transactional_id: bytes = b""
 ) -> list[Buffer]:
-    """Give the body of a produce request for *batches*: per topic its (partition, signed batch) pairs."""
+    """Return the body of a produce request for *batches*: per topic its (partition, signed batch) pairs."""
     name = _INT16.pack(len(transactional_id)) + transactional_id if transactional_id else _NO_TRANSACTION
     pieces: list[Buffer] = [name + _REQUEST.pack(ACKS_ALL, timeout_ms, len(batches))]
     for topic, partitions in batches:
@@ -66,13 +67,24 @@ def request_pieces(
 
 
 def read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
-    """Take a produce answer apart: its acknowledgements, and the milliseconds of quota throttling."""
+    """
+    Take a produce answer apart: its acknowledgements, and the milliseconds of quota throttling.
+
+    Raise `MalformedAnswerError` where it is not what it claims to be.
+    """
+    with taking_apart(f"Produce v{API_VERSION}"):
+        return _read_answer(frame)
+
+
+def _read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
     acks: list[PartitionAck] = []
     at = 4
     (topic_count,) = _INT32.unpack_from(frame, at)
     at += 4
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(frame, at)
+        if size < 0:
+            raise struct.error("a topic has no name")
         at += 2
         topic = bytes(frame[at : at + size])
         at += size

@@ -26,13 +26,14 @@ from aiokafka.record.memory_records import MemoryRecords
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError, Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import NewTopic
-from mm2py.wire.admin import Admin
-from mm2py.wire.batch import MalformedRecordSetError, batches
+from mm2py.wire.answers import told_of
+from mm2py.wire.batches.batch import MalformedRecordSetError, batches
+from mm2py.wire.batches.rebuild import UNDECODABLE
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
 from mm2py.wire.patience import Patience
-from mm2py.wire.rebuild import UNDECODABLE
 from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topics.admin import Admin
 from mm2py.wire.transactions import TransactionalProducer
 
 
@@ -43,7 +44,7 @@ _BATCH_BYTES = 256 * 1024
 _MAGIC = 2
 _ACKS_ALL = -1
 
-#: The topic is there, or is none of our business to create: go on and see.
+#: Errors of a creation to ignore: the topic exists, or we may not create it.
 _FINE_WHEN_CREATING = frozenset(
     {
         ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -132,7 +133,7 @@ class TopicLog:
         return was_made
 
     async def _leaders(self) -> tuple[TopicPartition, ...]:
-        """Give the topic's partitions once each has a leader; raise the broker's error when the time is over."""
+        """Return the topic's partitions once each has a leader; raise the broker's error when the time is over."""
         patience = self._patience()
         while True:
             partitions = tuple(TopicPartition(self.topic, number) for number in self._cluster.partitions_of(self.topic))
@@ -223,9 +224,9 @@ class TopicLog:
             except BrokerConnectionError as error:
                 later = self._error(ErrorCode.NETWORK_EXCEPTION, "Fetch", str(error))
                 return
-            for topic in response.topics:
-                for row in topic[1]:
-                    later = self._take(by_number[row[0]], row) or later
+            rows = ((row[0], row) for name, answers in response.topics if name == self.topic for row in answers)
+            for number, row in told_of(numbers, rows, None).items():
+                later = (self._take(by_number[number], row) if row is not None else None) or later
 
         await self._at_leaders([reading.tp for reading in readings], fetch)
         return later
@@ -267,7 +268,7 @@ class TopicLog:
                 await self._retry_after(max(errors.values(), key=lambda error: not is_retriable(error.code)), patience)
 
     async def places(self, records: Sequence[LogRecord]) -> set[TopicPartition]:
-        """Say which partitions *records* go to."""
+        """Return which partitions *records* go to."""
         await self._cluster.ensure_metadata({self.topic})
         return set(self._chosen(records, await self._leaders()))
 
@@ -306,13 +307,13 @@ class TopicLog:
                 lost = self._error(ErrorCode.NETWORK_EXCEPTION, "Produce", str(error))
                 errors.update({TopicPartition(self.topic, number): lost for number in numbers})
                 return
-            for topic in response.topics:
-                for number, code, *_ in topic[1]:
-                    tp = TopicPartition(self.topic, number)
-                    if code:
-                        errors[tp] = self._error(code, "Produce", str(tp))
-                    else:
-                        del errors[tp]
+            told = ((row[0], int(row[1])) for name, answers in response.topics if name == self.topic for row in answers)
+            for number, code in told_of(numbers, told, int(ErrorCode.UNKNOWN_SERVER_ERROR)).items():
+                tp = TopicPartition(self.topic, number)
+                if code:
+                    errors[tp] = self._error(code, "Produce", str(tp))
+                else:
+                    del errors[tp]
 
         await self._at_leaders(list(batches), produce)
         return errors
@@ -364,7 +365,7 @@ class _Reading:
     records: list[LogRecord] = attrs.field(factory=list)
 
     def give(self) -> list[LogRecord]:
-        """Give what was taken since the last time."""
+        """Return what was taken since the last time."""
         given, self.records = self.records, []
         return given
 

@@ -20,11 +20,11 @@ from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnReque
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.batch import batches, next_sequence, sign
+from mm2py.wire.batches.batch import batches, next_sequence, sign
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.coordinator import find_coordinator
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
-from mm2py.wire.group_requests import TRANSACTION_KEY
+from mm2py.wire.groups.coordinator import find_coordinator
+from mm2py.wire.groups.requests import TRANSACTION_KEY
 from mm2py.wire.patience import Patience
 
 
@@ -39,7 +39,7 @@ FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER
 
 @attrs.define(eq=False)
 class ProducerFencedError(Mm2Error):
-    """A producer may not write any more: its transactional id was opened anew, or its transaction lasted too long."""
+    """A producer may not write any more: its transactional id was opened again, or its transaction lasted too long."""
 
     hint: ClassVar[str] = "two daemons run the same flow: stop one of them"
 
@@ -106,7 +106,7 @@ class TransactionalProducer:
     # What is written in them.
 
     def mark(self, tp: TopicPartition) -> ProducerMark:
-        """Give what the next batch of *tp* must carry."""
+        """Return what the next batch of *tp* must carry."""
         return ProducerMark(self._producer_id, self._epoch, self._sequences.get(tp, 0))
 
     def wrote(self, tp: TopicPartition, sequence: int) -> None:
@@ -173,7 +173,7 @@ def _code(response: Any) -> _Answer:
 
 
 def _code_of_partitions(response: Any) -> _Answer:
-    """Give one partition's error, if it can be one that says more than that another partition has one."""
+    """Return one partition's error, if it can be one that says more than that another partition has one."""
     errors = [(code, TopicPartition(topic, number)) for topic, rows in response.errors for number, code in rows if code]
     errors.sort(key=lambda error: error[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
     return errors[0] if errors else (0, None)

@@ -152,10 +152,10 @@ TROUBLE = Row(
                 Query(f"sum(increase(mm2py_{name}_total{{{WHICH}}}[$__rate_interval]))", words)
                 for name, words in (
                     ("source_truncations", "source truncated"),
-                    ("source_recreations", "source topic made anew"),
+                    ("source_recreations", "source topic created again"),
                     ("source_expirations", "expired before they were copied"),
                     ("target_rewinds", "target truncated"),
-                    ("target_recreations", "remote topic made anew"),
+                    ("target_recreations", "remote topic created again"),
                 )
             ),
         ),
@@ -291,7 +291,7 @@ ROWS = (GLANCE, LAG, COPIED, TROUBLE, LATENCY, GROUPS, TASKS)
 
 
 def variable(name: str, label: str, query: str) -> dict[str, Any]:
-    """Give a variable whose values come from a label, all of them chosen at first."""
+    """Return a variable whose values come from a label, all of them chosen at first."""
     return {
         "name": name,
         "label": label,
@@ -311,7 +311,7 @@ def variable(name: str, label: str, query: str) -> dict[str, Any]:
 
 
 def dashboard() -> dict[str, Any]:
-    """Give the whole dashboard."""
+    """Return the whole dashboard."""
     datasource = {
         "name": "datasource",
         "label": "Prometheus",

@@ -65,7 +65,7 @@ class Row:
 
 
 def lay_out(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Give the panels' JSON, each at its place."""
+    """Return the panels' JSON, each at its place."""
     placed: list[dict[str, Any]] = []
     top, ids = 0, iter(range(1, 10_000))
     for row in rows:

@@ -41,8 +41,6 @@ from tests.support.syncs import allow, grant, revoke
 from tests.support.topics import alter_topic, create_topic, stop_throttling_producers, throttle_producers
 
 
-pytestmark = pytest.mark.timeout(600)
-
 RULES = Path(__file__).parents[2] / "ops/prometheus"
 _WINDOWS = {"[5m]": "[15s]", "[10m]": "[15s]", "[15m]": "[60s]", "[1h]": "[15s]", "offset 1h": "offset 15s"}
 #: Limits that would take minutes to reach, and what they are here.
@@ -141,11 +139,11 @@ class Told:
                 known.append((labels, alert["annotations"]["summary"]))
 
     def has(self, name: str) -> bool:
-        """Say whether an alert fired with the labels that are expected of it."""
+        """Whether an alert fired with the labels that are expected of it."""
         return bool(self.summaries(name))
 
     def summaries(self, name: str) -> list[str]:
-        """Give what an alert said where it fired with the labels that are expected of it."""
+        """Return what an alert said where it fired with the labels that are expected of it."""
         expected = EXPECTED[name].items()
         return [summary for labels, summary in self.fired.get(name, ()) if expected <= labels.items()]
 

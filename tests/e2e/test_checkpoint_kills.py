@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,14 +24,15 @@ from tests.support.mm2_file import mm2_properties
 from tests.support.producing import producer
 from tests.support.reading import read_topic
 from tests.support.records import plain_records
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic, list_topics
 
 
-_KILLS = 20
+_KILLS = rounds(3, soak=20)
 _PARTITIONS = 2
 _PER_TRANSACTION = 40
-#: A life is killed within a moment of one of these events.
-_MOMENTS = ("flow_started", "spark_started", "checkpoints_written", "group_offsets_synced", "positions_written")
+#: A life is killed within a moment of one of these events, which take turns.
+_MOMENTS = ("checkpoints_written", "spark_started", "group_offsets_synced", "flow_started", "positions_written")
 _LONGER_S = 1.5
 
 
@@ -86,7 +88,7 @@ class _Offsets:
     target: dict[int, list[int]]
 
     def truth(self, partition: int, upstream: int) -> int:
-        """Give the offset at the target of the first record that a group at *upstream* has not read."""
+        """Return the offset at the target of the first record that a group at *upstream* has not read."""
         behind, there = bisect.bisect_left(self.source[partition], upstream), self.target[partition]
         return there[behind] if behind < len(there) else there[-1] + 1
 
@@ -108,7 +110,7 @@ async def _offsets_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
 
 
 async def _checkpoints(bootstrap: str, topic: str, group: str) -> dict[int, Checkpoint]:
-    """Give the checkpoints of *group* by their offset in the checkpoints topic; none while there is no such topic."""
+    """Return the checkpoints of *group* by their offset in the checkpoints topic; none while there is no such topic."""
     if topic not in await list_topics(bootstrap):
         return {}
     records = (await read_topic(bootstrap, topic))[0]
@@ -116,12 +118,12 @@ async def _checkpoints(bootstrap: str, topic: str, group: str) -> dict[int, Chec
     return {offset: checkpoint for offset, checkpoint in found.items() if checkpoint.group == group}
 
 
-@pytest.mark.timeout(900)
-async def test_translated_offsets_survive_twenty_kills(
+@pytest.mark.soak
+async def test_translated_offsets_survive_kills(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Twenty SIGKILLs: checkpoints never go backwards, and no group is ever ahead of what it read at the source.
+    After SIGKILLs checkpoints never go backwards, and no group is ever ahead of what it read at the source.
 
     In the end both checkpoint and synced offset are the very record that the group reads next.
     """
@@ -149,9 +151,9 @@ async def test_translated_offsets_survive_twenty_kills(
     written: dict[int, Checkpoint] = {}
     seen: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
     async with _payments(source, prefix), _reader(source, group, prefix):
-        for _ in range(_KILLS):
+        for moment in itertools.islice(itertools.cycle(_MOMENTS), _KILLS):
             async with daemon(tmp_path, settings) as life:
-                await life.wait_for_event(random.choice(_MOMENTS))
+                await life.wait_for_event(moment)
                 await asyncio.sleep(random.uniform(0, _LONGER_S))
                 await life.kill()
             # The topic is compacted, so it is read while the records are still there.

@@ -166,7 +166,7 @@ async def test_a_topic_is_paused_and_resumed(client: Client) -> None:
 
     assert while_paused == before
     assert f"topic {_ORDERS}" in listed
-    assert "Orders" not in client.flow()
+    assert "Overrides" not in client.flow()
 
 
 def test_limits(client: Client) -> None:

@@ -59,6 +59,17 @@ async def said(process: LoggedProcess, pattern: str) -> re.Match[str]:
     return await eventually(found, within_s=START_LIMIT_S, what=f"the demo prints {pattern}")
 
 
+async def all_gone(processes: list[psutil.Process]) -> None:
+    """Wait until none of them runs: what was killed last may still be on its way out."""
+
+    def none_left() -> bool:
+        left = [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+        assert not left, left
+        return True
+
+    await eventually(none_left, within_s=5, what="every process that it started has ended")
+
+
 async def ended(process: LoggedProcess) -> int:
     return await asyncio.to_thread(process.wait, scaled(START_LIMIT_S))
 
@@ -77,7 +88,7 @@ async def test_it_mirrors_a_stream_and_proves_it(tmp_path: Path) -> None:
     assert re.search(r"lag [\d,]+, latency p50", text)
     assert "exit code 0" in text
     assert below
-    assert [each for each in below if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+    await all_gone(below)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -93,7 +104,7 @@ async def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, number: sign
 
     assert exit_code == 130, text
     assert text.endswith("Interrupted; everything is stopped and removed.\n")
-    assert [each for each in below if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+    await all_gone(below)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

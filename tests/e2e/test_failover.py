@@ -44,7 +44,7 @@ def repeats(once: list[Seen], again: list[Seen], everything: Counter[Seen]) -> i
 
 
 def shown(running: Daemon, group: str, flow: str = "A->B") -> dict[str, Any]:
-    """Give the picture of a consumer group in a flow."""
+    """Return the picture of a consumer group in a flow."""
     views = running.flow_view(flow).get("consumer_groups", ())
     return next((view for view in views if view["group"] == group), {"offsets": ()})
 
@@ -182,6 +182,8 @@ async def test_failover_and_failback_miss_nothing_and_repeat_nothing(
         arrived_at = await committed(target, group)
         await write(range(20, 40))
         await await_arrived(target, remote, 3_000)
+        # An offset right before an aborted transaction has two exact translations until it is known what follows.
+        await eventually(lambda: running.flow_view("A->B").get("lag") == 0, within_s=60, what="all is accounted for")
         abroad: list[Seen] = []
         async with member(target, group, remote) as consumer:
 

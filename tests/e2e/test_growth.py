@@ -83,10 +83,10 @@ async def test_partitions_added(primary: KafkaCluster, backup: KafkaCluster, mir
     topic = mirror.topic("grown")
     await create_topic(primary.bootstrap_servers, topic, partitions=2)
     stream_of = numbered_stream(
-        primary.bootstrap_servers, topic, count=20_000, partitions=2, rate=5_000, open_ended=True
+        primary.bootstrap_servers, topic, count=8_000, partitions=2, rate=2_000, open_ended=True
     )
     async with stream_of as stream:
-        await await_arrived(backup.bootstrap_servers, f"A.{topic}", 5_000)
+        await await_arrived(backup.bootstrap_servers, f"A.{topic}", 2_000)
         await grow_topic(primary.bootstrap_servers, topic, 5)
         fresh = [list(plain_records(100, start=100 * partition)) for partition in range(5)]
         await produce(primary.bootstrap_servers, topic, [[], [], *fresh[2:]])
@@ -114,7 +114,7 @@ async def test_topic_deleted(primary: KafkaCluster, backup: KafkaCluster, mirror
         await produce_numbers(primary.bootstrap_servers, name, count=2_000, partitions=2)
         await await_arrived(backup.bootstrap_servers, f"A.{name}", 2_000)
     await delete_topic(primary.bootstrap_servers, topic)
-    await mirror.running.wait_for_event("topic_gone", within_s=_PICKED_UP_S, topic=topic)
+    await mirror.running.wait_for_event("topic_removed", within_s=_PICKED_UP_S, topic=topic)
     await produce(primary.bootstrap_servers, other, [plain_records(500, start=2_000), plain_records(500, start=3_000)])
     await await_arrived(backup.bootstrap_servers, f"A.{other}", 3_000)
 
@@ -130,7 +130,7 @@ async def test_topic_created_again(primary: KafkaCluster, backup: KafkaCluster, 
     await produce_numbers(primary.bootstrap_servers, topic, count=1_000, partitions=1)
     await await_arrived(backup.bootstrap_servers, f"A.{topic}", 1_000)
     await delete_topic(primary.bootstrap_servers, topic)
-    await mirror.running.wait_for_event("topic_gone", topic=topic)
+    await mirror.running.wait_for_event("topic_removed", topic=topic)
     await create_topic(primary.bootstrap_servers, topic)
     await produce_numbers(primary.bootstrap_servers, topic, count=5_000, partitions=1)
     stopped = await mirror.running.wait_for_event("partition_stopped", within_s=_PICKED_UP_S, topic=topic)
@@ -193,10 +193,10 @@ async def test_many_brokers(make_cluster: MakeCluster, prefix: str, tmp_path: Pa
     )
     await create_topic(source.bootstrap_servers, prefix, partitions=6, replication=3)
     stream_of = numbered_stream(
-        source.bootstrap_servers, prefix, count=100_000, partitions=6, rate=10_000, open_ended=True
+        source.bootstrap_servers, prefix, count=20_000, partitions=6, rate=2_000, open_ended=True
     )
     async with daemon(tmp_path, settings) as running, stream_of as stream:
-        await await_arrived(target.bootstrap_servers, f"A.{prefix}", 10_000)
+        await await_arrived(target.bootstrap_servers, f"A.{prefix}", 2_000)
         await eventually(lambda: _shares(running, prefix) == [3, 3], within_s=10, what="both copy tasks have a share")
         for cluster, topic in ((source, prefix), (target, f"A.{prefix}")):
             now = await leaders(cluster.bootstrap_servers, topic)
@@ -214,7 +214,7 @@ async def test_many_brokers(make_cluster: MakeCluster, prefix: str, tmp_path: Pa
 
 
 def _shares(running: Daemon, topic: str) -> list[int]:
-    """Give how many partitions of a topic each copy task has that works in a Python worker of its own."""
+    """Return how many partitions of a topic each copy task has that works in a Python worker of its own."""
     owners = [view["task"] for view in running.partition_views(topic).values()]
     workers = {task["worker"]: task["task"] for task in running.flow_view().get("tasks", ()) if task["worker"]}
     return sorted(owners.count(task) for task in workers.values())

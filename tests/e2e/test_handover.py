@@ -120,7 +120,7 @@ class Handover:
 
 
 def positions(stored: Stored) -> dict[int, int]:
-    """Give each partition's offset of the last replicated record, written as Java writes it to the byte."""
+    """Return each partition's offset of the last replicated record, written as Java writes it to the byte."""
     found = {}
     for (_, key), value in stored.items():
         owner, offset = _SOURCE_KEY.fullmatch(key), _VALUE.fullmatch(value)
@@ -258,7 +258,7 @@ async def test_java_takes_over_from_an_mm2py_that_was_killed(
 
 
 def _steps_back(numbers: list[int]) -> list[tuple[int, int]]:
-    """Give the places where a number is not larger than the one before it, with the number there."""
+    """Return the places where a number is not larger than the one before it, with the number there."""
     return [(at + 1, after) for at, (before, after) in enumerate(itertools.pairwise(numbers)) if after <= before]
 
 

@@ -37,7 +37,7 @@ async def test_signals_drain(primary: KafkaCluster, backup: KafkaCluster, prefix
     )
     await create_topic(primary.bootstrap_servers, prefix, partitions=4)
     stream_of = numbered_stream(
-        primary.bootstrap_servers, prefix, count=50_000, partitions=4, rate=10_000, open_ended=True
+        primary.bootstrap_servers, prefix, count=10_000, partitions=4, rate=2_000, open_ended=True
     )
     async with stream_of as stream:
         lives = []

@@ -1,4 +1,4 @@
-"""Orders over HTTP to a daemon with Spark, which is killed: what was ordered holds in the next one."""
+"""Overrides over HTTP to a daemon with Spark, which is killed: what was ordered holds in the next one."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ RECORDS = 10
 
 
 def told(number: int, meant: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    """Give the commands of one of the handbook's examples, and what follows each; *meant* replaces what is shown."""
+    """Return the commands of one of the handbook's examples, and what follows each; *meant* replaces what is shown."""
     block = re.findall(r"^```text\n(.*?)^```$", HANDBOOK, re.MULTILINE | re.DOTALL)[number].replace("\\\n", " ")
     for shown, real in meant.items():
         assert shown in block, shown
@@ -55,7 +55,7 @@ def follow(command: list[str], typed: str = "") -> str:
 
 @pytest.fixture
 def properties(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> str:
-    """Give the settings of a mirror of one topic."""
+    """Return the settings of a mirror of one topic."""
     return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, topics=prefix)
 
 

@@ -65,7 +65,7 @@ class Mirrors:
         return f"{self.alias}.{topic}"
 
     def truth(self, target: str, source: TopicPartition, upstream: int) -> int:
-        """Give the offset at *target* of the first record that a group at *upstream* has not read."""
+        """Return the offset at *target* of the first record that a group at *upstream* has not read."""
         known = self.offsets["source"].get(source)
         if known is None:
             return upstream

@@ -160,7 +160,7 @@ async def test_no_address_does_more_than_its_right(running: Running, who: str | 
     """Without credentials only health and the page's files are shown; a reader changes nothing."""
     has = Right.READ if who else Right.NONE
     wrong = {}
-    before = await running.ask("GET", f"{_FLOW}/orders")
+    before = await running.ask("GET", f"{_FLOW}/overrides")
     for route in ROUTES:
         if route.path == "/stream" and has is Right.READ:
             continue
@@ -171,7 +171,7 @@ async def test_no_address_does_more_than_its_right(running: Running, who: str | 
             wrong[_id(route)] = status
 
     assert wrong == {}
-    assert await running.ask("GET", f"{_FLOW}/orders") == before
+    assert await running.ask("GET", f"{_FLOW}/overrides") == before
 
 
 async def test_connect_s_verbs_change_what_the_flow_does(running: Running) -> None:
@@ -250,11 +250,11 @@ async def test_limits_are_set_and_taken_back(running: Running) -> None:
     """A limit is kept as it was written, shown, and gone when it is taken back; a bad one is refused in words."""
     set_one = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "10 MB/s"})
     of_topic = await running.ask("PUT", f"{_FLOW}/topics/{_TOPIC}/limit", {"records_per_s": 5000})
-    _, orders = await running.ask("GET", f"{_FLOW}/orders")
+    _, orders = await running.ask("GET", f"{_FLOW}/overrides")
     bad, problem = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "fast", "x": 1})
     await running.ask("DELETE", f"{_FLOW}/topics/{_TOPIC}/limit")
     await running.ask("DELETE", f"{_FLOW}/limit")
-    _, after = await running.ask("GET", f"{_FLOW}/orders")
+    _, after = await running.ask("GET", f"{_FLOW}/overrides")
 
     assert set_one == (200, {"bytes_per_s": 10_000_000, "records_per_s": None})
     assert of_topic == (200, {"bytes_per_s": None, "records_per_s": 5000})
@@ -284,7 +284,7 @@ async def test_whatever_is_sent_the_answer_is_of_the_document(running: Running) 
     try:
         sent, wrong = await asyncio.to_thread(fuzz, running.url, names, token=_TOKENS["writer"], examples=6)
     finally:
-        await running.ask("DELETE", f"{_FLOW}/orders")
+        await running.ask("DELETE", f"{_FLOW}/overrides")
 
     assert wrong == []
     assert sent > 2 * len(ROUTES)

@@ -114,7 +114,7 @@ def mirror(primary: KafkaCluster, backup: KafkaCluster, tmp_path: Path) -> Itera
 
 def _shape(value: object, name: str = "") -> object:
     """
-    Give what an answer looks like: its fields and types, but not its values, and not the keys of a config.
+    Return what an answer looks like: its fields and types, but not its values, and not the keys of a config.
 
     Of connectors by their names only the one is looked at that both have. The list of problems of a refused config is
     ours alone.
@@ -134,7 +134,7 @@ def _shape(value: object, name: str = "") -> object:
 
 
 def _said(path: str, told: Any) -> object:
-    """Give what tools read from an answer's values: which parts are restarted, and what is wrong with a name."""
+    """Return what tools read from an answer's values: which parts are restarted, and what is wrong with a name."""
     if "/restart?" in path:
         return [told["connector"]["state"], *(task["state"] for task in told["tasks"])]
     if path.endswith("/validate"):

@@ -34,7 +34,7 @@ esac
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
-    """Give the environment of a machine that has the shell's tools and nothing else."""
+    """Return the environment of a machine that has the shell's tools and nothing else."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in TOOLS:
@@ -129,7 +129,7 @@ def test_the_environment_is_made_once(machine: dict[str, str]) -> None:
 
 
 def test_a_failed_installation_is_not_used(machine: dict[str, str]) -> None:
-    """Where pip fails, that is said in the end, and the next call begins anew."""
+    """Where pip fails, that is said in the end, and the next call starts again."""
     log = python_for_venvs(machine)
     failed = run({**machine, "PIP_EXIT": "1"}, str(ROOT / "scripts/in-venv"), "python", "-m", "mm2py")
     done = run(machine, str(ROOT / "scripts/in-venv"), "python", "-m", "mm2py")

@@ -105,7 +105,7 @@ def _watched(secrets: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
 
 
 def _files_with(secrets: tuple[str, ...], *folders: Path, spare: set[Path]) -> list[str]:
-    """Give the files below *folders* that hold one of *secrets*, other than those they were put into."""
+    """Return the files below *folders* that hold one of *secrets*, other than those they were put into."""
     found = []
     for folder in folders:
         for file in folder.rglob("*"):

@@ -35,7 +35,7 @@ class _Peak:
         self.bytes = 0
 
     def look(self) -> int:
-        """Give what the largest worker takes now."""
+        """Return what the largest worker takes now."""
         now = max(psutil.Process(pid).memory_info().rss for pid in self._mirror.spark_workers())
         self.bytes = max(self.bytes, now)
         return now

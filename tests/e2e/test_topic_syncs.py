@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from mm2py.model.acl import Operation
 from tests.support.brokers import authorized_clusters
 from tests.support.daemon import daemon
@@ -28,7 +26,6 @@ async def _becomes(target: str, remote: str, configs: dict[str, str], principals
     await eventually(has_become, within_s=60, what=f"{remote} has {configs}, read by {principals}", every_s=0.3)
 
 
-@pytest.mark.timeout(400)
 async def test_configs_and_acls_across_a_kill(prefix: str, tmp_path: Path) -> None:
     """
     A config changed at the source arrives, one set by hand at the target stays, a deleted one goes; readers follow.

@@ -40,7 +40,7 @@ class World:
     running: Daemon
 
     def __getitem__(self, alias: str) -> str:
-        """Give a cluster's bootstrap servers."""
+        """Return a cluster's bootstrap servers."""
         return self.clusters[alias]
 
     def topic(self, shape: str) -> str:
@@ -56,7 +56,7 @@ class World:
         await assert_mirrored(self[source], topic, self[target], remote_topic, count)
 
     async def topics(self, alias: str, topic: str) -> set[str]:
-        """Give the topics of a cluster that *topic* was, or was made of."""
+        """Return the topics of a cluster that *topic* was, or was made of."""
         return {name for name in await list_topics(self[alias]) if name.endswith(topic)}
 
     async def has(self, alias: str, topic: str) -> None:

@@ -8,8 +8,6 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.daemon import Daemon, daemon, spark_workers
 from tests.support.eventually import eventually
@@ -21,11 +19,10 @@ from tests.support.records import MIDDLE_MS, NewRecord
 from tests.support.topics import create_topic
 
 
-_COUNT = 100_000
+_COUNT = 40_000
+_BAD = 12_000
 #: Spark, a query and its workers come up first, each time.
 _LONG_S = 200.0
-
-pytestmark = pytest.mark.timeout(600)
 
 
 async def test_kills_and_a_reload_lose_nothing(
@@ -42,7 +39,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
     def properties(mark: str) -> str:
         value = f"concat(substring(CAST(value AS STRING), 1, 12), '{mark}')"
-        bad = "partition = 1 AND offset = 30000"
+        bad = f"partition = 1 AND offset = {_BAD}"
         sql = f"SELECT * EXCEPT (value), IF({bad}, CAST(raise_error('bad') AS STRING), {value}) AS value FROM records"
         keys: dict[str, object] = {
             "TK->B.topics": prefix,
@@ -56,7 +53,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
     told: Counter[int] = Counter()
     async with numbered_stream(
-        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=5_000, open_ended=True
+        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=2_000, open_ended=True
     ) as stream:
         async with daemon(tmp_path, properties("one")) as running:
             await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)
@@ -66,12 +63,16 @@ async def test_kills_and_a_reload_lose_nothing(
             await await_arrived(backup.bootstrap_servers, remote, seen, within_s=_LONG_S)
             await running.kill()
             told += _repeats_told(running)
+            left_out = list(running.events("record_left_out"))
             await eventually(lambda: not running.orphans(), within_s=60, what="all that it had started has ended")
         async with daemon(tmp_path, properties("one")) as running:
             count = await stream.done()
             first, second = (count + 1) // 2, count // 2
             await running.wait_for_positions(prefix, "TK->B", [first, second], within_s=_LONG_S)
-            await running.wait_for_event("record_left_out", offset=30_000, dead_letters=dead)
+            # Where Spark took long to start, the first daemon has come past it.
+            if not left_out:
+                left_out = [await running.wait_for_event("record_left_out")]
+            assert (left_out[0]["offset"], left_out[0]["dead_letters"]) == (_BAD, dead)
             (tmp_path / "mm2.properties").write_text(properties("two"))
             os.kill(running.pid, signal.SIGHUP)
             await running.wait_for_event("settings_reloaded", within_s=_LONG_S)
@@ -82,7 +83,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
     source = await read_numbers(primary.bootstrap_servers, prefix)
     found = await read_topic(backup.bootstrap_servers, remote)
-    lost = source[1].pop(30_000)
+    lost = source[1].pop(_BAD)
     assert (found[0][-1].value or b"") == b"%012dtwo" % count
     for partition, records in found.items():
         numbers = [int((record.value or b"")[:12]) for record in records]
@@ -94,7 +95,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
 
 def _repeats_told(running: Daemon) -> Counter[int]:
-    """Say how many records of each partition may be there twice, as far as the daemon has said."""
+    """Return how many records of each partition may be there twice, as far as the daemon has said."""
     told: Counter[int] = Counter()
     for event in running.events("resume_unproven"):
         number = re.search(r"up to (\d+) are written twice", event["message"])

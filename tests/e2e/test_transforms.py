@@ -37,13 +37,11 @@ from tests.support.topics import create_topic, end_offsets, list_topics
 
 
 _CONNECT = "org.apache.kafka.connect.transforms"
-_COUNT = 100_000
-_BAD = 50_000
+_COUNT = 30_000
+_BAD = 15_000
 _FEW = 2_000
 #: Spark, several queries and their workers come up first, on a machine that other tests use too.
 _LONG_S = 200.0
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def _stages(running: Daemon, topic: str, flow: str) -> set[str]:
@@ -114,31 +112,23 @@ async def _prepare(source: str, start: str) -> None:
         ("broken", 1),
         ("wrong", 1),
         ("chain", 1),
-        ("sorted", 2),
     ):
         await create_topic(source, f"{start}-{name}", partitions=partitions)
     for name, partitions in (("filtered", 2), ("plain", 2), ("masked", 2), ("broken", 1)):
         await produce_numbers(source, f"{start}-{name}", count=_COUNT, partitions=partitions)
     await produce_numbers(source, f"{start}-wrong", count=_FEW, partitions=1)
-    await produce_numbers(source, f"{start}-sorted", count=_FEW, partitions=2)
     await produce(source, f"{start}-mask-strange", [_strange()])
     await produce(source, f"{start}-chain", [_accounts()], batch_bytes=65_536)
 
 
 def _rules(start: str) -> dict[str, object]:
-    breaks = "IF(offset = 50000, CAST(raise_error('no good') AS BINARY), value) AS value"
+    breaks = f"IF(offset = {_BAD}, CAST(raise_error('no good') AS BINARY), value) AS value"
     return {
-        "TF->B.topics": f"{start}-(filtered|plain|mask.*|broken|wrong|sorted)",
+        "TF->B.topics": f"{start}-(filtered|plain|mask.*|broken|wrong)",
         f"TF->B.transform.{start}-filtered.sql": "SELECT * FROM records WHERE offset % 10 = 0",
         f"TF->B.transform.{start}-mask.*.function": "tests.support.transforms:masked",
         f"TF->B.transform.{start}-broken.sql": f"SELECT * EXCEPT (value), {breaks} FROM records",
         f"TF->B.transform.{start}-wrong.sql": "SELECT * EXCEPT (value), amount AS value FROM records",
-        # Every fifth record becomes one of another topic, every second one changes its partition.
-        f"TF->B.transform.{start}-sorted.sql": (
-            "SELECT * EXCEPT (topic, partition), IF(offset % 5 = 0, CONCAT(topic, '-fifth'), topic) AS topic, "
-            "IF(offset % 2 = 0, 1 - partition, partition) AS partition FROM records"
-        ),
-        f"TF->B.transform.{start}-sorted.routes": "true",
         "TF->B.transforms": "route",
         "TF->B.transforms.route.type": f"{_CONNECT}.RegexRouter",
         "TF->B.transforms.route.regex": "(.*)-plain",
@@ -190,7 +180,7 @@ def mirror(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest
 
 
 async def test_a_filter_drops_nine_of_ten(mirror: _Mirror) -> None:
-    """Of 100 000 records those that the statement keeps arrive, in order; what is left out counts as read."""
+    """Of 30 000 records those that the statement keeps arrive, in order; what is left out counts as read."""
     topic = mirror.topic("filtered")
     await await_arrived(mirror.target, mirror.remote("filtered"), _COUNT // 10, within_s=_LONG_S)
     await mirror.running.wait_for_positions(topic, "TF->B", [_COUNT // 2] * 2, within_s=_LONG_S)
@@ -216,36 +206,8 @@ async def test_topics_without_a_transform_stay_unopened_and_are_routed(mirror: _
     assert unopened > 0
 
 
-async def test_a_statement_says_where_records_go(mirror: _Mirror) -> None:
-    """Each record goes to the topic and partition that its row names, once; those of one place keep their order."""
-    topic, remote, fifth = mirror.topic("sorted"), mirror.remote("sorted"), mirror.remote("sorted-fifth")
-    await mirror.running.wait_for_positions(topic, "TF->B", [_FEW // 2] * 2, within_s=_LONG_S)
-
-    source = await read_numbers(mirror.source, topic)
-    for name, is_fifth in ((fifth, True), (remote, False)):
-        found = await read_numbers(mirror.target, name)
-        for partition in (0, 1):
-            for origin in (0, 1):
-                wanted = [
-                    number
-                    for offset, number in enumerate(source[origin])
-                    if (offset % 5 == 0) is is_fifth and (offset % 2 == 0) is (partition != origin)
-                ]
-                own = set(source[origin])
-                assert [number for number in found[partition] if number in own] == wanted
-
-
-async def test_a_sample_shows_where_records_go(mirror: _Mirror) -> None:
-    """Topic and partition at the target, record by record."""
-    done = await mirror.type("transform", str(mirror.file), "TF->B", mirror.topic("sorted"), "--sample", "4")
-
-    assert done.returncode == 0, done.stderr
-    assert f"to {mirror.remote('sorted')}-0\n" in done.stdout
-    assert f"to {mirror.remote('sorted')}-1\n" in done.stdout
-
-
 async def test_a_function_masks_values_and_nothing_else(mirror: _Mirror) -> None:
-    """Keys, headers, timestamps and tombstones are the source's; digits in values are gone, of 100 000 others too."""
+    """Keys, headers, timestamps and tombstones are the source's; digits in values are gone, of 30 000 others too."""
     await await_arrived(mirror.target, mirror.remote("mask-strange"), _FEW, within_s=_LONG_S)
     await await_arrived(mirror.target, mirror.remote("masked"), _COUNT, within_s=_LONG_S)
 
@@ -265,7 +227,7 @@ def _plain(record: Record) -> tuple[bytes | None, bytes | None, Any, int]:
 
 
 async def test_connects_chain_filters_masks_and_renames(mirror: _Mirror) -> None:
-    """Of 100 000 JSON records each goes through all steps of Java's names, to the topic that the router says."""
+    """Of 30 000 JSON records each goes through all steps of Java's names, to the topic that the router says."""
     wanted = [
         (None, {"id": number, "iban": "", "note": "ä"}, (("kept", b"1"),), MIDDLE_MS + number)
         for number in range(_COUNT)
@@ -296,7 +258,7 @@ async def test_a_failure_is_told_once(mirror: _Mirror) -> None:
     for flow, name in (("TF->B", "partition_stopped"), ("TD->B", "record_left_out")):
         await mirror.running.wait_for_event(name, within_s=_LONG_S, flow=flow, topic=mirror.topic("broken"))
 
-    said = [event["line"] for event in mirror.running.events("spark_said")]
+    said = [event["line"] for event in mirror.running.events("spark_logged")]
     about_it = re.compile(r"no good|[Aa]bort|terminated|Traceback|BrokenPipe|^\s")
     assert [line for line in said if about_it.search(line)] == []
 
@@ -344,11 +306,11 @@ async def test_a_groups_offset_becomes_that_of_the_next_record_that_was_kept(mir
     """Offsets are translated through a filter, never to what the group has not read, and through a router."""
     group, topic, plain = mirror.topic("group"), mirror.topic("filtered"), mirror.topic("plain")
     await mirror.running.wait_for_positions(topic, "TF->B", [_COUNT // 2] * 2, within_s=_LONG_S)
-    read = {TopicPartition(topic, 0): 25_000, TopicPartition(topic, 1): 24_991, TopicPartition(plain, 0): 10_000}
+    read = {TopicPartition(topic, 0): 7_500, TopicPartition(topic, 1): 7_491, TopicPartition(plain, 0): 10_000}
     await commit_plainly(mirror.source, group, read)
     wanted = {
-        TopicPartition(mirror.remote("filtered"), 0): 2_500,
-        TopicPartition(mirror.remote("filtered"), 1): 2_500,
+        TopicPartition(mirror.remote("filtered"), 0): 750,
+        TopicPartition(mirror.remote("filtered"), 1): 750,
         TopicPartition(mirror.remote("routed"), 0): 10_000,
     }
 
@@ -423,7 +385,7 @@ async def test_a_sample_shows_records_before_and_after(mirror: _Mirror) -> None:
 
     assert done.returncode == 0, done.stderr
     assert f"TF->B  {topic} -> {remote}" in done.stdout
-    assert f"{topic}-0 offset 49990\n  before" in done.stdout
+    assert f"{topic}-0 offset {_COUNT // 2 - 10}\n  before" in done.stdout
     assert "20 records: 0 changed, 18 dropped, 0 fail; nothing was written" in done.stdout
     assert await end_offsets(mirror.target, remote) == before
 
@@ -462,7 +424,7 @@ async def test_the_query_of_a_removed_flow_ends(mirror: _Mirror) -> None:
 
 
 def _queries(running: Daemon) -> set[int]:
-    """Give the processes that plan the micro-batches of queries, one for each."""
+    """Return the processes that plan the micro-batches of queries, one for each."""
     found = set()
     for process in running.tree():
         with suppress(psutil.NoSuchProcess):

@@ -7,25 +7,29 @@ import random
 from bisect import bisect_left
 from pathlib import Path
 
-from mm2py.core.translation import Translated
+import pytest
+
+from mm2py.core.offsets.translation import Translated
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.translation import Translations
+from mm2py.flow.offsets.translations import Translations
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from tests.support.daemon import daemon
-from tests.support.mirrored import await_arrived
+from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_transactions
 from tests.support.reading import read_topic
 from tests.support.records import plain_records, spread
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic
 
 
-_KILLS = 3
+_KILLS = rounds(1, soak=10)
 _ROUNDS = 150
 
 
+@pytest.mark.soak
 async def test_daemon_killed_while_it_copies_transactions(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -37,11 +41,11 @@ async def test_daemon_killed_while_it_copies_transactions(
         primary.bootstrap_servers, backup.bootstrap_servers, aliases=(alias, "B"), **keys, **flush
     )
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    luck = random.Random(7)
     written = 0
     for kill in range(_KILLS + 1):
         some = [(n % 3 != 1, spread(plain_records(20, start=(kill * _ROUNDS + n) * 20), 2)) for n in range(_ROUNDS)]
         written += sum(20 for commits, _ in some if commits)
+        before = await arrived(backup.bootstrap_servers, f"{alias}.{prefix}")
         async with daemon(tmp_path, settings) as running:
             writing = asyncio.create_task(
                 produce_transactions(
@@ -51,7 +55,8 @@ async def test_daemon_killed_while_it_copies_transactions(
             )
             await running.wait_for_event("flow_started")
             if kill < _KILLS:
-                await asyncio.sleep(luck.uniform(0.2, 3))
+                await await_arrived(backup.bootstrap_servers, f"{alias}.{prefix}", before + 1)
+                await asyncio.sleep(random.uniform(0, 0.5))
                 await running.kill()
                 await writing
             else:
@@ -75,7 +80,7 @@ async def test_daemon_killed_while_it_copies_transactions(
 
 
 async def _kept(target: KafkaCluster, alias: str, topic: str) -> Translations:
-    """Give what the target keeps, as the next daemon would read it."""
+    """Return what the target keeps, as the next daemon would read it."""
     chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
     positions: dict[TopicPartition, Position] = {}
     contents = await read_topic(target.bootstrap_servers, f"mm2-offsets.{alias}.internal")

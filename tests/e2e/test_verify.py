@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import run_tool
@@ -81,7 +80,6 @@ async def _two_topics(source: str, target: str, prefix: str) -> None:
         await copy_with(source, topic, target, f"A.{topic}", plants)
 
 
-@pytest.mark.timeout(600)
 async def test_its_exit_codes_and_what_it_prints(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -142,7 +140,6 @@ def _spark_keys(spark: SparkCluster, python: Path) -> dict[str, object]:
     return {"tasks.max": 2, "spark.executor.memory": "480m", **spark.settings(python=python)}
 
 
-@pytest.mark.timeout(600)
 async def test_on_a_spark_cluster_whose_executors_do_not_have_mm2py(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

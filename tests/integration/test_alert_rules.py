@@ -31,13 +31,13 @@ SOURCE = {**FLOW, "connector": "MirrorSourceConnector"}
 
 
 def written_rules(kind: str) -> list[dict[str, Any]]:
-    """Give all rules of the files that are an alert, or a record."""
+    """Return all rules of the files that are an alert, or a record."""
     groups = [group for file in RULE_FILES for group in yaml.safe_load(file.read_text())["groups"]]
     return [rule for group in groups for rule in group["rules"] if kind in rule]
 
 
 def exported() -> set[str]:
-    """Give all names of series that a node exports."""
+    """Return all names of series that a node exports."""
     names = set()
     for metric in (metric for chapter in CHAPTERS for metric in chapter.metrics):
         ends = ("_bucket", "_count", "_sum") if metric.kind.value == "histogram" else ("",)
@@ -46,7 +46,7 @@ def exported() -> set[str]:
 
 
 def used(text: str) -> set[str]:
-    """Give the names of metrics in a text; recorded ones are left out where a rule records them."""
+    """Return the names of metrics in a text; recorded ones are left out where a rule records them."""
     recorded = {rule["record"] for rule in written_rules("record")}
     return {name for name in _NAME.findall(text) if name not in recorded}
 
@@ -105,7 +105,7 @@ def lagging(records: str, seconds: str) -> dict[str, str]:
 
 
 def broken(**counts: str) -> dict[str, str]:
-    """Give the counters of broken history, which are all there from the start."""
+    """Return the counters of broken history, which are all there from the start."""
     names = ("source_truncations", "source_recreations", "source_expirations", "target_rewinds", "target_recreations")
     return {
         name: values

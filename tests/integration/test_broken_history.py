@@ -100,7 +100,7 @@ class Mirror:
             await flow.drain()
 
     async def values(self, topic: str) -> list[int]:
-        """Give the numbers that the remote topic of *topic* holds."""
+        """Return the numbers that the remote topic of *topic* holds."""
         if f"A.{topic}" not in await list_topics(self.target):
             return []
         records = await read_topic(self.target, f"A.{topic}")
@@ -247,7 +247,6 @@ async def test_expired_records_stop_their_partition_alone_if_told_to(mirror: Mir
 # A source that lost what was copied.
 
 
-@pytest.mark.timeout(240)
 async def test_a_source_that_lost_its_end_and_grew_past_it(
     make_cluster: MakeCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -368,7 +367,6 @@ async def test_records_deleted_at_the_target_are_not_a_truncation(mirror: Mirror
     assert not [event for kind in (RemoteTopicRewound, RemoteTopicRecreated) for event in flow.events.of(kind)]
 
 
-@pytest.mark.timeout(240)
 async def test_a_target_that_lost_its_end_gets_it_again(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2py.config.settings import FlowSettings
-from mm2py.core.translation import Precision
+from mm2py.core.offsets.translation import Precision
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
@@ -15,9 +15,9 @@ from mm2py.model.group import CommittedOffset
 from mm2py.telemetry.events import (
     CheckpointsRead,
     ClusterRecovered,
-    GroupLeftAlone,
     GroupOffsetsSynced,
     GroupSyncResumed,
+    GroupSyncSkipped,
     TaskRestarted,
 )
 from tests.support.brokers import MakeCluster
@@ -85,7 +85,7 @@ class Stage:
 async def left_alone(running: RunningCheckpoints, state: str) -> None:
     """Wait until a group was left alone for that reason."""
     await eventually(
-        lambda: any(event.state == state for event in running.events.of(GroupLeftAlone)),
+        lambda: any(event.state == state for event in running.events.of(GroupSyncSkipped)),
         within_s=60,
         what=f"a group is left alone, {state}",
     )
@@ -217,7 +217,7 @@ async def test_an_active_group_is_never_overwritten(
             running_checkpoints(stage.settings(), Shift({prefix: 0})) as running,
         ):
             await eventually(
-                lambda: {event.group for event in running.events.of(GroupLeftAlone)} == {stage.group, modern},
+                lambda: {event.group for event in running.events.of(GroupSyncSkipped)} == {stage.group, modern},
                 within_s=60,
                 what="both are left alone",
             )
@@ -268,7 +268,7 @@ async def test_a_consumer_that_assigns_partitions_to_itself_is_not_moved(
             await commit_plainly(stage.target, stage.group, {stage.there: offset})
             seen.append((await committed(stage.target, stage.group))[stage.there])
             await asyncio.sleep(0.05)
-            if running.events.of(GroupLeftAlone):
+            if running.events.of(GroupSyncSkipped):
                 break
         await left_alone(running, "in_use")
 
@@ -304,7 +304,7 @@ async def test_a_group_whose_coordinator_is_away_is_left_alone(
         await left_alone(running, "unknown")
         for name in names:
             await commit_as_admin(stage.source, name, {stage.here: CommittedOffset(60)})
-        unknown = {event.group for event in running.events.of(GroupLeftAlone)}
+        unknown = {event.group for event in running.events.of(GroupSyncSkipped)}
         known = sorted(set(names) - unknown)
 
         async def others_go_on() -> bool:

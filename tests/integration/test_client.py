@@ -56,7 +56,7 @@ def command(*arguments: str, name: str = "topics") -> subprocess.CompletedProces
 
 
 def dump(mirror: JavaMirror, *arguments: str) -> list[str]:
-    """Give the lines that ``mm2py topics dump`` prints for the mirror's target."""
+    """Return the lines that ``mm2py topics dump`` prints for the mirror's target."""
     done = command("dump", str(mirror.file), "--cluster", mirror.target_alias, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

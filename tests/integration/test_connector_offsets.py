@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from mm2py.core import orders as verbs
-from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.control import overrides as verbs
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.devkit.java_mm2 import JavaMirrorMaker2
-from mm2py.errors import OrderConflictError, OrderRefusedError, UnknownConnectorError
-from mm2py.flow.order_book import OrderBook
+from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
+from mm2py.flow.control.override_store import OverrideStore
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.kept_orders import orders_key
 from mm2py.model.state import FlowState
+from mm2py.model.stored_overrides import overrides_key
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
 from tests.support.eventually import eventually
 from tests.support.mirrored import arrived, await_arrived
@@ -51,7 +51,7 @@ async def _mirrored(running: RunningNode, flow: Flow, backup: KafkaCluster, remo
 
 
 async def _stop(running: RunningNode, flow: Flow) -> None:
-    await running.node.order(flow, lambda orders: verbs.stop_connector(orders, SOURCE))
+    await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, SOURCE))
     await running.until(flow, SOURCE, FlowState.STOPPED)
 
 
@@ -76,11 +76,11 @@ async def _translated(running: RunningNode, topic: str, wanted: Mapping[int, int
 
 
 async def _resume(running: RunningNode, flow: Flow) -> None:
-    await running.node.order(flow, lambda orders: verbs.resume_connector(orders, SOURCE))
+    await running.node.control.change_overrides(flow, lambda overrides: verbs.resume_connector(overrides, SOURCE))
 
 
 def _of(flow: Flow, topic: str, offset: int | None, partition: int = 0) -> dict[str, Any]:
-    """Give an entry of a body."""
+    """Return an entry of a body."""
     return {
         "partition": {"cluster": flow.source, "partition": partition, "topic": topic},
         "offset": None if offset is None else {"offset": offset},
@@ -103,14 +103,16 @@ async def test_offsets_set_back_are_copied_again_and_no_others(
     text = _file(primary, backup, prefix)
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, remote, _COUNT)
-        with pytest.raises(OrderConflictError, match="must be stopped"):
-            await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 1)])
+        with pytest.raises(OverrideConflictError, match="must be stopped"):
+            await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 1)])
         await _stop(running, flow)
-        shown = await running.node.offsets(flow, SOURCE)
-        with pytest.raises(OrderRefusedError, match="the source ends before 300"):
-            await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 300)])
-        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, each - 101), _of(flow, topic, each - 1, 1)])
-        altered = await running.node.offsets(flow, SOURCE)
+        shown = await running.node.control.offsets(flow, SOURCE)
+        with pytest.raises(OverrideRejectedError, match="the source ends before 300"):
+            await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 300)])
+        await running.node.control.alter_offsets(
+            flow, SOURCE, [_of(flow, topic, each - 101), _of(flow, topic, each - 1, 1)]
+        )
+        altered = await running.node.control.offsets(flow, SOURCE)
         await running.crash()
         told = running.events.of(OffsetsAltered)
 
@@ -152,7 +154,7 @@ async def test_offsets_set_forward_are_never_copied(
         await _mirrored(running, flow, backup, f"{prefix}.{topic}", 200)
         await _stop(running, flow)
         await produce_numbers(primary.bootstrap_servers, topic, count=200, partitions=1)
-        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, 349)])
+        await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 349)])
         await _resume(running, flow)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 250)
         await _translated(running, topic, {150: 150, 250: 200, 360: 210})
@@ -173,11 +175,11 @@ async def test_a_reset_copies_all_again(
     text = _file(primary, backup, prefix)
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, f"{prefix}.{topic}", _COUNT)
-        with pytest.raises(OrderConflictError, match="must be stopped"):
-            await running.node.reset_offsets(flow, SOURCE)
+        with pytest.raises(OverrideConflictError, match="must be stopped"):
+            await running.node.control.reset_offsets(flow, SOURCE)
         await _stop(running, flow)
-        await running.node.reset_offsets(flow, SOURCE)
-        left = await running.node.offsets(flow, SOURCE)
+        await running.node.control.reset_offsets(flow, SOURCE)
+        left = await running.node.control.offsets(flow, SOURCE)
         await _resume(running, flow)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 2 * _COUNT)
         await running.crash()
@@ -206,18 +208,18 @@ async def test_offsets_of_the_other_connectors(
     body = [{"partition": {"group": "g", "topic": f"{prefix}.t", "partition": 0}, "offset": {"offset": 0}}]
     async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
         await running.running(flow)
-        await running.node.order(flow, lambda orders: verbs.stop_connector(orders, CHECKPOINT))
+        await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, CHECKPOINT))
         await running.until(flow, CHECKPOINT, FlowState.STOPPED)
-        await running.node.alter_offsets(flow, CHECKPOINT, body)
-        written = await running.node.offsets(flow, CHECKPOINT)
-        await running.node.reset_offsets(flow, CHECKPOINT)
-        with pytest.raises(OrderRefusedError, match="only 0 and null"):
-            await running.node.alter_offsets(flow, HEARTBEAT, [{"partition": {}, "offset": {"offset": 3}}])
+        await running.node.control.alter_offsets(flow, CHECKPOINT, body)
+        written = await running.node.control.offsets(flow, CHECKPOINT)
+        await running.node.control.reset_offsets(flow, CHECKPOINT)
+        with pytest.raises(OverrideRejectedError, match="only 0 and null"):
+            await running.node.control.alter_offsets(flow, HEARTBEAT, [{"partition": {}, "offset": {"offset": 3}}])
         with pytest.raises(UnknownConnectorError):
-            await running.node.offsets(flow, "FileStreamSource")
+            await running.node.control.offsets(flow, "FileStreamSource")
 
         assert written == (ConnectorOffset(body[0]["partition"], {"offset": 0}),)
-        assert await running.node.offsets(flow, CHECKPOINT) == ()
+        assert await running.node.control.offsets(flow, CHECKPOINT) == ()
 
 
 async def test_java_reads_what_was_altered_and_leaves_orders_alone(
@@ -236,10 +238,10 @@ async def test_java_reads_what_was_altered_and_leaves_orders_alone(
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, remote, _COUNT)
         await _stop(running, flow)
-        await running.node.alter_offsets(flow, SOURCE, [_of(flow, topic, _COUNT - 51)])
+        await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, _COUNT - 51)])
         await running.stop()
-        kept = running.node.orders(flow)
-    book = OrderBook(running.node.settings.flows[0], running.node._clock)
+        kept = running.node.control.overrides(flow)
+    book = OverrideStore(running.node.settings.flows[0], running.node._clock)
 
     file = tmp_path / "java.properties"
     file.write_text(text.replace("listeners = \n", ""))
@@ -250,7 +252,7 @@ async def test_java_reads_what_was_altered_and_leaves_orders_alone(
     by_java = await _configs(backup, book.topic)
     async with running_node(text, tmp_path) as running:
         await running.until(flow, SOURCE, FlowState.STOPPED)
-        read_again = running.node.orders(flow)
+        read_again = running.node.control.overrides(flow)
         await _resume(running, flow)
         await running.running(flow)
         await eventually(
@@ -262,8 +264,8 @@ async def test_java_reads_what_was_altered_and_leaves_orders_alone(
     assert "mm2py-orders-" in java_said  # as a key that it discards
     assert read_again == kept
     assert b"connector-MirrorSourceConnector" in by_java
-    assert {key: value for key, value in by_both.items() if key != orders_key(flow)} == {
-        key: value for key, value in by_java.items() if key != orders_key(flow)
+    assert {key: value for key, value in by_both.items() if key != overrides_key(flow)} == {
+        key: value for key, value in by_java.items() if key != overrides_key(flow)
     }
     assert await arrived(backup.bootstrap_servers, remote) == _COUNT + 50
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.core import orders as verbs
-from mm2py.core.orders import CHECKPOINT, SOURCE
+from mm2py.core.control import overrides as verbs
+from mm2py.core.control.overrides import CHECKPOINT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.model.orders import NO_ORDERS, Orders, RateLimit
+from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ConnectorPaused,
@@ -55,15 +55,15 @@ async def _state(flow: RunningFlow, state: FlowState, connector: str = SOURCE) -
     await eventually(is_so, within_s=15, what=f"{connector} is {state.name}")
 
 
-def _order(flow: RunningFlow, *changes: Callable[[Orders], Orders]) -> None:
-    orders = flow.runner.orders
+def _order(flow: RunningFlow, *changes: Callable[[Overrides], Overrides]) -> None:
+    overrides = flow.runner.overrides
     for change in changes:
-        orders = change(orders)
-    flow.runner.obey(orders)
+        overrides = change(overrides)
+    flow.runner.apply_overrides(overrides)
 
 
 async def _stands_still(flow: RunningFlow, cluster: KafkaCluster, topic: str) -> int:
-    """Say where a remote topic stands while records go on coming at the source."""
+    """Return where a remote topic stands while records go on coming at the source."""
     await asyncio.sleep(0.3)
     before = await _there(cluster, topic)
     await asyncio.sleep(_QUIET_S)
@@ -79,7 +79,7 @@ async def test_a_connector_is_held_and_goes_on_exactly(
     prefix: str,
     tmp_path: Path,
     *,
-    verb: Callable[[Orders, str], Orders],
+    verb: Callable[[Overrides, str], Overrides],
 ) -> None:
     """Within seconds nothing is copied any more; then it goes on where it was, and no record is lost or repeated."""
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
@@ -90,11 +90,11 @@ async def test_a_connector_is_held_and_goes_on_exactly(
         running_flow(settings, tmp_path) as flow,
     ):
         await _arrived(backup, remote, 1_000)
-        _order(flow, lambda orders: verb(orders, SOURCE))
+        _order(flow, lambda overrides: verb(overrides, SOURCE))
         await _state(flow, FlowState.PAUSED if verb is verbs.pause_connector else FlowState.STOPPED)
         held_at = await _stands_still(flow, backup, remote)
         held = flow.runner.view()
-        _order(flow, lambda orders: verbs.resume_connector(orders, SOURCE))
+        _order(flow, lambda overrides: verbs.resume_connector(overrides, SOURCE))
         await _arrived(backup, remote, held_at + 1_000)
         await _state(flow, FlowState.RUNNING)
         count = await stream.done()
@@ -123,16 +123,16 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
     async with running_flow(settings, tmp_path) as first:
         await produce_numbers(source, prefix, count=500, partitions=1)
         await _arrived(backup, remote, 500)
-        first.runner.obey(paused)
+        first.runner.apply_overrides(paused)
         await _state(first, FlowState.PAUSED)
         await first.drain()
     await create_topic(source, f"{prefix}-new", partitions=1)
     await produce_numbers(source, f"{prefix}-new", count=100, partitions=1)
-    async with running_flow(settings, tmp_path, orders=paused) as second:
+    async with running_flow(settings, tmp_path, overrides=paused) as second:
         await _state(second, FlowState.PAUSED)
         await asyncio.sleep(_QUIET_S)
         topics = await _there(backup, remote), second.runner.view().topics
-        second.runner.obey(NO_ORDERS)
+        second.runner.apply_overrides(NO_ORDERS)
         await _arrived(backup, f"A.{prefix}-new", 100)
         await second.drain()
 
@@ -211,11 +211,11 @@ async def test_a_flow_keeps_to_its_limit(
     await create_topic(source, prefix, partitions=4)
     await produce_numbers(source, prefix, count=100_000, partitions=4)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": prefix, "tasks.max": tasks})
-    async with running_flow(settings, tmp_path, orders=verbs.set_limit(NO_ORDERS, limit)) as flow:
+    async with running_flow(settings, tmp_path, overrides=verbs.set_limit(NO_ORDERS, limit)) as flow:
         await _arrived(backup, remote, 1)
         await asyncio.sleep(4)
         records_per_s, bytes_per_s = await _rate(flow, backup, remote, seconds=_SECONDS)
-        flow.runner.obey(NO_ORDERS)
+        flow.runner.apply_overrides(NO_ORDERS)
         await _arrived(backup, remote, 100_000)
         await flow.drain()
 
@@ -235,9 +235,9 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
     await create_topic(source, fast, partitions=1)
     await produce_numbers(source, slow, count=100_000, partitions=3)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
-    orders = verbs.set_topic_limit(NO_ORDERS, slow, RateLimit(records_per_s=2_000))
+    overrides = verbs.set_topic_limit(NO_ORDERS, slow, RateLimit(records_per_s=2_000))
     async with (
-        running_flow(settings, tmp_path, orders=orders) as flow,
+        running_flow(settings, tmp_path, overrides=overrides) as flow,
         numbered_stream(source, fast, count=10_000, partitions=1, rate=500, open_ended=True) as stream,
     ):
         await _arrived(backup, f"A.{slow}", 1)
@@ -247,7 +247,7 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
         await asyncio.sleep(_SECONDS)
         rate = (await _there(backup, f"A.{slow}") - begun) / (loop.time() - started)
         behind = stream.sent - await _there(backup, f"A.{fast}")
-        flow.runner.obey(NO_ORDERS)
+        flow.runner.apply_overrides(NO_ORDERS)
         count = await stream.done()
         await _arrived(backup, f"A.{slow}", 100_000)
         await _arrived(backup, f"A.{fast}", count)
@@ -293,7 +293,7 @@ async def test_a_restarted_copy_task_touches_no_other(
 async def test_a_restarted_connector_goes_on_exactly(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, include_tasks: bool
 ) -> None:
-    """Alone it looks at its topics anew while copying goes on; with its tasks it drains and reads its positions."""
+    """Alone it looks at its topics again while copying goes on; with its tasks it drains and reads its positions."""
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=_PARTITIONS)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 2})

@@ -16,7 +16,7 @@ from tests.support.topics import create_topic, leaders, move_leaders
 
 
 PARTITIONS = 4
-RECORDS = 200_000
+RECORDS = 50_000
 
 #: Three replicas of which two must have a record: what is acknowledged survives the loss of one broker.
 REPLICATED = {"min.insync.replicas": "2"}
@@ -40,7 +40,7 @@ async def check(task: Copying, target: KafkaCluster, remote: str) -> None:
 async def test_broker_killed_in_the_middle_of_a_stream(
     primary: KafkaCluster, backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, side: str
 ) -> None:
-    """The only broker of a cluster is killed with SIGKILL and started again while 200 000 records pass."""
+    """The only broker of a cluster is killed with SIGKILL and started again while 50 000 records pass."""
     mortal = await asyncio.to_thread(make_cluster, "mortal")
     source, target = (mortal, backup) if side == "source" else (primary, mortal)
     remote = f"A.{prefix}"
@@ -48,7 +48,7 @@ async def test_broker_killed_in_the_middle_of_a_stream(
     async with (
         copying(source, target, {prefix: remote}) as task,
         numbered_stream(
-            source.bootstrap_servers, prefix, count=RECORDS, partitions=PARTITIONS, rate=30_000, codec="lz4"
+            source.bootstrap_servers, prefix, count=RECORDS, partitions=PARTITIONS, rate=8_000, codec="lz4"
         ) as stream,
         asyncio.TaskGroup() as tasks,
     ):
@@ -65,7 +65,7 @@ async def test_broker_killed_in_the_middle_of_a_stream(
 
 async def test_leaders_moved_and_brokers_killed_on_clusters_of_three(make_cluster: MakeCluster, prefix: str) -> None:
     """
-    With three brokers on each side, leaders move and one broker of each side is killed while 200 000 records pass.
+    With three brokers on each side, leaders move and one broker of each side is killed while 50 000 records pass.
 
     Killed brokers stay away for the rest of the stream: others lead their partitions.
     """
@@ -79,18 +79,18 @@ async def test_leaders_moved_and_brokers_killed_on_clusters_of_three(make_cluste
     await create_topic(target.bootstrap_servers, remote, replicas=replicas, configs=REPLICATED)
     async with (
         copying(source, target, {prefix: remote}) as task,
-        numbered_stream(source.bootstrap_servers, prefix, count=RECORDS, partitions=PARTITIONS, rate=20_000) as stream,
+        numbered_stream(source.bootstrap_servers, prefix, count=RECORDS, partitions=PARTITIONS, rate=5_000) as stream,
         asyncio.TaskGroup() as tasks,
     ):
         calm = asyncio.Event()
         copied = tasks.create_task(copy_stream(task, stream, calm))
-        await stream.reached(30_000)
+        await stream.reached(7_500)
         for cluster, topic in ((source, prefix), (target, remote)):
             to = {number: (number + 1) % 3 for number in range(PARTITIONS)}
             await move_leaders(cluster.bootstrap_servers, topic, to)
-        await stream.reached(80_000)
+        await stream.reached(20_000)
         await asyncio.to_thread(source.kill, 2)
-        await stream.reached(120_000)
+        await stream.reached(30_000)
         await asyncio.to_thread(target.kill, 1)
         calm.set()
         await copied

@@ -10,8 +10,8 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import SETTLING_MS, CopyLimits
-from mm2py.pipeline import copier
-from mm2py.pipeline.sending import Dispatch
+from mm2py.pipeline.copy import epoch as copier
+from mm2py.pipeline.copy.sending import BatchSender
 from tests.support.brokers import MakeCluster
 from tests.support.copying import assert_exactly_once, copying
 from tests.support.producing import NumberedStream, produce_numbers, producer
@@ -28,13 +28,13 @@ PARTITIONS = 8
 def most_buffered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Watch how many bytes wait for the target; give the most there ever were."""
     seen = [0]
-    take = Dispatch.take
+    take = BatchSender.take
 
-    def watched(self: Dispatch, copy: copier.PartitionCopy, before_bytes: int) -> None:
+    def watched(self: BatchSender, copy: copier.PartitionCopy, before_bytes: int) -> None:
         take(self, copy, before_bytes)
         seen[0] = max(seen[0], self.buffered_bytes)
 
-    monkeypatch.setattr(Dispatch, "take", watched)
+    monkeypatch.setattr(BatchSender, "take", watched)
     return lambda: seen[0]
 
 

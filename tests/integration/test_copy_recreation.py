@@ -20,8 +20,8 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import CopyLimits, Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
-from mm2py.pipeline.records.reading import StretchReader
-from mm2py.pipeline.records.trouble import RecordsTroubleError, trouble_in
+from mm2py.pipeline.transform.failures import TransformFailedError, trouble_in
+from mm2py.pipeline.transform.read import RangeReader
 from mm2py.telemetry.events import SourceTopicRecreated
 from mm2py.wire import fetch
 from mm2py.wire.cluster import Cluster
@@ -105,7 +105,7 @@ async def refreshed(source: Cluster, topic: str) -> str:
 
 @asynccontextmanager
 async def exchanged(gate: Gate, bootstrap: str, topic: str) -> AsyncIterator[None]:
-    """Hold all fetchers, make the topic anew and fill it past where it ended; let them go on in the block."""
+    """Hold all fetchers, make the topic again and fill it past where it ended; let them go on in the block."""
     gate.close()
     await eventually(lambda: gate.holds_all, within_s=20, what="every fetcher is held")
     await recreate_topic(bootstrap, topic, partitions=PARTITIONS)
@@ -190,7 +190,7 @@ async def arrived(bootstrap: str, topic: str, ends: dict[int, int]) -> None:
 async def test_a_resume_reads_no_other_topic_of_the_name(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, way: str
 ) -> None:
-    """After a crash the source is walked for what the target holds: not one that was made anew meanwhile."""
+    """After a crash the source is walked for what the target holds: not one that was created again meanwhile."""
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=PARTITIONS)
     await fill(source, prefix, "old", OLD)
@@ -222,11 +222,11 @@ async def test_a_transform_gets_no_records_of_another_topic_of_the_name(
             TopicPartition(prefix, 0), f"A.{prefix}", 0, -1, is_unsure=False,
             topic_id=await refreshed(looking, prefix), until=OLD,
         )  # fmt: skip
-        reader = StretchReader(looking, CopyLimits(), clock, within_s=20)
+        reader = RangeReader(looking, CopyLimits(), clock, within_s=20)
         before = [columns async for columns in reader.read(plan)]
         await recreate_topic(source, prefix, partitions=PARTITIONS)
         await fill(source, prefix, "new", NEW)
-        with pytest.raises(RecordsTroubleError) as raised:
+        with pytest.raises(TransformFailedError) as raised:
             _ = [columns async for columns in reader.read(plan)]
 
     trouble = trouble_in(str(raised.value))

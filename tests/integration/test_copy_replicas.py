@@ -19,7 +19,7 @@ _COUNT = 20_000
 
 
 def _read_brokers(task: Copying) -> set[int]:
-    """Give the brokers from which partitions are fetched at present."""
+    """Return the brokers from which partitions are fetched at present."""
     sessions = task.worker.sessions.items()
     return {node for (_, node, _), it in sessions if not it.is_empty and not it.connection.is_closed}
 

@@ -44,11 +44,11 @@ async def test_lost_epochs_repeat_nothing(
 
     The next one is planned from an old position and finds out what the lost ones had copied.
     """
-    count = 60_000
+    count = 15_000
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     async with (
         copying(primary, backup, {prefix: f"A.{prefix}"}) as task,
-        numbered_stream(primary.bootstrap_servers, prefix, count=count, partitions=PARTITIONS, rate=20_000) as stream,
+        numbered_stream(primary.bootstrap_servers, prefix, count=count, partitions=PARTITIONS, rate=5_000) as stream,
     ):
         await task.epoch()
         for _ in range(3):

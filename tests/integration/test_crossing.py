@@ -8,10 +8,10 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.columns import NAMES
-from mm2py.pipeline.records.crossing import Crossing, crossing_of
-from mm2py.pipeline.records.query import Sql
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.spark.session import SparkHost
+from mm2py.pipeline.transform.columns import NAMES
+from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
+from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.telemetry.journal import EventLog
 
 
@@ -53,7 +53,6 @@ async def _found() -> dict[str, Crossing]:
     host = SparkHost({"spark.master": "local[1]"}, copy_tasks=1, clock=clock, events=EventLog(clock))
     transforms = [Transform(text, sql=text) for text in _STATEMENTS]
     transforms.append(Transform("masked", function="tests.support.transforms:masked"))
-    transforms.append(Transform("routes", sql="SELECT * FROM records WHERE value IS NOT NULL", routes=True))
     transforms.append(Transform("steps"))
     try:
         with Sql(await host.session()).use() as session:
@@ -71,8 +70,7 @@ def test_only_what_is_looked_at_is_read(found: dict[str, Crossing], text: str) -
     assert found[text].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
 
 
-def test_functions_and_routes(found: dict[str, Crossing]) -> None:
-    """A function is analysed as well; whoever routes says where each record goes; steps alone need no Spark."""
+def test_functions_and_steps(found: dict[str, Crossing]) -> None:
+    """A function is analysed as well; steps alone need no Spark."""
     assert found["masked"] == Crossing(_ALWAYS, _ALWAYS)
-    assert found["routes"] == Crossing(_GIVEN_ALL, _GIVEN_ALL)
     assert found["steps"] == Crossing()

@@ -24,7 +24,7 @@ VARIABLES = ("datasource", "job", "source", "target")
 
 
 def panels() -> Iterator[dict[str, Any]]:
-    """Give all panels, also those inside folded rows."""
+    """Return all panels, also those inside folded rows."""
     for panel in DASHBOARD["panels"]:
         yield panel
         yield from panel.get("panels", ())

@@ -19,7 +19,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.epoch import EpochLostError
+from mm2py.pipeline.epoch_jobs import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of

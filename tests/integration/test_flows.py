@@ -15,14 +15,14 @@ from mm2py.telemetry.events import (
     ClusterUnreachable,
     FlowDrained,
     FlowStarted,
-    NoTopicChosen,
+    NoTopicsMatched,
     PartitionsGrown,
     PartitionStopped,
     PositionsRead,
     ResumedExactly,
     StepFailed,
     TopicCreated,
-    TopicGone,
+    TopicRemoved,
 )
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
@@ -72,7 +72,7 @@ async def test_topics_come_grow_and_go(
         await produce_numbers(source, f"{prefix}-b", count=300, partitions=3)
         await mirrored(flow, 400)
         await delete_topic(source, f"{prefix}-a")
-        await said(flow, TopicGone)
+        await said(flow, TopicRemoved)
         await flow.drain()
 
     remote = await list_topics(target)
@@ -263,12 +263,12 @@ async def test_a_flow_that_matches_nothing_says_so_once(
     await create_topic(source, f"{prefix}-orders")
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}-order"})
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, NoTopicChosen)
+        await said(flow, NoTopicsMatched)
         await create_topic(source, f"{prefix}-order")
         await said(flow, TopicCreated)
         await flow.drain()
 
-    (told,) = flow.events.of(NoTopicChosen)
+    (told,) = flow.events.of(NoTopicsMatched)
     assert f"{prefix}-orders" in told.hint
 
 

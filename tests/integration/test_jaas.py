@@ -30,9 +30,9 @@ def _read(text: str) -> str:
 
 async def test_lines_are_read_as_java_reads_them() -> None:
     """Hundreds of lines, whole and mangled, are read, or refused, exactly as Kafka's own clients do."""
-    luck = random.Random(4382)
-    lines = ["M required " + "".join(luck.choices(_PIECES, k=luck.randint(0, 9))) + ";" for _ in range(500)]
-    lines += ["".join(luck.choices(_PIECES, k=luck.randint(1, 8))) for _ in range(100)]
+    jitter = random.Random(4382)
+    lines = ["M required " + "".join(jitter.choices(_PIECES, k=jitter.randint(0, 9))) + ";" for _ in range(500)]
+    lines += ["".join(jitter.choices(_PIECES, k=jitter.randint(1, 8))) for _ in range(100)]
     told = await java_program("JaasLines").ask(*map(_encoded, lines))
     ours = [_read(line) for line in lines]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mm2py.config.keys import find_key
-from mm2py.config.row import Key, Kind, Level
+from mm2py.config.keys.row import Key, Kind, Level
+from mm2py.config.keys.table import find_key
 from tests.support.java_programs import java_program
 
 
@@ -58,7 +58,7 @@ _SOCKETS = {
 
 @pytest.fixture(scope="module")
 def java_keys() -> list[tuple[str, str, str, str]]:
-    """Give the table, the name, the type and the default of each of Java's keys that is not about security."""
+    """Return the table, the name, the type and the default of each of Java's keys that is not about security."""
     rows = [tuple((line + "\t").split("\t")[:4]) for line in java_program("KeyTable").run()]
     return [
         (table, name, kind, default)

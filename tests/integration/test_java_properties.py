@@ -56,7 +56,7 @@ def _generated() -> dict[str, bytes]:
 
 
 def _read_by_java(folder: Path) -> dict[str, dict[str, str] | None]:
-    """Give each file's entries, or None where Java refuses the file."""
+    """Return each file's entries, or None where Java refuses the file."""
     read: dict[str, dict[str, str] | None] = {path.name: {} for path in folder.iterdir()}
     for line in java_program("PropertiesFiles").run(str(folder)):
         name, *pair = line.split("\t")

@@ -10,11 +10,11 @@ import attrs
 import pytest
 
 from mm2py.config.clients import client_settings, connector_settings, worker_settings
-from mm2py.config.keys import find_key, key_named
+from mm2py.config.keys.row import Level, Place
+from mm2py.config.keys.table import find_key, key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.properties import parse_bytes
 from mm2py.config.resolve import read, running_flows
-from mm2py.config.row import Level, Place
 from mm2py.config.ways import Client, is_client_key
 from tests.support.java_programs import java_program
 from tests.support.settings_files import BLANK_BEHIND_TRUE, settings_files

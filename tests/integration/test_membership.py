@@ -21,7 +21,7 @@ from mm2py.model.node import Node, decode_node, encode_node
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import FlowDrained, FlowRunsElsewhere, FlowStarted, FlowTakenOver
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.membership import Membership
+from mm2py.wire.groups.membership import Membership
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.mm2_file import mm2_properties
@@ -209,7 +209,7 @@ async def test_a_reload_keeps_the_flows_place(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    A flow starts anew with changed settings in the place that it had.
+    A flow restarts with changed settings in the place that it had.
 
     Nobody comes in between, and no broker holds the flow up: an empty group's first member is kept waiting
     (`group.initial.rebalance.delay.ms`).
@@ -227,7 +227,7 @@ async def test_a_reload_keeps_the_flows_place(
         before = (await other.look()).members
         running.file.write_text(mm2_properties(*servers, aliases=(alias, "B"), **keys, **{"tasks.max": 2}))
         running.node.request_reload()
-        await eventually(lambda: len(running.events.of(FlowStarted)) == 2, within_s=20, what="the flow starts anew")
+        await eventually(lambda: len(running.events.of(FlowStarted)) == 2, within_s=20, what="the flow restarts")
         after = (await other.look()).members
         await running.stop()
         left = (await other.look()).members

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from mm2py.core.translation import Precision, Translated
+from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.devkit.java_mm2 import JavaMirrorMaker2
@@ -46,7 +46,7 @@ class Truth:
     end: int
 
     def downstream_of(self, upstream: int) -> int:
-        """Give the offset of the next record that a group at *upstream* has to read."""
+        """Return the offset of the next record that a group at *upstream* has to read."""
         at = bisect_left(self.upstream, upstream)
         return self.downstream[at] if at < len(self.downstream) else self.end
 
@@ -77,7 +77,7 @@ class Mirror:
         )
 
     def keys(self, **more: Any) -> dict[str, Any]:
-        """Give the keys that are the topic's own."""
+        """Return the keys that are the topic's own."""
         level = "read_committed" if self.reads_committed else "read_uncommitted"
         return {f"{self.alias}->B.topics": self.topic, f"{self.alias}.consumer.isolation.level": level, **more}
 
@@ -292,7 +292,7 @@ async def java_copies(over: Mirror) -> str:
 async def test_what_is_kept_names_its_topic(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Every chunk says which topic it is about, by id: one that is created anew inherits nothing."""
+    """Every chunk says which topic it is about, by id: one that is created again inherits nothing."""
     over = mirror(primary, backup, prefix, tmp_path)
     await create_topic(over.source, over.topic)
     await produce(over.source, over.topic, [plain_records(100)])
@@ -314,7 +314,7 @@ async def test_what_is_kept_names_its_topic(
 
 
 async def syncs(bootstrap: str, syncs_topic: str, topic: str) -> dict[int, tuple[int, int]]:
-    """Give the newest sync of each partition of *topic*, as Java's own formatter reads it."""
+    """Return the newest sync of each partition of *topic*, as Java's own formatter reads it."""
     newest: dict[int, tuple[int, int]] = {}
     for line in await java_program("MirrorRecords").ask(bootstrap, f"OffsetSync:{syncs_topic}"):
         text = line.split("\t")[2]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.core import stalls
+from mm2py.core.source import stalls
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow import stall_watch
+from mm2py.flow.source import stall_watch
 from mm2py.model.state import PartitionStage, PartitionView
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
 from tests.support.dead_producers import end_open, leave_open

@@ -14,8 +14,9 @@ import attrs
 import pytest
 
 from mm2py.clock import SystemClock
+from mm2py.devkit.ports import free_ports
+from mm2py.rest.access.users import hash_password
 from mm2py.rest.server import RestServer
-from mm2py.rest.users import hash_password
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from tests.support.certificates import Authority, Certificate
 from tests.support.eventually import eventually
@@ -46,7 +47,7 @@ async def serving(folder: Path, *lines: str) -> AsyncIterator[Serving]:
     """Run a server with these lines of settings."""
     clock = SystemClock()
     node = node_double(folder, clock, *lines)
-    server = RestServer(node, clock=clock, events=node.events, metrics=PlainMetrics(), luck=lambda: 0.0)
+    server = RestServer(node, clock=clock, events=node.events, metrics=PlainMetrics(), jitter=lambda: 0.0)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         try:
@@ -61,13 +62,6 @@ async def _get(url: str, *, tls: ssl.SSLContext | None = None, **headers: str) -
         session.get(url, ssl=tls if tls is not None else True) as answer,
     ):
         return answer.status, await answer.text()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 async def test_several_listeners(tmp_path: Path) -> None:
@@ -117,10 +111,12 @@ async def test_ipv6(tmp_path: Path) -> None:
 
 async def test_a_port_in_use_is_tried_again(tmp_path: Path) -> None:
     """Nothing fails but the listener: it is told once, with what to try, and gets its port when that is free."""
+    # One that the system would give would be anybody's once it is free.
+    (port,) = free_ports(1)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         async with serving(tmp_path, f"listeners = http://127.0.0.1:{port}, http://127.0.0.1:0") as running:
             other = await running.url()
             [event] = await eventually(

@@ -16,11 +16,11 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, FlowUnguarded, PartitionStopped, StepFailed
-from mm2py.wire import oauth
-from mm2py.wire.access import ClusterAccessError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import MetadataRequest
-from mm2py.wire.tls_probe import speaks_tls
+from mm2py.wire.security import oauth
+from mm2py.wire.security.access import ClusterAccessError
+from mm2py.wire.security.tls_probe import speaks_tls
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mm2py.pipeline import session as session_module
-from mm2py.pipeline.class_archive import make_class_archive
-from mm2py.pipeline.spark_settings import class_archive
-from mm2py.telemetry.events import SparkEnded, SparkSaid, SparkStarted, WaitingForSlot
+from mm2py.pipeline.spark import session as session_module
+from mm2py.pipeline.spark.class_archive import make_class_archive
+from mm2py.pipeline.spark.settings import class_archive
+from mm2py.telemetry.events import SparkEnded, SparkLogged, SparkStarted, WaitingForSlot
 from tests.support.epochs import FLOW, idle_plan, lose, run_both, spark_of
 from tests.support.eventually import eventually
 
@@ -30,7 +30,7 @@ async def test_without_a_slot_it_says_so() -> None:
 
 
 async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
-    """When Spark's JVM is killed its epochs are lost, the next one starts Spark anew, and a stop leaves nothing."""
+    """When Spark's JVM is killed its epochs are lost, the next one starts Spark again, and a stop leaves nothing."""
     async with spark_of() as spark:
         session = await spark.host.session()
         async with asyncio.TaskGroup() as group:
@@ -76,7 +76,7 @@ async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell()
 
         await asyncio.to_thread(log)
         said = await eventually(
-            lambda: lines if (lines := spark.events.of(SparkSaid))[-1:] and "more" in lines[-1].line else None,
+            lambda: lines if (lines := spark.events.of(SparkLogged))[-1:] and "more" in lines[-1].line else None,
             within_s=10,
             what="Spark has said it",
         )
@@ -103,8 +103,8 @@ async def test_spark_takes_its_classes_from_their_archive(tmp_path: Path, monkey
         assert (await other.runner.run(idle_plan())).worker
 
     assert str(archive) in mapped
-    assert not spark.events.of(SparkSaid)
-    assert not other.events.of(SparkSaid)
+    assert not spark.events.of(SparkLogged)
+    assert not other.events.of(SparkLogged)
 
 
 def _spoilt(archive: Path, folder: Path) -> Path:
@@ -114,5 +114,5 @@ def _spoilt(archive: Path, folder: Path) -> Path:
 
 
 def _mapped(pid: int) -> str:
-    """Give the files that a process has in its memory."""
+    """Return the files that a process has in its memory."""
     return Path(f"/proc/{pid}/maps").read_text()

@@ -13,11 +13,11 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from mm2py.clock import SystemClock
-from mm2py.core.orders import HEARTBEAT, SOURCE
-from mm2py.errors import OrderConflictError
+from mm2py.core.control.overrides import HEARTBEAT, SOURCE
+from mm2py.errors import OverrideConflictError
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.orders import NO_ORDERS
+from mm2py.model.overrides import NO_ORDERS
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -95,7 +95,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 def partitions(topics: int, each: int) -> tuple[PartitionView, ...]:
-    """Give partitions of topics ``topic-0000`` and so on, whose lag falls with their number."""
+    """Return partitions of topics ``topic-0000`` and so on, whose lag falls with their number."""
     return tuple(
         PartitionView(
             TopicPartition(f"topic-{number:04}", one), f"A.topic-{number:04}", 0, PartitionStage.COPYING,
@@ -311,12 +311,12 @@ async def test_orders_by_clicking(browser: Browser, served: Served) -> None:
         await seen.sees("Topics 2")
         await seen.click("Pause", ".flow-head")
         await seen.answer("Cancel")
-        cancelled = served.node.ordered
+        cancelled = served.node.control.ordered
         await seen.click("Pause", ".flow-head")
         await seen.answer("Pause")
         await seen.sees("copying is to be paused", ".order-note")
         await seen.click("Resume", ".flow-head")
-        await eventually(lambda: served.node.ordered == NO_ORDERS, within_s=10, what="the flow is resumed")
+        await eventually(lambda: served.node.control.ordered == NO_ORDERS, within_s=10, what="the flow is resumed")
         await seen.click("Pause", "table.topics tr:nth-child(2)")
         await seen.answer("Pause")
         await seen.sees("1 topic paused (orders)", ".order-note")
@@ -326,13 +326,13 @@ async def test_orders_by_clicking(browser: Browser, served: Served) -> None:
         await seen.sees("copying is limited to 2.50 MB/s", ".order-note")
 
         assert cancelled == NO_ORDERS
-        assert served.node.ordered.limit.bytes_per_s == 2_500_000
-        assert served.node.ordered.topics == {"orders"}
+        assert served.node.control.ordered.limit.bytes_per_s == 2_500_000
+        assert served.node.control.ordered.topics == {"orders"}
 
 
 async def test_a_refused_order_is_told_in_words(browser: Browser, served: Served) -> None:
     """What the daemon says against it is shown until it is read, and nothing is claimed."""
-    served.node.trouble = OrderConflictError("the flow is draining", "try again")
+    served.node.control.trouble = OverrideConflictError("the flow is draining", "try again")
     async with looking(browser, served.url, expects=("409",)) as seen:
         await seen.open("#/flow/A-%3EB")
         await seen.sees("Topics 2")

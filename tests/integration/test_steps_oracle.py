@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from mm2py.core.steps import StepChain, StepFailedError, StepRecord
+from mm2py.core.transform.steps import StepChain, StepFailedError, StepRecord
 from mm2py.model.transform import Predicate, Step
 from tests.support.java_programs import java_program
 

@@ -78,7 +78,7 @@ def many_kinds(topic: str) -> list[TopicAcl]:
 
 
 def mirrored_kinds(remote: str) -> set[TopicAcl]:
-    """Say what becomes of `many_kinds`."""
+    """Return what becomes of `many_kinds`."""
     return {
         allow(remote, "reader", Operation.READ),
         allow(remote, "owner", Operation.READ),

@@ -14,8 +14,8 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Transactions
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
-from mm2py.pipeline.records.behind import records_behind
-from mm2py.pipeline.records.committing import Committer
+from mm2py.pipeline.transform.target_tail import records_behind
+from mm2py.pipeline.transform.transaction import Committer
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
@@ -50,14 +50,14 @@ async def write(log: TopicLog, of: TransactionalProducer, *numbers: int) -> None
 
 
 async def values(bootstrap: str, topic: str) -> list[int]:
-    """Give what a consumer of committed records sees of partition 0."""
+    """Return what a consumer of committed records sees of partition 0."""
     return [int(record.value or b"") for record in (await read_topic(bootstrap, topic, reads_committed=True))[0]]
 
 
 async def test_what_is_committed_shows_and_what_is_not_never_does(
     cluster: Cluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Two topics in one transaction; the next one is undone by opening anew, the third goes on with a new epoch."""
+    """Two topics in one transaction; the next one is undone by opening again, the third goes on with a new epoch."""
     for name in ("one", "two"):
         await create_topic(backup.bootstrap_servers, f"{prefix}-{name}")
     one, two = (TopicLog(cluster, f"{prefix}-{name}") for name in ("one", "two"))

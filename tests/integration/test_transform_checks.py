@@ -9,8 +9,8 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.model.transform import Transform
-from mm2py.pipeline.records.sampling import refusals
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.spark.session import SparkHost
+from mm2py.pipeline.transform.dry_run import refusals
 from mm2py.telemetry.journal import EventLog
 
 

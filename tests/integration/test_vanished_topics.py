@@ -27,7 +27,7 @@ _PARTITIONS = 2
 
 
 async def latest(place: Place, about: str) -> Latest:
-    """Give the newest record of each key that names *about*; none where there is no topic."""
+    """Return the newest record of each key that names *about*; none where there is no topic."""
     bootstrap, topic = place
     if topic not in await list_topics(bootstrap):
         return {}

@@ -49,7 +49,7 @@ def both_ways(source: str, target: str, prefix: str, folder: Path, replacement: 
 
 
 def offset_of(running: RunningFlow, group: str, topic: str) -> GroupOffsetView | None:
-    """Give the picture of a group's offset of a topic."""
+    """Return the picture of a group's offset of a topic."""
     views = (view for view in running.runner.view().consumer_groups if view.group == group)
     return next((offset for view in views for offset in view.offsets if offset.source.topic == topic), None)
 

@@ -19,12 +19,12 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.topic import ConfigSource, NewTopic
-from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
+from mm2py.wire.topics.admin import Admin
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties

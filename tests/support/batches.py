@@ -11,7 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from crc32c import crc32c
 
-from mm2py.wire.batch import RecordBatchView, batches
+from mm2py.wire.batches.batch import RecordBatchView, batches
 from tests.support.records import Headers
 
 
@@ -80,13 +80,13 @@ def build_batch(
 
 
 def view_of(batch: bytes) -> RecordBatchView:
-    """Give the view of a single batch."""
+    """Return the view of a single batch."""
     (found,) = batches(memoryview(batch))
     return found
 
 
 def resigned(batch: bytes | bytearray) -> bytes:
-    """Give *batch* the length and the checksum that its bytes call for."""
+    """Return *batch* the length and the checksum that its bytes call for."""
     fixed = bytearray(batch)
     _LENGTH.pack_into(fixed, 8, len(fixed) - 12)
     _CRC.pack_into(fixed, 17, crc32c(bytes(fixed[21:])))
@@ -135,7 +135,7 @@ def resign_legacy(message: bytearray) -> None:
 
 
 def flipped(batch: bytes, at: int = -1) -> bytes:
-    """Give *batch* with one bit changed."""
+    """Return *batch* with one bit changed."""
     damaged = bytearray(batch)
     damaged[at] ^= 0x10
     return bytes(damaged)

@@ -58,7 +58,7 @@ def authorized_clusters() -> Iterator[dict[str, KafkaCluster]]:
 
 @contextmanager
 def cluster_factory() -> Iterator[MakeCluster]:
-    """Give a function that starts clusters; all of them end with the block."""
+    """Return a function that starts clusters; all of them end with the block."""
     with ExitStack() as running:
 
         def make(name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None) -> KafkaCluster:

@@ -25,7 +25,9 @@ DESKTOP, PHONE = (1280, 900), (360, 780)
 
 
 def artifacts() -> Path:
-    """Give the folder for screenshots: $MM2PY_ARTIFACTS, else one beside what is downloaded; never in the checkout."""
+    """
+    Return the folder for screenshots: $MM2PY_ARTIFACTS, else one beside what is downloaded; never in the checkout.
+    """
     folder = Path(os.environ.get("MM2PY_ARTIFACTS") or cache_directory() / "screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -68,7 +70,9 @@ class Looked:
         return await eventually(read, within_s=within_s, what=f"the page shows {text!r} in {where}")
 
     async def text(self, where: str = "body") -> str:
-        """Give what can be read in the first element that *where* chooses, thin spaces as spaces; empty without one."""
+        """
+        Return what can be read in the first element that *where* chooses, thin spaces as spaces; empty without one.
+        """
         found = self.page.locator(where).first
         if not await found.count() or not await found.is_visible():
             return ""
@@ -77,7 +81,7 @@ class Looked:
         return shown.replace("\u202f", " ")
 
     async def rows(self, table: str, column: int = 1) -> list[str]:
-        """Give the texts of a column of a table, from top to bottom."""
+        """Return the texts of a column of a table, from top to bottom."""
         cells = await self.page.locator(f"table.{table} > tbody > tr:not(.under) > td:nth-child({column})").all()
         return [(await cell.inner_text()).replace("\u202f", " ").strip() for cell in cells]
 
@@ -100,7 +104,7 @@ class Looked:
         await self.page.screenshot(path=artifacts() / f"status-page-{name}.png", full_page=True)
 
     async def width(self) -> int:
-        """Give how wide the page's content is."""
+        """Return how wide the page's content is."""
         found: int = await self.page.evaluate("document.documentElement.scrollWidth")
         return found
 

@@ -10,10 +10,10 @@ import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.translation import Precision, Translated, Translation, Untranslated
-from mm2py.flow.checkpoint_group import CheckpointGroup
-from mm2py.flow.group import Surroundings
+from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
+from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import GroupOffsetsView
@@ -66,7 +66,7 @@ class RunningCheckpoints:
         await self.task
 
     def shown(self, group: str) -> GroupOffsetsView:
-        """Give the picture of a consumer group, an empty one before the first."""
+        """Return the picture of a consumer group, an empty one before the first."""
         views = (view for view in self.group.consumer_groups() if view.group == group)
         return next(views, GroupOffsetsView(group))
 
@@ -79,7 +79,7 @@ async def running_checkpoints(
     clock = SystemClock()
     events = EventLog(clock)
     reach = Reach(settings.flow, clock, events, lambda: 0.5)
-    around = Surroundings(settings, reach, clock, events, lambda: 0.5)
+    around = FlowContext(settings, reach, clock, events, lambda: 0.5)
     group = CheckpointGroup(around, forward=forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
@@ -88,7 +88,7 @@ async def running_checkpoints(
 
 
 async def checkpoints_in(bootstrap: str, topic: str, group: str) -> list[Checkpoint]:
-    """Give every checkpoint of a group in the order in which they were written; none while there is no topic."""
+    """Return every checkpoint of a group in the order in which they were written; none while there is no topic."""
     if topic not in await list_topics(bootstrap):
         return []
     (records,) = (await read_topic(bootstrap, topic)).values()

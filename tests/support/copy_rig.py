@@ -10,7 +10,8 @@ import attrs
 from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan, ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare
-from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.pipeline.copy.epoch import copy_epoch
+from mm2py.pipeline.copy.worker_state import WorkerState
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
 from tests.support.model_cluster import ModelCluster
@@ -99,7 +100,7 @@ class Rig:
             partition.load(bytes(batch))
 
     def values(self, number: int = 0) -> list[int]:
-        """Give the upstream offsets of what the target holds."""
+        """Return the upstream offsets of what the target holds."""
         log = self.target.partitions[TopicPartition(REMOTE, number)].records()
         return [int((r.value or b"").rstrip(b".")) for r in log]
 

@@ -24,7 +24,8 @@ from mm2py.model.epoch import (
     Run,
 )
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.pipeline.copy.epoch import copy_epoch
+from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id
 from tests.support.eventually import scaled
@@ -44,7 +45,7 @@ _STOPPED = frozenset(Ended) - {Ended.OK, Ended.INTERRUPTED}
 
 
 def endpoint(alias: str, cluster: KafkaCluster, **settings: Any) -> ClusterEndpoint:
-    """Say how to reach *cluster*."""
+    """Return how to reach *cluster*."""
     return ClusterEndpoint(alias, tuple(cluster.bootstrap_servers.split(",")), **settings)
 
 
@@ -156,7 +157,7 @@ class Copying:
         await self.run(lambda: self.is_at(ends), within_s=within_s)
 
     async def source_ends(self) -> dict[TopicPartition, int]:
-        """Give the end of each partition at the source."""
+        """Return the end of each partition at the source."""
         bootstrap = ",".join(self.source.bootstrap_servers)
         return {
             TopicPartition(topic, number): end
@@ -165,13 +166,13 @@ class Copying:
         }
 
     def is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Say whether every partition that goes on has reached *ends* for sure."""
+        """Whether every partition that goes on has reached *ends* for sure."""
         return all(
             tp in self.stopped or (plan.position >= ends[tp] and not plan.is_unsure) for tp, plan in self.plans.items()
         )
 
     def runs(self, tp: TopicPartition) -> list[Run]:
-        """Give what all epochs together told of where the records of a partition went."""
+        """Return what all epochs together told of where the records of a partition went."""
         return [run for o in self.outcomes for p in o.partitions if p.source == tp for run in p.runs]
 
     def total(self, fact: str) -> int:
@@ -179,7 +180,7 @@ class Copying:
         return sum(getattr(partition, fact) for outcome in self.outcomes for partition in outcome.partitions)
 
     def failure(self, tp: TopicPartition) -> PartitionFailure:
-        """Give why a partition was stopped."""
+        """Return why a partition was stopped."""
         failure = self.stopped[tp].failure
         assert failure is not None, f"{tp} ended {self.stopped[tp].ended} without a reason"
         return failure
@@ -210,7 +211,7 @@ class Copying:
 
 
 async def fenced(plans: Mapping[K, PartitionPlan], target: Cluster) -> dict[K, PartitionPlan]:
-    """Give those of *plans* that have none a producer, as the daemon does before it plans a partition."""
+    """Return those of *plans* that have none a producer, as the daemon does before it plans a partition."""
     if all(plan.producer is not None for plan in plans.values()):
         return dict(plans)
     await target.connect()

@@ -51,17 +51,17 @@ class Daemon:
         return self._process.is_running
 
     def log_text(self) -> str:
-        """Give everything that this run has printed."""
+        """Return everything that this run has printed."""
         with self._process.log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 60) -> str:
-        """Give the last lines that this run has printed."""
+        """Return the last lines that this run has printed."""
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def events(self, name: str | None = None) -> Iterator[Event]:
-        """Give the events logged so far, those called *name* or all; lines that are not ours are left out."""
+        """Return the events logged so far, those called *name* or all; lines that are not ours are left out."""
         for line in self.log_text().splitlines():
             if line.startswith("{"):
                 try:
@@ -98,7 +98,7 @@ class Daemon:
             raise AssertionError(message) from error
 
     def flow_view(self, flow: str = "A->B") -> dict[str, Any]:
-        """Give the picture of a flow that the daemon wrote last, at most a second ago; empty before the first."""
+        """Return the picture of a flow that the daemon wrote last, at most a second ago; empty before the first."""
         try:
             status = json.loads(self._status_file.read_text())
         except FileNotFoundError:
@@ -107,7 +107,7 @@ class Daemon:
         return found
 
     def partition_views(self, topic: str, flow: str = "A->B") -> dict[int, dict[str, Any]]:
-        """Give the pictures of a topic's partitions in a flow."""
+        """Return the pictures of a topic's partitions in a flow."""
         views = self.flow_view(flow).get("partitions", ())
         return {view["source"]["partition"]: view for view in views if view["source"]["topic"] == topic}
 
@@ -144,20 +144,20 @@ class Daemon:
         await asyncio.to_thread(self._process.kill)
 
     def orphans(self) -> list[psutil.Process]:
-        """Give what it had started when it was killed and still runs."""
+        """Return what it had started when it was killed and still runs."""
         return [process for process in self._orphans if process.is_running()]
 
     def tree(self) -> list[psutil.Process]:
-        """Give the daemon's process and all below it."""
+        """Return the daemon's process and all below it."""
         return process_tree(self.pid)
 
     def spark_workers(self) -> list[int]:
-        """Give the process ids of the Python workers that run its Spark tasks."""
+        """Return the process ids of the Python workers that run its Spark tasks."""
         return spark_workers(self.pid)
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
-    """Give a process and all below it, none when it has ended."""
+    """Return a process and all below it, none when it has ended."""
     try:
         top = psutil.Process(pid)
         return [top, *top.children(recursive=True)]
@@ -166,7 +166,7 @@ def process_tree(pid: int) -> list[psutil.Process]:
 
 
 def spark_workers(pid: int) -> list[int]:
-    """Give Spark's Python workers below a process: children of the Python daemon that an executor's Java started."""
+    """Return Spark's Python workers below a process: children of the Python daemon that an executor's Java started."""
     parents, names = {}, {}
     for process in process_tree(pid)[1:]:
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,6 @@
-"""What goes wrong with topics themselves: made anew, cut from the front, and logs that lose their end with a broker."""
+"""
+What goes wrong with topics themselves: created again, cut from the front, and logs that lose their end with a broker.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import NewTopic, RecordsToDelete
 
 from mm2py.devkit.broker import BrokerNode, KafkaCluster
-from mm2py.wire.batch import batches
+from mm2py.wire.batches.batch import batches
 from tests.support.eventually import eventually
 from tests.support.topics import admin, create_topic, delete_topic
 
@@ -22,7 +24,7 @@ async def recreate_topic(bootstrap: str, topic: str, *, partitions: int = 1) -> 
 
 
 async def vanish(bootstrap: str, topic: str, *, is_replaced: bool) -> None:
-    """Delete a topic that somebody uses, who may make it anew at once; or put another one there before they do."""
+    """Delete a topic that somebody uses, who may create it again at once; or put another one there before they do."""
     async with admin(bootstrap) as connected:
 
         async def is_done() -> bool:

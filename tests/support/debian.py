@@ -26,7 +26,7 @@ class ProgramMissingError(Exception):
 
 def debian_program(package: str, *names: str) -> Path:
     """
-    Give the path of one of the programs *names* (as a rule the package's own name), installing *package* if need be.
+    Return the path of one of the programs *names* (as a rule the package's own name), installing *package* if need be.
 
     Runs side by side wait for each other. It blocks: for minutes, where the network is slow. Raise ProgramMissingError,
     which says what to do, where there is no apt-get, no right to use it, or no such package.
@@ -34,7 +34,7 @@ def debian_program(package: str, *names: str) -> Path:
     wanted = names or (package,)
     found = _find(wanted)
     if found is None:
-        with _alone(package):
+        with _alone():
             found = _find(wanted) or _install(package, wanted)
     return found
 
@@ -45,10 +45,11 @@ def _find(names: tuple[str, ...]) -> Path | None:
 
 
 @contextmanager
-def _alone(package: str) -> Iterator[None]:
+def _alone() -> Iterator[None]:
+    """Hold the lock that is one for all packages: of two apt-get updates at a time, one fails."""
     folder = cache_directory()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"debian-{package}.lock").open("w") as lock:
+    with (folder / "debian.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -73,7 +74,7 @@ def _install(package: str, names: tuple[str, ...]) -> Path:
 
 
 def _root() -> list[str] | None:
-    """Give what makes a command root's: nothing, or sudo; None where there is no way."""
+    """Return what makes a command root's: nothing, or sudo; None where there is no way."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

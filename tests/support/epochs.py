@@ -12,8 +12,8 @@ from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
-from mm2py.pipeline.epoch import EpochLostError, EpochRunner
-from mm2py.pipeline.session import SparkHost
+from mm2py.pipeline.epoch_jobs import EpochLostError, EpochRunner
+from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.journal import EventLog
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-#: Slow machines stretch every deadline by this factor.
-SLOWNESS = float(os.environ.get("MM2PY_TEST_SLOWNESS", "1"))
+#: Slow machines stretch every deadline by this factor, and so do tests that run beside each other.
+SLOWNESS = float(os.environ.get("MM2PY_TEST_SLOWNESS") or (2 if "PYTEST_XDIST_WORKER" in os.environ else 1))
 
 
 def scaled(seconds: float) -> float:

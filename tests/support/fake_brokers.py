@@ -121,7 +121,7 @@ class FakeBrokers:
         return [connection for connection in self.connections if not connection.is_closed]
 
     def requests_of(self, api_key: int) -> list[tuple[int, Any]]:
-        """Give node and request for every request of one kind so far."""
+        """Return node and request for every request of one kind so far."""
         return [(node_id, request) for node_id, request in self.requests if api_key == request.API_KEY]
 
     def script(self, api_key: int, *answers: Answer) -> None:
@@ -225,7 +225,7 @@ class FakeBrokers:
 
 
 def topics_with(name: str, leaders: Iterable[int]) -> dict[str, FakeTopic]:
-    """Give one topic whose partitions are led by *leaders*."""
+    """Return one topic whose partitions are led by *leaders*."""
     return {name: FakeTopic([FakePartition(leader) for leader in leaders])}
 
 

@@ -15,8 +15,9 @@ from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
-from mm2py.model.orders import NO_ORDERS, Orders
-from mm2py.pipeline.copier import WorkerState, copy_epoch
+from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.pipeline.copy.epoch import copy_epoch
+from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.telemetry.journal import EventLog
 from tests.support.epochs import Spark
 from tests.support.mm2_file import mm2_properties
@@ -105,7 +106,7 @@ async def running_flow(
     settings: FlowSettings,
     work_dir: Path,
     *,
-    orders: Orders = NO_ORDERS,
+    overrides: Overrides = NO_ORDERS,
     other_way: FlowSettings | None = None,
     spark: Spark | None = None,
 ) -> AsyncIterator[RunningFlow]:
@@ -117,8 +118,8 @@ async def running_flow(
     clock, epochs = SystemClock(), InProcessEpochs(work_dir)
     events = spark.events if spark is not None else EventLog(clock)
     copying = spark.runner if spark is not None else epochs
-    runner = FlowRunner(settings, copying, clock=clock, events=events, luck=lambda: 0.5)
-    runner.obey(orders)
+    runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5)
+    runner.apply_overrides(overrides)
     runner.reverse_settings = other_way
     try:
         async with asyncio.TaskGroup() as group:

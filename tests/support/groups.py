@@ -16,7 +16,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.groups import Groups
+from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.eventually import eventually
 
 
@@ -32,7 +32,7 @@ async def groups_of(bootstrap: str, alias: str = "B") -> AsyncIterator[Groups]:
 
 
 async def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
-    """Give the offsets that a group committed."""
+    """Return the offsets that a group committed."""
     async with groups_of(bootstrap) as groups:
         answer = (await groups.committed([group]))[group]
     assert isinstance(answer, dict), answer

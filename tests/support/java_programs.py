@@ -2,7 +2,7 @@
 Small Java programs that ask Kafka's own classes: compiled once against MirrorMaker 2's jars, run as often as wanted.
 
 The sources lie in tests/support/java, one class in each file, in no package. What is compiled goes into the cache of
-Kafka's jars, under a name that follows from the source and the jars, so that a changed source is compiled anew.
+Kafka's jars, under a name that follows from the source and the jars, so that a changed source is compiled again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JavaProgram:
 
 
 def java_program(main_class: str, *, sources: Path = SOURCES) -> JavaProgram:
-    """Give the program of that name, compiled where it has not been yet. Blocking; tests may do so side by side."""
+    """Return the program of that name, compiled where it has not been yet. Blocking; tests may do so side by side."""
     source = sources / f"{main_class}.java"
     jars = kafka_jars()
     digest = hashlib.sha256(source.read_bytes() + jars.directory.name.encode()).hexdigest()[:12]

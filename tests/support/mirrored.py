@@ -9,7 +9,7 @@ from tests.support.topics import end_offsets, list_topics
 
 
 async def arrived(bootstrap: str, remote_topic: str) -> int:
-    """Say how many records a remote topic holds; 0 while it does not exist."""
+    """Return how many records a remote topic holds; 0 while it does not exist."""
     if remote_topic not in await list_topics(bootstrap):
         return 0
     return sum((await end_offsets(bootstrap, remote_topic)).values())

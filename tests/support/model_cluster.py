@@ -25,11 +25,12 @@ from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v8
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.batch import batches, next_sequence
+from mm2py.wire.answers import MalformedAnswerError
+from mm2py.wire.batches.batch import batches, next_sequence
+from mm2py.wire.batches.rebuild import RecordContent, decode
 from mm2py.wire.connection import Buffer, FrameHandler
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import OffsetForLeaderEpochResponse_v3
-from mm2py.wire.rebuild import RecordContent, decode
 from mm2py.wire.requests import MetadataResponse_v11
 from tests.support.clocks import LoopClock
 from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
@@ -98,7 +99,7 @@ class ModelPartition:
 
     def read(self, offset: int, max_bytes: int, *, is_first: bool) -> bytes:
         """
-        Give batches from the one that holds *offset* on, the last of them cut off where there is no more room.
+        Return batches from the one that holds *offset* on, the last of them cut off where there is no more room.
 
         The first partition of an answer gets one whole batch at least (KIP-74).
         """
@@ -114,7 +115,7 @@ class ModelPartition:
         return bytes(found[: max(0, room)])
 
     def records(self) -> list[RecordContent]:
-        """Give everything in the log, decoded."""
+        """Return everything in the log, decoded."""
         return [record for _, _, raw in self.batches for record in decode(raw)]
 
 
@@ -199,7 +200,11 @@ class ModelConnection:
         if self.requests and self.requests[0].answer is not None:
             request = self.requests.popleft()
             assert request.answer is not None
-            request.handler.frame_received(memoryview(bytearray(b"\x00\x00\x00\x01" + request.answer)))
+            try:
+                request.handler.frame_received(memoryview(bytearray(b"\x00\x00\x00\x01" + request.answer)))
+            except MalformedAnswerError as error:
+                self.close(str(error))
+                request.handler.frame_lost(BrokerConnectionError(self._cluster.alias, str(self.node), str(error)))
 
     def close(self, cause: str = "closed by us") -> None:
         if self.is_closed:

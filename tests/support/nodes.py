@@ -13,7 +13,7 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
-from mm2py.flow.loops import judged
+from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
@@ -51,7 +51,7 @@ class RunningNode:
     file: Path
 
     def view(self, flow: Flow) -> FlowView:
-        """Give the picture of a flow."""
+        """Return the picture of a flow."""
         return next(view for view in self.node.view().flows if view.flow == flow)
 
     async def until(self, flow: Flow, connector: str, state: FlowState, *, within_s: float = 30.0) -> None:
@@ -91,7 +91,7 @@ async def running_node(properties: str, work_dir: Path, name: str = "mm2") -> As
 
     clock = SystemClock()
     events, epochs = EventLog(clock), InProcessEpochs(work_dir)
-    node = SparklessMirrorMaker(read(), epochs, clock=clock, events=events, luck=lambda: 0.5, read_again=read)
+    node = SparklessMirrorMaker(read(), epochs, clock=clock, events=events, jitter=lambda: 0.5, read_again=read)
     try:
         async with asyncio.TaskGroup() as tasks:
             running = RunningNode(node, events, tasks.create_task(node.run(), name=name), file)

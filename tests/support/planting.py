@@ -12,13 +12,13 @@ from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.batch import RecordBatchView, batches, sign
+from mm2py.wire.batches.batch import RecordBatchView, batches, sign
+from mm2py.wire.batches.rebuild import RecordContent, decode
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import is_retriable
 from mm2py.wire.fetch import fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
 from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
-from mm2py.wire.rebuild import RecordContent, decode
 from tests.support.eventually import eventually
 
 
@@ -56,7 +56,7 @@ async def write_batches(bootstrap: str, topic: str, *, batches_each: int, record
     """
     Fill each partition of *topic* with so many batches of so many records, with keys and headers.
 
-    Batches are made once and stamped anew, so that a million records cost no more than thousands do: what tells those
+    Batches are made once and stamped again, so that a million records cost no more than thousands do: what tells those
     of two batches apart are their timestamps.
     """
     clock = SystemClock()

@@ -21,7 +21,9 @@ CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 _PATIENCE_MS = 120_000
 _REQUEST_BYTES = 16 * 1024 * 1024
 _NUMBER_BYTES = 12
-_TICK_S = 0.02
+#: Each time, a steady stream writes a batch to each partition: more often costs brokers and mirror more, for the same.
+_WRITES_EVERY_S = 0.1
+_POLL_S = 0.02
 
 
 @asynccontextmanager
@@ -158,7 +160,7 @@ class NumberedStream:
                     await self._task
                     message = f"the stream ended at {self.sent} records, {number} were waited for"
                     raise AssertionError(message)
-                await asyncio.sleep(_TICK_S)
+                await asyncio.sleep(_POLL_S)
 
     async def done(self, *, within_s: float = 120.0) -> int:
         """Wait until every record has been acknowledged; give their number."""
@@ -211,7 +213,7 @@ class NumberedStream:
             due = due if self._goes_on else min(count, due)
             if due > self.sent:
                 await self.write(self.sent, due - self.sent)
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(_WRITES_EVERY_S)
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ def promtool(*arguments: str | Path, typed: str = "") -> str:
 
 
 def complaints(metrics: str) -> list[str]:
-    """Give what promtool finds wrong with a scrape; fail where it cannot be read at all."""
+    """Return what promtool finds wrong with a scrape; fail where it cannot be read at all."""
     command = [debian_program("prometheus", "promtool"), "check", "metrics"]
     done = subprocess.run(command, check=False, input=metrics, capture_output=True, text=True, timeout=_TOOL_WITHIN_S)
     lines = (done.stdout + done.stderr).splitlines()
@@ -54,12 +54,12 @@ class Prometheus:
         return [(series["metric"], float(series["value"][1])) for series in data["result"]]
 
     async def alerts(self) -> list[dict[str, Any]]:
-        """Give the alerts that are pending or firing."""
+        """Return the alerts that are pending or firing."""
         alerts: list[dict[str, Any]] = (await self._get("alerts"))["alerts"]
         return alerts
 
     async def firing(self, name: str, **labels: str) -> list[dict[str, Any]]:
-        """Give the alerts of that name and with these labels that fire."""
+        """Return the alerts of that name and with these labels that fire."""
         return [
             alert
             for alert in await self.alerts()
@@ -69,12 +69,12 @@ class Prometheus:
         ]
 
     async def targets(self) -> list[dict[str, Any]]:
-        """Give what is scraped, and how that went."""
+        """Return what is scraped, and how that went."""
         targets: list[dict[str, Any]] = (await self._get("targets"))["activeTargets"]
         return targets
 
     async def rules(self) -> list[dict[str, Any]]:
-        """Give every rule as the server holds it."""
+        """Return every rule as the server holds it."""
         groups = (await self._get("rules"))["groups"]
         return [rule for group in groups for rule in group["rules"]]
 

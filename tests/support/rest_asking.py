@@ -52,7 +52,7 @@ BODIES: Mapping[str, object] = {
 
 
 def path_of(route: Route) -> str:
-    """Give an address that the route answers."""
+    """Return an address that the route answers."""
     path = route.path
     for name, value in PARTS.items():
         path = path.replace("{" + name + "}", value)
@@ -60,7 +60,7 @@ def path_of(route: Route) -> str:
 
 
 def basic(name: str, password: str) -> str:
-    """Give the header of somebody with a password."""
+    """Return the header of somebody with a password."""
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""A daemon for tests of REST alone: it shows what it is told to, keeps orders in memory, and obeys none."""
+"""A daemon for tests of REST alone: it shows what the test says, keeps overrides in memory, and applies none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.core.connector_offsets import read_offsets
-from mm2py.core.live_config import (
+from mm2py.core.control.connector_offsets import read_offsets
+from mm2py.core.control.live_config import (
     LiveSetting,
     connector_config,
     live_settings,
@@ -18,12 +18,13 @@ from mm2py.core.live_config import (
     put_config,
     revert_config,
 )
-from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError
+from mm2py.flow.control.control import Control
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.orders import NO_ORDERS, Orders
+from mm2py.model.overrides import NO_ORDERS, Overrides
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -67,7 +68,7 @@ def settings_of(folder: Path, *lines: str) -> MirrorSettings:
 
 
 def some_view() -> MirrorView:
-    """Give a node whose flow copies two partitions of `orders` and cannot copy the one of `invoices`."""
+    """Return a node whose flow copies two partitions of `orders` and cannot copy the one of `invoices`."""
     times = TimesView(5.0, 1.0, 9.0, 4.0)
     failure = PartitionFailure("a record is too large", "raise max.message.bytes", "RecordTooLargeError", 17)
     partitions = (
@@ -106,31 +107,26 @@ def some_view() -> MirrorView:
 
 
 @attrs.define
-class NodeDouble:
-    """What REST asks of a daemon. `trouble` is raised by the next order or restart."""
+class ControlDouble(Control):
+    """Keeps overrides in memory and applies none. `trouble` is raised by the next change or restart."""
 
     settings: MirrorSettings
-    events: EventLog
-    pictures: int = 0
-    shown: MirrorView = attrs.field(factory=some_view)
-    ordered: Orders = NO_ORDERS
+    ordered: Overrides = NO_ORDERS
     said_by: list[str] = attrs.field(factory=list)
     restarts: list[tuple[object, ...]] = attrs.field(factory=list)
     trouble: Exception | None = None
 
-    def view(self) -> MirrorView:
-        self.pictures += 1
-        return self.shown
-
-    def orders(self, flow: Flow) -> Orders:
+    def overrides(self, flow: Flow) -> Overrides:
         if flow != FLOW:
             raise UnknownFlowError(str(flow))
         return self.ordered
 
-    async def order(self, flow: Flow, change: Callable[[Orders], Orders], *, by: str = "") -> Orders:
+    async def change_overrides(
+        self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
+    ) -> Overrides:
         if self.trouble is not None:
             raise self.trouble
-        self.ordered = change(self.orders(flow))
+        self.ordered = change(self.overrides(flow))
         self.said_by.append(by)
         return self.ordered
 
@@ -168,16 +164,40 @@ class NodeDouble:
     def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
         return live_settings(self.ordered, self.settings, flow, connector)
 
-    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
-        return await self.order(flow, lambda it: put_config(it, flow, connector, body, self.settings), by=by)
+    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+        return await self.change_overrides(
+            flow, lambda overrides: put_config(overrides, flow, connector, body, self.settings), by=by
+        )
 
-    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Orders:
-        return await self.order(flow, lambda it: patch_config(it, flow, connector, body, self.settings), by=by)
+    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+        return await self.change_overrides(
+            flow, lambda overrides: patch_config(overrides, flow, connector, body, self.settings), by=by
+        )
 
     async def revert_config(
         self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
-    ) -> Orders:
-        return await self.order(flow, lambda it: revert_config(it, flow, connector, keys), by=by)
+    ) -> Overrides:
+        return await self.change_overrides(
+            flow, lambda overrides: revert_config(overrides, flow, connector, keys), by=by
+        )
+
+
+@attrs.define
+class NodeDouble:
+    """What REST shows of a daemon, and a control that the test can look into."""
+
+    settings: MirrorSettings
+    events: EventLog
+    pictures: int = 0
+    shown: MirrorView = attrs.field(factory=some_view)
+    control: ControlDouble = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.control = ControlDouble(self.settings)
+
+    def view(self) -> MirrorView:
+        self.pictures += 1
+        return self.shown
 
 
 def node_double(

@@ -40,7 +40,7 @@ class SecureCluster:
     directory: Path
 
     def client_keys(self, listener: str, **more: str) -> dict[str, str]:
-        """Give the client settings for *listener*; those in *more* (underscores for dots) win or come on top."""
+        """Return the client settings for *listener*; those in *more* (underscores for dots) win or come on top."""
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.directory / "authority.pem")}
         keys: dict[str, str] = {"bootstrap.servers": self.cluster.servers(listener)}
         keys["security.protocol"] = LISTENERS[listener]

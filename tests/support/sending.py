@@ -11,8 +11,8 @@ import attrs
 
 from mm2py.model.epoch import CopyLimits, PartitionPlan, ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.partition import Parcel, PartitionCopy
-from mm2py.pipeline.sending import Dispatch
+from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
@@ -29,31 +29,31 @@ class Sender:
     """A dispatch and the model cluster it sends to."""
 
     target: ModelCluster
-    dispatch: Dispatch
+    sender: BatchSender
     copies: list[PartitionCopy]
 
     @property
     def line(self) -> ModelConnection:
-        """Give the open connection to the first broker that has one."""
+        """Return the open connection to the first broker that has one."""
         return next(c for c in self.target.connections if not c.is_closed)
 
-    def put(self, copy: PartitionCopy, count: int = 1, *, offer: bool = True) -> Parcel:
+    def put(self, copy: PartitionCopy, count: int = 1, *, offer: bool = True) -> BufferedBatch:
         """Queue the next *count* records as one batch, whose values are their upstream offsets."""
         first = copy.fetch.offset
         records = [Content(n, START_MS, b"k", b"%d" % (first + n)) for n in range(count)]
         batch = memoryview(bytearray(build_batch(records, base_offset=first)))
-        parcel = Parcel(batch, count, first, first + count, START_MS)
+        buffered = BufferedBatch(batch, count, first, first + count, START_MS)
         before = copy.buffered_bytes
         copy.fetch.offset += count
-        copy.put(parcel)
-        self.dispatch.take(copy, before)
+        copy.put(buffered)
+        self.sender.take(copy, before)
         if offer:
-            self.dispatch.offer(copy)
-            self.dispatch.pump()
-        return parcel
+            self.sender.offer(copy)
+            self.sender.pump()
+        return buffered
 
     def values(self, number: int = 0) -> list[int]:
-        """Give the upstream offsets of what the target holds."""
+        """Return the upstream offsets of what the target holds."""
         return [int(r.value or b"") for r in self.target.partitions[TopicPartition(REMOTE, number)].records()]
 
 
@@ -62,21 +62,21 @@ async def sender(
     *, partitions: int = 1, brokers: int = 1, limits: CopyLimits = LIMITS, producer: ProducerMark = PRODUCER
 ) -> AsyncIterator[Sender]:
     target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
-    dispatch = Dispatch(cast("Cluster", target), limits, LoopClock())
+    sender = BatchSender(cast("Cluster", target), limits, LoopClock())
     copies = [
         PartitionCopy.of(PartitionPlan(TopicPartition("orders", n), REMOTE, 0, -1, is_unsure=False, producer=producer))
         for n in range(partitions)
     ]
     async with asyncio.TaskGroup() as tasks:
-        dispatch.start(tasks)
-        yield Sender(target, dispatch, copies)
-        dispatch.stop()
-        dispatch.close_unanswered()
+        sender.start(tasks)
+        yield Sender(target, sender, copies)
+        sender.stop()
+        sender.close_unanswered()
 
 
-async def drained(dispatch: Dispatch) -> None:
+async def drained(sender: BatchSender) -> None:
     async with asyncio.timeout(60):
-        await dispatch.drained.wait()
+        await sender.drained.wait()
 
 
 async def settle() -> None:

@@ -74,7 +74,7 @@ B->C.enabled = true
 
 
 def settings_files() -> dict[str, str]:
-    """Give the files by name; the same ones each time."""
+    """Return the files by name; the same ones each time."""
     files = {"plain": BASE, "only-clusters": "clusters = A, B\n", **_pairs(), **_clashes(), **_levels(), **_drawn()}
     return {f"{name}.properties": text for name, text in files.items()}
 

@@ -36,7 +36,7 @@ class SparkCluster:
     master_process: LoggedProcess
 
     def settings(self, *, python: Path | str = sys.executable) -> dict[str, str]:
-        """Give what a driver on this machine has to set, with the Python that the executors are to run."""
+        """Return what a driver on this machine has to set, with the Python that the executors are to run."""
         return {
             "spark.master": self.master,
             "spark.driver.host": HOST,
@@ -45,16 +45,16 @@ class SparkCluster:
         }
 
     def python_workers(self) -> list[int]:
-        """Give the process ids of the Python workers on the executors."""
+        """Return the process ids of the Python workers on the executors."""
         return sorted(pid for worker in self.workers for pid in spark_workers(worker.pid))
 
     def seen_in(self, folder: Path) -> list[list[str]]:
-        """Give what lies in *folder* for each Spark worker."""
+        """Return what lies in *folder* for each Spark worker."""
         views = (Path(f"/proc/{worker.pid}/root", folder.relative_to("/")) for worker in self.workers)
         return [sorted(entry.name for entry in view.iterdir()) for view in views]
 
     def worker_of(self, pid: int) -> int | None:
-        """Say which Spark worker a Python worker belongs to, by the Spark worker's place in `workers`."""
+        """Return which Spark worker a Python worker belongs to, by the Spark worker's place in `workers`."""
         owners = (place for place, worker in enumerate(self.workers) if pid in spark_workers(worker.pid))
         return next(owners, None)
 
@@ -76,7 +76,7 @@ def python_without_mm2py(work_dir: Path) -> Path:
 
 
 def can_import(python: Path, module: str, *, cwd: Path) -> bool:
-    """Say whether that Python finds *module* by itself."""
+    """Whether that Python finds *module* by itself."""
     command = [str(python), "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"]
     return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": ""}, check=False).returncode == 0
 
@@ -86,7 +86,7 @@ _HIDING = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount
 
 
 def why_nothing_can_be_hidden(work_dir: Path) -> str:
-    """Say why a process cannot be given a view of the disc of its own here; nothing where it can."""
+    """Return why a process cannot be given a view of the disc of its own here; nothing where it can."""
     folder = work_dir / "hidden"
     folder.mkdir()
     try:

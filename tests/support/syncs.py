@@ -9,9 +9,9 @@ from mm2py.clock import SystemClock
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.topic import ConfigSource
-from mm2py.wire.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
-from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
+from mm2py.wire.topics.admin import Admin
 
 
 def allow(topic: str, principal: str, operation: Operation, **changes: object) -> TopicAcl:
@@ -44,7 +44,7 @@ async def set_configs(bootstrap: str, topic: str, **configs: str | None) -> None
 
 
 async def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
-    """Give the configs that are set on a topic itself."""
+    """Return the configs that are set on a topic itself."""
     async with connected(bootstrap) as cluster:
         described = (await Admin(cluster).topic_configs([topic]))[topic]
         assert isinstance(described, Mapping), described
@@ -52,7 +52,7 @@ async def own_configs(bootstrap: str, topic: str) -> dict[str, str | None]:
 
 
 async def topic_acls(bootstrap: str, *, under: str) -> set[TopicAcl]:
-    """Give the entries of the topics whose names begin so."""
+    """Return the entries of the topics whose names begin so."""
     async with connected(bootstrap) as cluster:
         return {acl for acl in await describe_topic_acls(cluster) if acl.topic.startswith(under)}
 

@@ -82,7 +82,7 @@ async def delete_topic(bootstrap: str, topic: str) -> None:
 
 
 async def list_topics(bootstrap: str) -> set[str]:
-    """Give the names of all topics, the brokers' own left out."""
+    """Return the names of all topics, the brokers' own left out."""
     async with client(bootstrap) as connected:
         metadata = await connected.fetch_all_metadata()
     return {topic for topic in metadata.topics(exclude_internal_topics=False) if not topic.startswith("__")}
@@ -104,7 +104,7 @@ async def alter_topic(bootstrap: str, topic: str, configs: Mapping[str, str]) ->
 
 
 async def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
-    """Give every config of a topic, defaults included."""
+    """Return every config of a topic, defaults included."""
     async with admin(bootstrap) as connected:
         (answer,) = await connected.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
         ((code, message, _, _, entries),) = answer.resources
@@ -114,7 +114,7 @@ async def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
 
 
 async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
-    """Give the leader's broker id of every partition that has one."""
+    """Return the leader's broker id of every partition that has one."""
     async with client(bootstrap) as connected:
         metadata = await connected.fetch_all_metadata()
     numbers = metadata.partitions_for_topic(topic) or set()
@@ -123,7 +123,7 @@ async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
-    """Give the high watermark of every partition."""
+    """Return the high watermark of every partition."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
     await consumer.start()
     try:

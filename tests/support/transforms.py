@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+
+
+def hanging(records: Any) -> Any:
+    """Never come back from the first record."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
+
+    def wait(_value: bytes) -> bytes:
+        threading.Event().wait()
+        return b""
+
+    # Spark takes Arrow for these where it can, and warns where pandas is missing.
+    return records.withColumn("value", f.udf(wait, "binary", useArrow=False)("value"))
 
 
 def masked(records: Any) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from mm2py.clock import SystemClock
-from mm2py.flow.verify import Verification, VerifyRequest
 from mm2py.model.flow import TopicPartition
-from mm2py.model.verify import PartitionReport, SliceOutcome, VerifyPlan, VerifyReport
-from mm2py.pipeline.copier import WorkerState
-from mm2py.pipeline.verify_slice import compare_slice
+from mm2py.pipeline.copy.worker_state import WorkerState
+from mm2py.verify.run import Verification, VerifyRequest
+from mm2py.verify.slice import compare_slice
+from mm2py.verify.values import PartitionReport, SliceOutcome, VerifyPlan, VerifyReport
 from tests.support.flows import flow_settings
 
 
@@ -61,11 +61,11 @@ async def verify(
 
 
 def of_partition(report: VerifyReport, number: int) -> PartitionReport:
-    """Give what is said of one partition of the only topic."""
+    """Return what is said of one partition of the only topic."""
     (found,) = [one for one in report.partitions if one.source.partition == number]
     return found
 
 
 def by_partition(report: VerifyReport) -> dict[TopicPartition, PartitionReport]:
-    """Give what is said of each partition."""
+    """Return what is said of each partition."""
     return {one.source: one for one in report.partitions}

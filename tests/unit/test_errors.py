@@ -6,11 +6,11 @@ import pytest
 
 from mm2py.errors import BrokerConnectionError, CorruptBatchError, shortened
 from mm2py.model.epoch import PartitionFailure
-from mm2py.pipeline.epoch import EpochLostError
-from mm2py.pipeline.records.frames import TransformRefusedError
-from mm2py.pipeline.records.outcome import BadRecord
-from mm2py.wire.access import Refused
+from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.transform.results import BadRecord
+from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.wire.error_codes import error_of
+from mm2py.wire.security.access import Refused
 
 
 ENDLESS = "first words " + "and so on " * 100_000 + "last words"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import inspect
 import os
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+import grimp
 import pytest
 
 import mm2py
@@ -29,7 +31,7 @@ PACKAGE = ROOT / "mm2py"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")])
 SCRIPTS = sorted([*(ROOT / "scripts").iterdir(), ROOT / ".ci/run"])
 
-LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN = 500, 50, 300
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 300, 120
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
@@ -38,7 +40,7 @@ _NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
 def _modules() -> Iterator[str]:
     for found in pkgutil.walk_packages([str(PACKAGE)], "mm2py."):
         # Importing these means running something.
-        if found.name not in {"mm2py.__main__", "mm2py.pipeline.fork_server"}:
+        if found.name not in {"mm2py.__main__", "mm2py.pipeline.spark.fork_server"}:
             yield found.name
 
 
@@ -105,8 +107,11 @@ def _anchors(document: Path) -> set[str]:
 
 
 def test_the_design_page_is_short_enough_to_be_read() -> None:
-    """The page for newcomers has at most three hundred lines."""
-    assert len((ROOT / "DESIGN.md").read_text().splitlines()) <= LONGEST_DESIGN
+    """The page for newcomers has at most three hundred lines, none of them longer than code may be."""
+    lines = (ROOT / "DESIGN.md").read_text().splitlines()
+
+    assert len(lines) <= LONGEST_DESIGN
+    assert [line for line in lines if len(line) > LONGEST_LINE] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -121,17 +126,55 @@ def test_tests_that_a_document_names_exist(document: Path) -> None:
     assert named or document.name != "DESIGN.md"
 
 
-def test_every_file_is_on_the_map() -> None:
-    """The design page's map has each file of the package, under its room."""
-    text = (ROOT / "DESIGN.md").read_text().split("## File map")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (.*?) \| (.*) \|$", text, re.MULTILINE)[1:]
-    mapped = {name for files, _ in rows for name in re.findall(r"`([\w/]+\.py)`", files)}
-    for files, what in rows:
-        rooms = re.findall(r"`([\w/]+/)`", files)
-        mapped |= {f"{room}{name}" for room in rooms for name in re.findall(r"`(\w+\.py)`", what)}
-    there = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if not file.name.startswith("__")}
+def _folders() -> dict[str, str]:
+    """Return the code of each folder of the package, by its path from there."""
+    folders: dict[str, str] = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = str(file.parent.relative_to(PACKAGE))
+        folders[name] = folders.get(name, "") + file.read_text()
+    return folders
 
-    assert mapped == there
+
+def test_every_folder_is_on_the_map() -> None:
+    """The design page's map has each folder of the package, and names types and functions that are in it."""
+    text = (ROOT / "DESIGN.md").read_text().split("## File map")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `([\w./]+?)/?` \| (.*) \|$", text, re.MULTILINE))
+    folders = _folders()
+    missing = [
+        (folder, name)
+        for folder, what in rows.items()
+        for name in re.findall(r"`(\w+)`", what)
+        if not re.search(rf"^(class|async def|def) {name}\b", folders.get(folder, ""), re.MULTILINE)
+    ]
+
+    assert sorted(rows) == sorted(folders)
+    assert missing == []
+
+
+def test_a_record_s_path_can_be_walked() -> None:
+    """Each `file:function` of the design page is there."""
+    steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (ROOT / "DESIGN.md").read_text())
+
+    assert len(steps) > 15
+    assert [(file, name) for file, name in steps if not _is_defined(PACKAGE / file, name)] == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Also imports inside functions lead one way only."""
+    graph = grimp.build_graph("mm2py", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+    assert set(graphlib.TopologicalSorter(imports).static_order()) == graph.modules
+
+
+def _is_defined(file: Path, name: str) -> bool:
+    nodes: list[ast.stmt] = ast.parse(file.read_text()).body if file.exists() else []
+    for part in name.split("."):
+        found = [node for node in nodes if getattr(node, "name", "") == part]
+        if not found:
+            return False
+        nodes = getattr(found[0], "body", [])
+    return True
 
 
 @pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -154,6 +197,22 @@ def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     is_documented = ast.get_docstring(function) is not None
     begin = (first.end_lineno or 0) + 1 if is_documented else first.lineno
     return (function.end_lineno or 0) - begin + 1
+
+
+def _retired_words() -> list[str]:
+    chapter = (ROOT / "CONTRIBUTING.md").read_text().split("### Words")[1].split("\n## ")[0]
+    return [word for row in re.findall(r"^\| (.*?) \|", chapter, re.MULTILINE)[1:] for word in row.split(", ")]
+
+
+def test_retired_words_stay_out() -> None:
+    """Words that CONTRIBUTING.md retires are in neither the package nor the documents."""
+    words = _retired_words()
+    retired = re.compile(r"\b(" + "|".join(map(re.escape, words)) + r")s?\b", re.IGNORECASE)
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "DESIGN.md"]
+    found = [(str(file.relative_to(ROOT)), hit[0]) for file in files for hit in retired.finditer(file.read_text())]
+
+    assert "parcel" in words
+    assert found == []
 
 
 def test_rooms_only_look_down() -> None:

@@ -94,7 +94,7 @@ def _parse(arguments: Sequence[str] | None) -> Options:
 
 
 def _lines(error: BaseException) -> list[str]:
-    """Give what went wrong; a bug keeps its traceback."""
+    """Return what went wrong; a bug keeps its traceback."""
     found = list(leaves(error)) if isinstance(error, BaseExceptionGroup) else [error]
     bugs = [each for each in found if not isinstance(each, Mm2Error)]
     if bugs:

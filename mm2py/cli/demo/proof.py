@@ -38,7 +38,7 @@ class Proof:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every record that was written is at the source and, the same, at the target."""
+        """Whether every record that was written is at the source and, the same, at the target."""
         return not self.differences and self.records == self.written
 
     def plus(self, other: Proof) -> Proof:

@@ -26,7 +26,7 @@ class Screen(Protocol):
     """What the demo tells its audience."""
 
     def step(self, doing: str) -> AbstractContextManager[Step]:
-        """Say what is being done, and once it is done, how long it took."""
+        """Return what is being done, and once it is done, how long it took."""
         ...
 
     def watching(self, title: str) -> AbstractContextManager[None]:
@@ -38,7 +38,7 @@ class Screen(Protocol):
         ...
 
     def say(self, text: str = "", style: str = "") -> None:
-        """Say something once and for all."""
+        """Report something once and for all."""
         ...
 
 
@@ -92,7 +92,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """A view that is drawn anew, on a terminal."""
+    """A view that is drawn again, on a terminal."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -192,7 +192,7 @@ def _in_words(picture: Picture, phase: str) -> str:
 
 
 def latency_in_words(flow: FlowPicture) -> str:
-    """Give the latency as a sentence's part."""
+    """Return the latency as a sentence's part."""
     return f"latency p50 {_ms(flow.latency_p50_ms)} ms, p99 {_ms(flow.latency_p99_ms)} ms"
 
 

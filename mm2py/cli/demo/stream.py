@@ -34,7 +34,7 @@ class SampleTopic:
 
 
 def samples(topic: SampleTopic, clock_ms: Callable[[], int]) -> Iterator[SampleRecord]:
-    """Give records of *topic* without end, stamped with the present."""
+    """Return records of *topic* without end, stamped with the present."""
     chance = random.Random(_SEED + topic.partitions)  # noqa: S311  # variety, not secrecy
     for number in itertools.count(1):
         yield topic.make(chance, number, clock_ms())

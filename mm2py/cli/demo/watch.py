@@ -26,9 +26,9 @@ from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.topic import NewTopic
-from mm2py.wire.admin import Admin
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import LATEST
+from mm2py.wire.topics.admin import Admin
 
 
 #: Rates are those of this stretch.
@@ -182,7 +182,7 @@ class _Log:
         self._read_bytes = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Give the events logged since the last call; a line that is half written waits for the next."""
+        """Return the events logged since the last call; a line that is half written waits for the next."""
         if not self._path.exists():
             return
         with self._path.open("rb") as log:
@@ -196,7 +196,7 @@ class _Log:
 
 
 async def _ends(cluster: Cluster, names: Mapping[str, str]) -> dict[str, int]:
-    """Give the sum of the ends of all partitions of each topic; 0 for one that is not there yet."""
+    """Return the sum of the ends of all partitions of each topic; 0 for one that is not there yet."""
     if not all(cluster.partitions_of(name) for name in names.values()):
         await cluster.refresh_metadata(set(names.values()))
     partitions = [TopicPartition(name, number) for name in names.values() for number in cluster.partitions_of(name)]

@@ -1,6 +1,20 @@
 """Everything that happens, one frozen class each; `base` says how they reach the log."""
 
 from mm2py.telemetry.events.base import Event, Level
+from mm2py.telemetry.events.control import (
+    ConnectorPaused,
+    ConnectorRestarted,
+    ConnectorResumed,
+    ConnectorStarted,
+    ConnectorStopped,
+    CopyTaskRestarted,
+    PartitionPaused,
+    PartitionResumed,
+    RateLimited,
+    RateLimitLifted,
+    TopicPaused,
+    TopicResumed,
+)
 from mm2py.telemetry.events.daemon import (
     DaemonDraining,
     DaemonStarted,
@@ -12,7 +26,7 @@ from mm2py.telemetry.events.daemon import (
     SettingsReloaded,
     SparkEnded,
     SparkHung,
-    SparkSaid,
+    SparkLogged,
     SparkStarted,
 )
 from mm2py.telemetry.events.epochs import (
@@ -40,36 +54,14 @@ from mm2py.telemetry.events.groups import (
     CheckpointsRead,
     CheckpointsUnreadable,
     CheckpointsWritten,
-    GroupLeftAlone,
     GroupNotTranslated,
     GroupOffsetsSynced,
     GroupsChanged,
     GroupSyncResumed,
+    GroupSyncSkipped,
 )
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
-from mm2py.telemetry.events.kept_orders import (
-    LiveSettingsChanged,
-    LiveSettingsRefused,
-    OffsetsAltered,
-    OrdersKept,
-    OrdersOutOfReach,
-    OrdersRead,
-)
 from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, RecordPassedOver, TranslationsWritten
-from mm2py.telemetry.events.orders import (
-    ConnectorPaused,
-    ConnectorRestarted,
-    ConnectorResumed,
-    ConnectorStarted,
-    ConnectorStopped,
-    CopyTaskRestarted,
-    PartitionPaused,
-    PartitionResumed,
-    RateLimited,
-    RateLimitLifted,
-    TopicPaused,
-    TopicResumed,
-)
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
     PartitionInterrupted,
@@ -100,6 +92,14 @@ from mm2py.telemetry.events.source_truth import (
     SourceTopicRecreated,
     SourceTruncated,
 )
+from mm2py.telemetry.events.stored_overrides import (
+    LiveSettingsChanged,
+    LiveSettingsRejected,
+    OffsetsAltered,
+    OverridesLoaded,
+    OverridesStored,
+    OverridesUnavailable,
+)
 from mm2py.telemetry.events.syncs import (
     AclSyncIdle,
     TopicAclsChanged,
@@ -112,10 +112,10 @@ from mm2py.telemetry.events.syncs import (
 from mm2py.telemetry.events.topics import (
     AssignmentChanged,
     InternalTopicRecreated,
-    NoTopicChosen,
+    NoTopicsMatched,
     PartitionsGrown,
     TopicCreated,
-    TopicGone,
+    TopicRemoved,
     TopicsRefreshed,
 )
 
@@ -153,24 +153,24 @@ __all__ = [
     "FlowUnguarded",
     "ForeignRecordsFound",
     "GroupFailed",
-    "GroupLeftAlone",
     "GroupNotTranslated",
     "GroupOffsetsSynced",
     "GroupSyncResumed",
+    "GroupSyncSkipped",
     "GroupsChanged",
     "HeartbeatsResumed",
     "HeartbeatsStarted",
     "InternalTopicRecreated",
     "Level",
     "LiveSettingsChanged",
-    "LiveSettingsRefused",
-    "NoTopicChosen",
+    "LiveSettingsRejected",
+    "NoTopicsMatched",
     "OffsetSyncsRead",
     "OffsetSyncsWritten",
     "OffsetsAltered",
-    "OrdersKept",
-    "OrdersOutOfReach",
-    "OrdersRead",
+    "OverridesLoaded",
+    "OverridesStored",
+    "OverridesUnavailable",
     "PartitionInterrupted",
     "PartitionPaused",
     "PartitionRecovered",
@@ -205,7 +205,7 @@ __all__ = [
     "SourceTruncated",
     "SparkEnded",
     "SparkHung",
-    "SparkSaid",
+    "SparkLogged",
     "SparkStarted",
     "StepFailed",
     "TaskRestarted",
@@ -213,9 +213,9 @@ __all__ = [
     "TopicConfigsChanged",
     "TopicConfigsKept",
     "TopicCreated",
-    "TopicGone",
     "TopicLimitsRaised",
     "TopicPaused",
+    "TopicRemoved",
     "TopicResumed",
     "TopicSyncFailed",
     "TopicSyncRecovered",

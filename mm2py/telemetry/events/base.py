@@ -41,7 +41,7 @@ class Event:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
 
     def fields(self) -> dict[str, object]:
-        """Give the facts as a log line holds them: plain values, nothing that is empty."""
+        """Return the facts as a log line holds them: plain values, nothing that is empty."""
         facts: dict[str, object] = {}
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)

@@ -28,7 +28,7 @@ class SettingNoted(Event):
 
 @attrs.frozen
 class SettingsReloaded(Event):
-    """The properties file was read again; flows that changed were drained and started anew, others went on."""
+    """The properties file was read again; flows that changed were drained and restarted, others went on."""
 
     path: str
     added: tuple[str, ...]
@@ -51,7 +51,7 @@ class SettingsRefused(Event):
 
 @attrs.frozen
 class RestartNeeded(Event):
-    """The properties file was read again; these keys changed and will count when the daemon is started anew."""
+    """The properties file was read again; these keys changed and will count when the daemon is restarted."""
 
     level = Level.WARN
 
@@ -95,7 +95,7 @@ class SparkEnded(Event):
 
 @attrs.frozen
 class SparkHung(Event):
-    """Spark does nothing any more; its JVM and all below it are killed, so its epochs are lost, and it starts anew."""
+    """Spark does nothing any more; its JVM and all below it are killed, so its epochs are lost, and it restarts."""
 
     level = Level.ERROR
 
@@ -114,7 +114,7 @@ class DaemonStoodStill(Event):
 
 
 @attrs.frozen
-class SparkSaid(Event):
+class SparkLogged(Event):
     """A line from Spark's own log, at WARN or above, or from a Python worker's stderr."""
 
     level = Level.WARN

@@ -46,7 +46,7 @@ class FlowDrained(Event):
 
 @attrs.frozen
 class FlowFailed(Event):
-    """A flow is down for good and needs somebody; other flows go on."""
+    """A flow is down for good and needs attention; other flows go on."""
 
     level = Level.ERROR
 
@@ -97,7 +97,7 @@ class FlowUnguarded(Event):
 
 @attrs.frozen
 class GroupFailed(Event):
-    """A flow's checkpoint or heartbeat group is down for good and needs somebody; copying goes on."""
+    """A flow's checkpoint or heartbeat group is down for good and needs attention; copying goes on."""
 
     level = Level.ERROR
 
@@ -109,7 +109,7 @@ class GroupFailed(Event):
 
 @attrs.frozen
 class TaskRestarted(Event):
-    """A loop of ours fell over and starts anew after a pause. Tracebacks mean a bug of ours."""
+    """A loop of ours fell over and restarts after a pause. Tracebacks mean a bug of ours."""
 
     level = Level.ERROR
 

@@ -73,7 +73,7 @@ class GroupOffsetsSynced(Event):
 
 
 @attrs.frozen
-class GroupLeftAlone(Event):
+class GroupSyncSkipped(Event):
     """A group's offsets at the target are not written, and why; said once until that changes."""
 
     flow: Flow

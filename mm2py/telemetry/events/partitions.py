@@ -50,7 +50,7 @@ class PartitionsGoOn(Event):
 
 @attrs.frozen
 class PartitionStopped(Event):
-    """A topic-partition needs somebody; it is tried again at long intervals, the others go on."""
+    """A topic-partition needs attention; it is tried again at long intervals, the others go on."""
 
     level = Level.ERROR
 

@@ -9,7 +9,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class RestListening(Event):
-    """The REST server answers at an address; `who` says what those may do there who show nothing."""
+    """The REST server answers at an address; `who`: what unauthenticated clients may do there."""
 
     url: str
     who: str

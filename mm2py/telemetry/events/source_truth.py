@@ -27,7 +27,7 @@ class _HistoryBroke(Event):
     policy: str
     #: The upstream offset that was next.
     position: int
-    #: Where copying goes on; None where it stopped, or waits for the remote topic to be created anew.
+    #: Where copying goes on; None where it stopped, or waits for the remote topic to be created again.
     goes_on_at: int | None
     lost: int | None
     repeated: int | None
@@ -60,7 +60,7 @@ class RemoteTopicRecreated(_HistoryBroke):
 
 @attrs.frozen
 class RemoteTopicDeleted(Event):
-    """The mirror deleted a remote topic, to create it anew for a source topic that was created anew."""
+    """The mirror deleted a remote topic, to create it again for a source topic that was created again."""
 
     level = Level.WARN
 

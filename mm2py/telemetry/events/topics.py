@@ -31,7 +31,7 @@ class PartitionsGrown(Event):
 
 
 @attrs.frozen
-class TopicGone(Event):
+class TopicRemoved(Event):
     """A topic is no longer mirrored: deleted at the source, or no longer chosen. Its remote topic stays as it is."""
 
     flow: Flow
@@ -39,7 +39,7 @@ class TopicGone(Event):
 
 
 @attrs.frozen
-class NoTopicChosen(Event):
+class NoTopicsMatched(Event):
     """A flow mirrors no topic but heartbeats. It is told once, and again after there was one."""
 
     level = Level.WARN
@@ -77,7 +77,7 @@ class InternalTopicRecreated(Event):
 
 @attrs.frozen
 class AssignmentChanged(Event):
-    """Topic-partitions were given to copy tasks anew."""
+    """Topic-partitions were given to copy tasks again."""
 
     flow: Flow
     copy_tasks: int

@@ -16,11 +16,11 @@ from rich.console import Console
 
 from mm2py.cli import flow as command
 from mm2py.cli import flow_pages, main, sheets, status
-from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.command import ArgumentsError
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import ServerEvent
-from mm2py.core.orders import CONNECTORS
+from mm2py.core.control.overrides import CONNECTORS
 from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock
 
@@ -38,7 +38,7 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def asked(*words: str) -> list[Asked]:
-    """Give the requests that a command which changes something makes, where the flow has all its connectors."""
+    """Return the requests that a command which changes something makes, where the flow has all its connectors."""
     options = parsed(*words)
     if options.verb == "limit":
         limit = limiting(options)
@@ -236,7 +236,7 @@ async def test_events_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def summary(**facts: object) -> dict[str, Any]:
-    """Give a flow's summary as the daemon answers it."""
+    """Return a flow's summary as the daemon answers it."""
     healthy: dict[str, Any] = {
         "flow": "A->B",
         "source": "A",

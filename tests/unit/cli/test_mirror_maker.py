@@ -11,6 +11,8 @@ import pytest
 from mm2py.cli import main as command
 from mm2py.cli import mirror_maker
 from mm2py.cli.exit_code import ExitCode
+from mm2py.config.problem import Problem
+from mm2py.pipeline.spark.session import SparkHungError
 from tests.support.mm2_file import mm2_properties
 
 
@@ -25,6 +27,22 @@ def test_a_good_file_validates(file: Path, capsys: pytest.CaptureFixture[str]) -
     """--validate says that there are no problems, and runs nothing."""
     assert mirror_maker.main([str(file), "--validate"]) == ExitCode.OK
     assert "no problems" in capsys.readouterr().out
+
+
+def test_a_spark_that_hangs_while_it_validates_is_a_line(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hung is told with what to look at, without a traceback."""
+
+    async def hang(_settings: object) -> list[Problem]:
+        raise SparkHungError("its JVM has not answered for 20 s")
+
+    monkeypatch.setattr(mirror_maker, "refused_transforms", hang)
+
+    assert mirror_maker.main([str(file), "--validate"]) == ExitCode.FAILED
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("mm2py: Spark hung and was killed: its JVM has not answered for 20 s; look at the memory")
 
 
 def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

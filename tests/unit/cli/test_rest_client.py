@@ -11,16 +11,16 @@ import pytest
 from yarl import URL
 
 from mm2py.cli import rest_client
-from mm2py.cli.asking import ArgumentsError
+from mm2py.cli.command import ArgumentsError
 from mm2py.cli.rest_client import (
     Address,
+    AuthenticationRequiredError,
     EventLines,
     NotADaemonError,
     NotAllowedError,
     NotFoundError,
     RefusedError,
     ServerEvent,
-    WhoAreYouError,
     judge_answer,
     read_address,
 )
@@ -111,7 +111,7 @@ def test_secrets_on_open_lines_are_warned_of(token_file: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("status", "answer", "error"),
     [
-        (401, {"error_code": 401, "message": "who?"}, WhoAreYouError(str(HERE), HERE.who, "who?")),
+        (401, {"error_code": 401, "message": "who?"}, AuthenticationRequiredError(str(HERE), HERE.who, "who?")),
         (403, {"error_code": 403, "message": "no"}, NotAllowedError(str(HERE), "write", "no")),
         (404, {"error_code": 404, "message": "no flow"}, NotFoundError("no flow")),
         (404, None, NotADaemonError(str(HERE), 404)),

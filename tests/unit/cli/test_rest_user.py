@@ -9,7 +9,7 @@ import pytest
 from mm2py.cli import rest_user
 from mm2py.cli.exit_code import ExitCode
 from mm2py.config.rest import Right
-from mm2py.rest.users import is_password, read_users
+from mm2py.rest.access.users import is_password, read_users
 
 
 def test_a_password_becomes_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from mm2py.cli.exit_code import ExitCode
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """Give a worker's, a connector's, a consumer's and a producer's file, by those names."""
+    """Return a worker's, a connector's, a consumer's and a producer's file, by those names."""
     texts = {
         "worker": "bootstrap.servers = b:9092\n",
         "connector": "name = s\nconnector.class = MirrorSourceConnector\nsource.cluster.bootstrap.servers = a:9092\n",

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from mm2py.cli import verify
 from mm2py.cli.verify_report import as_json, in_words, print_report
-from mm2py.flow.verify import Moment
 from mm2py.model.flow import TopicPartition
-from mm2py.model.verify import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+from mm2py.verify.run import Moment
+from mm2py.verify.values import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
 
 
 NOW_MS = 1_763_737_200_000

@@ -14,7 +14,7 @@ from mm2py.client.config import MirrorClientConfig
 from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
 from mm2py.client.mirror_client import MirrorClient
 from mm2py.client.records import Malformed, RecordKind
-from mm2py.core.translation import Precision, Translated
+from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.checkpoint import Checkpoint, checkpoint_key, encode_checkpoint
 from mm2py.model.flow import TopicPartition

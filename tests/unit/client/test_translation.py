@@ -6,8 +6,8 @@ import pytest
 
 from mm2py.client.records import MirrorRecord, RecordKind, decoded
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
-from mm2py.core.kept_runs import cut_chunk
-from mm2py.core.translation import Precision, RunIndex, Translated, Untranslated
+from mm2py.core.offsets.stored_runs import cut_chunk
+from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Untranslated
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync

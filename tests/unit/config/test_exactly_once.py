@@ -50,9 +50,10 @@ def test_transactions_are_switched_on_for_the_target(load: Load, line: str, expe
 
 
 def test_a_transactions_length_is_the_producers(load: Load) -> None:
-    """The producer's own key says when brokers give a transaction up."""
+    """The producer's own key says when brokers give a transaction up; no round would be done in a second."""
     assert load("").transaction_timeout_ms == 60_000
     assert load("B.producer.transaction.timeout.ms = 120000\n").transaction_timeout_ms == 120_000
+    assert load("B.producer.transaction.timeout.ms = 1\n").transaction_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,17 @@ def test_what_goes_wrong_in_practice_is_named(notes: Notes, line: str, expected:
     assert [note for note in found if note.partition(": ")[2] == expected], found
 
 
+def test_a_transaction_is_never_shorter_than_a_round(notes: Notes) -> None:
+    """A time-out that counts as a longer one is named, where there are transactions."""
+    lines = "A.consumer.isolation.level = read_committed\nB.producer.transaction.timeout.ms = 500\n"
+    enabled = f"{lines}B.exactly.once.source.support = enabled\n"
+
+    assert notes(lines) == []
+    assert [note.partition(": ")[2] for note in notes(enabled)] == [
+        "B.producer.transaction.timeout.ms: counts as 10000: what a transform does between two commits takes seconds"
+    ]
+
+
 def test_committed_reads_go_with_exactly_once(notes: Notes) -> None:
     """Where the source is read as it must be, there is nothing to say."""
     lines = "B.exactly.once.source.support = enabled\nA.consumer.isolation.level = read_committed\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2py.config.keys import KEYS
+from mm2py.config.keys.table import KEYS
 from mm2py.config.render import explain
 from mm2py.config.settings import ConfigError, load_settings
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.config.keys import KEYS
+from mm2py.config.keys.row import Place
+from mm2py.config.keys.table import KEYS
 from mm2py.config.render import explain
-from mm2py.config.row import Place
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.model.flow import Flow
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.keys import KEYS
+from mm2py.config.keys.row import Place
+from mm2py.config.keys.table import KEYS
 from mm2py.config.render import explain, render_reference
-from mm2py.config.row import Place
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.model.flow import Flow
 
@@ -20,7 +20,7 @@ SAMPLE = ROOT / "etc" / "mm2.properties"
 
 @pytest.fixture
 def uncommented(tmp_path: Path) -> Path:
-    """Give the sample file with every commented key set."""
+    """Return the sample file with every commented key set."""
     path = tmp_path / "mm2.properties"
     path.write_text(re.sub(r"(?m)^#(?=[A-Za-z]\S* = )", "", SAMPLE.read_text()))
     return path
@@ -65,7 +65,7 @@ def test_the_sample_shows_every_key_with_effect(uncommented: Path) -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> MirrorSettings:
-    """Give settings with values of every origin, secrets among them."""
+    """Return settings with values of every origin, secrets among them."""
     path = tmp_path / "mm2.properties"
     path.write_text(
         "clusters = A, B\n"

@@ -9,7 +9,7 @@ import pytest
 from mm2py.config.problem import ConfigError
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.core.reload import needing_restart
+from mm2py.core.control.reload import needing_restart
 
 
 def _load(tmp_path: Path, *lines: str) -> MirrorSettings:

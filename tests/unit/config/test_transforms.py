@@ -44,29 +44,6 @@ def test_a_name_beats_expressions_and_those_the_whole_flow(tmp_path: Path) -> No
     assert [rule.transform.name for rule in flow.transforms.rules][-1] == "transform.sql"
 
 
-def test_a_transform_routes_where_that_is_said(tmp_path: Path) -> None:
-    """Of the topics that the line names, and of no others."""
-    flow = _load(
-        tmp_path,
-        "A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = true\n"
-        "A->B.transform.s.*.sql = SELECT 3\nA->B.transform.s.*.routes = False\nA->B.transform.sql = SELECT 1\n",
-    )
-
-    assert [(rule.topics, rule.transform.routes) for rule in flow.transforms.rules] == [
-        ("orders", True),
-        ("s.*", False),
-        (".*", False),
-    ]
-
-
-def test_what_a_routing_transform_costs_is_a_note(tmp_path: Path) -> None:
-    """At its line."""
-    lines = "A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = true\nA->B.transform.sql = SELECT 1\n"
-    (note,) = [note for note in _loaded(tmp_path, lines).notes if "sends records of one topic" in note.message]
-
-    assert (note.key, note.where) == ("A->B.transform.orders.routes", "mm2.properties:6")
-
-
 def test_steps_have_their_settings_predicates_and_defaults(tmp_path: Path) -> None:
     """Steps stand in the order of the list, by Java's names with or without the package."""
     flow = _load(
@@ -110,8 +87,6 @@ _ROUTED = (
         ("A->B.transform.o.function = a.b.c", "5: A->B.transform.o.function: 'a.b.c' is not of the form module:func"),
         ("A->B.transform.o.sql = S\nA->B.transform.o.function = a:b", "6: A->B.transform.o.function: the same topics"),
         ("A->B.transform.o(.sql = S", "5: A->B.transform.o(.sql: "),
-        ("A->B.transform.o.sql = S\nA->B.transform.o.routes = yes", "6: A->B.transform.o.routes: expected true or"),
-        ("A->B.transform.o.sql = S\nA->B.transform.p.routes = true", "6: A->B.transform.p.routes: there is no statem"),
         ("A->B.transforms = x", "5: A->B.transforms.x.type: missing: the transform's class"),
         (f"{_ONE}type = {_KIND}.Cast$Value", f"6: A->B.transforms.x.type: {_KIND}.Cast$Value is not supported"),
         (f"{_ONE}type = DropHeaders", "6: A->B.transforms.x.headers: missing: DropHeaders needs it"),
@@ -134,48 +109,60 @@ def test_what_is_wrong_is_named_at_its_line(tmp_path: Path, lines: str, problem:
     assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
 
 
-_DATED = f"{_ONE}type = {_KIND}.TimestampRouter\n"
-
-
-def test_a_timestamp_router_has_java_s_defaults(tmp_path: Path) -> None:
-    """Without settings it is by the day; there is a note on what such topics do not have."""
-    settings = _loaded(tmp_path, _DATED)
-
-    (step,) = settings.flows[0].transforms.steps
-    assert step.settings == {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMdd"}
-    (note,) = [note for note in settings.notes if "transforms.x" in note.key]
-    assert str(note).startswith("mm2.properties:6: A->B.transforms.x.type: A->B sends records of one topic to several")
-    assert settings.flows[0].timestamp_topics_max == 1_000
+_INSTEAD = (
+    "rename whole topics with a RegexRouter, or mirror to one remote topic and split it at the target, in a stream "
+    "processor or in the sink that reads it; docs/transforms.md#one-topic-one-remote-topic"
+)
 
 
 @pytest.mark.parametrize(
-    ("lines", "problem"),
+    "kind",
     [
-        ("A->B.transforms.x.timestamp.format = yyyy-b", "7: A->B.transforms.x.timestamp.format: 'b' is no letter of"),
-        ("A->B.transforms.x.timestamp.format = yyyy'T", "7: A->B.transforms.x.timestamp.format: unterminated quote"),
-        ("A->B.transforms.x.timestamp.format = yyyy/MM", "7: A->B.transforms.x.timestamp.format: it makes names"),
-        ("A->B.transforms.x.topic.format = ${topic} ${timestamp}", "7: A->B.transforms.x.topic.format: it makes names"),
-        ("A->B.transforms.x.topic.format =", "7: A->B.transforms.x.topic.format: must not be empty"),
-        ("A->B.transforms.x.regex = a", "7: A->B.transforms.x.regex: TimestampRouter has no such setting"),
-        ("timestamp.router.topics.max = 0", "7: timestamp.router.topics.max: must be at least 1"),
+        "TimestampRouter",
+        f"{_KIND}.TimestampRouter",
+        "io.confluent.connect.transforms.MessageTimestampRouter",
+        "io.confluent.connect.transforms.ExtractTopic$Value",
     ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_timestamp_router(tmp_path: Path, lines: str, problem: str) -> None:
-    """A pattern that Java would not take, and one whose names no topic can have, such as orders-2026/11."""
+)
+def test_what_routes_record_by_record_is_refused(tmp_path: Path, kind: str) -> None:
+    """At its line and key, once, whatever its settings are; with what to use instead."""
     with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, _DATED + lines)
+        _load(tmp_path, f"{_ONE}type = {kind}\nA->B.transforms.x.timestamp.format = yyyy/MM\nA->B.topics = orders")
 
-    assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.key) == ("mm2.properties:6", "A->B.transforms.x.type")
+    assert problem.message == (
+        f"{kind} is not supported: all records of a source partition go to one remote partition, and it sends each "
+        "where its data says"
+    )
+    assert problem.hint == _INSTEAD
 
 
-def test_another_router_may_mend_the_names(tmp_path: Path) -> None:
-    """What a TimestampRouter makes is no topic's name yet where a RegexRouter comes behind it."""
-    lines = _DATED.replace("= x", "= x, y") + (
-        "A->B.transforms.x.timestamp.format = yyyy/MM\nA->B.transforms.y.type = RegexRouter\n"
-        "A->B.transforms.y.regex = (.*)/(.*)\nA->B.transforms.y.replacement = $1-$2"
+@pytest.mark.parametrize("text", ["true", "false", ""])
+def test_a_statement_cannot_route(tmp_path: Path, text: str) -> None:
+    """Nor a function: the line that a preview took for that is refused with what to use instead."""
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, f"A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = {text}\n")
+
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.key) == ("mm2.properties:6", "A->B.transform.orders.routes")
+    assert problem.message == (
+        "a statement or function cannot say where records go: all records of a source partition go to one remote "
+        "partition"
+    )
+    assert problem.hint == f"remove the line; {_INSTEAD}"
+
+
+@pytest.mark.parametrize("predicate", ["", "A->B.transforms.x.predicate = p\n"])
+def test_what_routes_by_the_topic_s_name_is_taken(tmp_path: Path, predicate: str) -> None:
+    """A RegexRouter renames whole topics, all of them or those of a name."""
+    flow = _load(
+        tmp_path,
+        f"{_ONE}type = {_KIND}.RegexRouter\nA->B.transforms.x.regex = a\nA->B.transforms.x.replacement = b\n"
+        f"A->B.predicates = p\nA->B.predicates.p.type = TopicNameMatches\nA->B.predicates.p.pattern = a.*\n{predicate}",
     )
 
-    assert [step.kind for step in _load(tmp_path, lines).transforms.steps] == ["TimestampRouter", "RegexRouter"]
+    assert [step.kind for step in flow.transforms.steps] == ["RegexRouter"]
 
 
 def test_a_changed_transform_is_a_changed_flow(tmp_path: Path) -> None:

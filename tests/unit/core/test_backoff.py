@@ -10,7 +10,7 @@ from mm2py.core.backoff import Backoff
 
 
 @pytest.mark.parametrize(
-    ("failures", "luck", "pause_s"),
+    ("failures", "jitter", "pause_s"),
     [
         pytest.param(0, 0.5, 0.0, id="no failure"),
         pytest.param(1, 0.5, 1.0, id="first"),
@@ -21,9 +21,9 @@ from mm2py.core.backoff import Backoff
         pytest.param(9, 1.0, 72.0, id="longest, lengthened"),
     ],
 )
-def test_pause(failures: int, luck: float, pause_s: float) -> None:
+def test_pause(failures: int, jitter: float, pause_s: float) -> None:
     """Pauses double up to the longest, and chance moves them by a fifth."""
-    assert pause_s == pytest.approx(Backoff(1.0, 60.0).pause_s(failures, luck))
+    assert pause_s == pytest.approx(Backoff(1.0, 60.0).pause_s(failures, jitter))
 
 
 def test_pauses_follow_each_other() -> None:

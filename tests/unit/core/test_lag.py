@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss, tells_end
-from mm2py.core.progress import PartitionState
+from mm2py.core.source.progress import PartitionState
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Taken, Vacant, judge_members
 from mm2py.model.group import GroupMember, GroupMembers
@@ -34,7 +36,7 @@ def _group(*members: bytes, protocol: str = PROTOCOL, protocol_type: str = PROTO
             Taken("mm2py on there, process 2", STRANGER, dead=("m0",)),
         ),
         (_group(b"\0\1", protocol="sessioned"), True, Taken("Java MirrorMaker, at 10.0.0.0")),
-        (_group(b"", b"", protocol=""), True, Taken("another mirror, at 10.0.0.0, 10.0.0.1")),
+        (_group(b"", b"", protocol=""), True, Taken("another mirror, at 10.0.0.0, 10.0.0.1", is_settling=True)),
         (_group(b"[" * 100_000), True, Taken("another mirror, at 10.0.0.0")),
         (
             _group(b"", protocol="range", protocol_type="consumer"),
@@ -46,6 +48,24 @@ def _group(*members: bytes, protocol: str = PROTOCOL, protocol_type: str = PROTO
 def test_who_runs_a_flow(found: GroupMembers, is_alive: bool, expected: Vacant | Taken) -> None:
     """Only a process of this machine can be known to have ended; whoever else is there may run the flow."""
     assert judge_members(found, US, lambda _node: is_alive) == expected
+
+
+@given(
+    members=st.lists(
+        st.tuples(st.text(), st.binary() | st.just(b'{"host": "h", "pid": 1, "machine": "this machine"}')), max_size=4
+    ),
+    protocol=st.sampled_from(["", PROTOCOL]) | st.text(),
+    protocol_type=st.sampled_from(["", PROTOCOL_TYPE]) | st.text(),
+    is_alive=st.booleans(),
+)
+def test_any_group_is_vacant_or_taken(
+    members: list[tuple[str, bytes]], protocol: str, protocol_type: str, is_alive: bool
+) -> None:
+    """Whatever members show and are called, it is somebody who runs the flow, or nobody any more."""
+    there = tuple(GroupMember(name, f"/{name}", shown) for name, shown in members)
+    found = judge_members(GroupMembers("Stable", protocol_type, protocol, there), US, lambda _node: is_alive)
+
+    assert isinstance(found, Vacant) or found.by
 
 
 def test_a_machine_that_does_not_say_which_it_is_tells_nothing_of_its_processes() -> None:

@@ -34,7 +34,7 @@ def measured(*values_ms: int) -> Measured:
             ((0.0, 300), (30.0, 300), (60.0, 90)), 65.0, 390 / 35, id="a third one takes the first one's place"
         ),
         pytest.param(((0.0, 300),), 60.0, 0.0, id="idle for a minute"),
-        pytest.param(((0.0, 300), (100.0, 300)), 100.0, 10.0, id="after a break it begins anew"),
+        pytest.param(((0.0, 300), (100.0, 300)), 100.0, 10.0, id="after a break it starts again"),
     ],
 )
 def test_rates(notes: tuple[tuple[float, int], ...], now: float, rate: float) -> None:

@@ -26,7 +26,7 @@ def _program(directory: Path, name: str, script: str) -> Path:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder that is searched for programs before the shell's own, without Java and Maven."""
+    """Return a folder that is searched for programs before the shell's own, without Java and Maven."""
     programs = tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:/nowhere")

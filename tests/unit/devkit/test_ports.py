@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from mm2py.devkit import ports
 from mm2py.devkit.ports import HOST, free_ports
 
 
 def test_ports_differ_and_can_be_bound() -> None:
     """Many ports at once are all different and free."""
-    ports = free_ports(50)
+    found = free_ports(50)
 
-    assert len(set(ports)) == 50
-    for port in ports:
+    assert len(set(found)) == 50
+    for port in found:
         with socket.socket() as probe:
             probe.bind((HOST, port))
 
@@ -29,6 +32,31 @@ def test_ports_are_not_those_of_outgoing_connections() -> None:
 def test_no_port_is_given_twice() -> None:
     """Clusters that are set up side by side, before any of their brokers listens, share no port."""
     with ThreadPoolExecutor(8) as threads:
-        ports = [port for given in threads.map(free_ports, [100] * 20) for port in given]
+        found = [port for given in threads.map(free_ports, [100] * 20) for port in given]
 
-    assert len(set(ports)) == len(ports) == 2000
+    assert len(set(found)) == len(found) == 2000
+
+
+def test_processes_side_by_side_share_no_port() -> None:
+    """A block of ports is one process's until that ends: nobody else gets a port that is still to be listened on."""
+    (port,) = free_ports(1)
+    block = port - port % ports._BLOCK
+    ask = f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"
+    beside = subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True)
+
+    assert "all ports from" in beside.stderr
+
+
+def test_ports_of_a_process_that_ended_are_given_again() -> None:
+    """What a process had taken, however it ended, is free for the next one."""
+    ask = "import os, signal; from mm2py.devkit import ports; print(ports.free_ports(1)[0], flush=True); "
+    killed = subprocess.run(
+        [sys.executable, "-c", f"{ask} os.kill(os.getpid(), signal.SIGKILL)"], check=False, capture_output=True
+    )
+    block = int(killed.stdout) // ports._BLOCK * ports._BLOCK
+    again = subprocess.run(
+        [sys.executable, "-c", f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"],
+        check=False,
+    )
+
+    assert (killed.returncode, again.returncode) == (-9, 0)

@@ -7,13 +7,13 @@ from typing import cast
 import attrs
 
 from mm2py.config.settings import FlowSettings
-from mm2py.flow.copy_task import Epochs
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.test_source import SETTINGS
+from tests.unit.flow.source.test_partitions import SETTINGS
 
 
 BACK = Flow("B", "A")
@@ -24,7 +24,7 @@ def _fleet() -> Fleet:
     epochs = cast("Epochs", None)
 
     def make(settings: FlowSettings) -> FlowRunner:
-        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), luck=lambda: 0.5)
+        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
 
     async def prepare(runner: FlowRunner) -> FlowSettings:
         return runner.settings
@@ -52,7 +52,7 @@ async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -
 
 
 async def test_flows_are_listed_by_name() -> None:
-    """Whichever was made last, or anew because its settings changed, stands where people look for it."""
+    """Whichever was made last, or again because its settings changed, stands where people look for it."""
     fleet = _fleet()
     flows = [Flow("C", "A"), Flow("A", "C"), Flow("A", "B")]
     fleet.add(attrs.evolve(SETTINGS, flow=flow) for flow in flows)

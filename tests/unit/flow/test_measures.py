@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from mm2py.core.lag import Retention
-from mm2py.core.progress import PartitionState
+from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, Measured, PartitionOutcome
@@ -70,7 +70,7 @@ class Rig:
 
 
 def test_counts_add_up_whoever_copies() -> None:
-    """What epochs copied adds up, of the partition and of the flow, although positions begin anew meanwhile."""
+    """What epochs copied adds up, of the partition and of the flow, although positions start again meanwhile."""
     rig = Rig()
     rig.run(30)
     rig.state = attrs.evolve(STATE, records=0)  # the next life of the group
@@ -149,7 +149,9 @@ def test_lag_in_seconds_begins_when_something_is_left() -> None:
 
 
 def test_a_still_partition_is_shown_again_until_something_happens() -> None:
-    """At its end a partition's view is made anew after an epoch, or after five seconds; one that lags, every time."""
+    """
+    At its end a partition's view is created again after an epoch, or after five seconds; one that lags, every time.
+    """
     rig = Rig(attrs.evolve(STATE, high_watermark=STATE.position))
     rig.run(10)
     first, again = rig.partition(), rig.partition()

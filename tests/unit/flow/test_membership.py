@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -10,17 +11,18 @@ from typing import Any, cast
 import attrs
 import pytest
 
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.flow import membership
-from mm2py.flow.group import FlowGroup, Surroundings
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.group import GroupMember, GroupMembers
-from mm2py.model.node import Node
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded, StepFailed
+from mm2py.model.node import Node, encode_node
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded, StepFailed, TaskRestarted
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import LoopClock
-from tests.unit.flow.test_source import FLOW, SETTINGS
+from tests.unit.flow.source.test_partitions import FLOW, SETTINGS
 
 
 US = Node("here", 1, "this machine", "1")
@@ -85,7 +87,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Give what runs a membership whose group at the target is as said, with the settings changed as said."""
+    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
 
     @asynccontextmanager
     async def running(
@@ -96,7 +98,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.setattr(membership, "Cluster", Target)
         monkeypatch.setattr(membership, "Membership", lambda *_: place)
         settings = attrs.evolve(SETTINGS, membership=attrs.evolve(SETTINGS.membership, **changes))
-        around = Surroundings(settings, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+        around = FlowContext(settings, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
         its = FlowMembership(around, lambda: US)
         its.begin([cast("FlowGroup", working)])
         async with asyncio.TaskGroup() as tasks:
@@ -125,6 +127,23 @@ async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Ru
     assert len(events.of(FlowRunsElsewhere)) == len(events.of(FlowTakenOver)) == 1
 
 
+async def test_who_took_a_place_is_told_once_the_group_shows_it(run: Run) -> None:
+    """A node finds itself thrown out while the other is joining: the flow stands by at once, and waits for a name."""
+    other = GroupMember("m", "/10.0.0.1", encode_node(Node("elsewhere", 7, "another machine", "1")))
+    async with run(NOBODY) as (place, group, events):
+        await asyncio.sleep(4)
+        place.is_in, place.group = False, GroupMembers("CompletingRebalance", "connect", "", (GroupMember("m", ""),))
+        await asyncio.sleep(4)
+        settling = (group.is_admitted, len(events.of(FlowRunsElsewhere)))
+        place.group = GroupMembers("Stable", "connect", PROTOCOL, (other,))
+        await asyncio.sleep(60)
+
+    assert settling == (False, 0)
+    assert [(it.node, it.then) for it in events.of(FlowRunsElsewhere)] == [
+        ("mm2py on elsewhere, process 7", "steps back and stands by")
+    ]
+
+
 async def test_a_crash_that_is_over_within_a_session_is_not_told(run: Run) -> None:
     """The flow is taken over, and nobody has to read about it."""
     async with run(JAVA) as (place, group, events):
@@ -148,6 +167,18 @@ async def test_a_node_that_only_warns_works_from_the_start(run: Run) -> None:
     assert at_once
     assert later
     assert events.of(FlowRunsElsewhere)[0].then.startswith("copies all the same")
+
+
+@pytest.mark.parametrize("started_ms", [2**53 - 1, 253_402_300_800_000, -1])
+async def test_whatever_a_member_says_of_itself_the_flow_stands_by_for_it(run: Run, started_ms: int) -> None:
+    """Whoever may join the group can write anything: a year that no calendar has, a process that no machine has."""
+    said = {"host": "x\n" * 1_000, "pid": 2**52, "machine": US.machine, "rest": ["x"], "started_ms": started_ms}
+    member = GroupMember("m", "/10.0.0.1", json.dumps(said).encode())
+    async with run(GroupMembers("Stable", PROTOCOL_TYPE, PROTOCOL, (member,))) as (_place, group, events):
+        await asyncio.sleep(60)
+        told, failed, is_admitted = events.of(FlowRunsElsewhere), events.of(TaskRestarted), group.is_admitted
+
+    assert (len(told), len(failed), is_admitted) == (1, 0, False)
 
 
 async def test_without_a_coordinator_the_flow_waits_and_says_what_to_look_at(run: Run) -> None:

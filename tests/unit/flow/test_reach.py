@@ -14,8 +14,8 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.access import ClusterAccessError
 from mm2py.wire.error_codes import error_of
+from mm2py.wire.security.access import ClusterAccessError
 from tests.support.clocks import WALL_START_MS, ManualClock
 
 

@@ -10,17 +10,17 @@ from typing import Any, ClassVar, cast
 import attrs
 import pytest
 
-from mm2py.core import orders as verbs
-from mm2py.core.orders import CHECKPOINT, HEARTBEAT, SOURCE
-from mm2py.errors import Mm2Error, OrderConflictError, UnknownConnectorError, UnknownTaskError, Verdict
-from mm2py.flow.checkpoint_group import CheckpointGroup
-from mm2py.flow.group import FlowGroup, Surroundings
-from mm2py.flow.heartbeat_group import HeartbeatGroup
+from mm2py.core.control import overrides as verbs
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
+from mm2py.flow.checkpoint.group import CheckpointGroup
+from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.reach import Reach
 from mm2py.flow.runner import FlowRunner
-from mm2py.flow.source_group import SourceGroup
+from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.flow import TopicPartition
-from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
+from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
 from mm2py.model.state import FlowState, FlowView, HeartbeatsView
 from mm2py.telemetry.events import (
     ConnectorStopped,
@@ -35,7 +35,7 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.test_source import FLOW, SETTINGS, PretendedEpochs
+from tests.unit.flow.source.test_partitions import FLOW, SETTINGS, PretendedEpochs
 
 
 @attrs.define(eq=False)
@@ -53,9 +53,7 @@ class ToyGroup(FlowGroup):
     connector = "MirrorToyConnector"
     name = "toy"
 
-    def __init__(
-        self, around: Surroundings, ended: list[FlowGroup], *, trouble: Exception | None, end_s: float
-    ) -> None:
+    def __init__(self, around: FlowContext, ended: list[FlowGroup], *, trouble: Exception | None, end_s: float) -> None:
         super().__init__(around)
         self.trouble = trouble
         self._ended = ended
@@ -69,7 +67,7 @@ class ToyGroup(FlowGroup):
         await asyncio.sleep(self._end_s)
         self._ended.append(self)
 
-    def obey(self, _orders: Orders) -> None:
+    def apply_overrides(self, _overrides: Overrides) -> None:
         return
 
     def show(self, view: FlowView) -> FlowView:
@@ -101,8 +99,8 @@ async def rig(
     """Run a flow whose groups have these troubles; it must have ended by itself soon after the block."""
     clock = LoopClock()
     events, ended = EventLog(clock), list[FlowGroup]()
-    around = Surroundings(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
-    runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=events, luck=lambda: 0.5)
+    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=events, jitter=lambda: 0.5)
     toys = [
         ToyGroup(around, ended, trouble=trouble, end_s=end_s)
         for trouble, end_s in ((source, 3.0), (checkpoints, 0.5), (heartbeats, 0.1))
@@ -173,7 +171,7 @@ async def test_a_flow_has_the_groups_that_its_settings_ask_for(
     """Disabled heartbeats have no group; a flow that is not enabled has no other (MirrorHeartBeatConnectorTest)."""
     clock = LoopClock()
     settings = attrs.evolve(SETTINGS, is_enabled=is_enabled, emits_heartbeats=emits_heartbeats)
-    runner = FlowRunner(settings, PretendedEpochs(), clock=clock, events=EventLog(clock), luck=lambda: 0.5)
+    runner = FlowRunner(settings, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
 
     view = runner.view()
 
@@ -185,13 +183,13 @@ async def test_orders_reach_the_group_that_they_are_about() -> None:
     """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
-        flow.runner.obey(verbs.stop_connector(NO_ORDERS, CHECKPOINT), by="ann")
+        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, CHECKPOINT), by="ann")
         await asyncio.sleep(60)
         view = flow.runner.view()
-        flow.runner.obey(verbs.delete_connector(flow.runner.orders, CHECKPOINT), by="bob")
+        flow.runner.apply_overrides(verbs.delete_connector(flow.runner.overrides, CHECKPOINT), by="bob")
         await asyncio.sleep(60)
         deleted = flow.runner.view()
-        flow.runner.obey(NO_ORDERS)
+        flow.runner.apply_overrides(NO_ORDERS)
         await asyncio.sleep(60)
         back = flow.runner.view()
         flow.runner.drain(within_s=5.0)
@@ -213,7 +211,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
     """The daemon stays for a flow that somebody will start again, and drains it at once."""
     async with rig() as flow:
         flow.source.connector = SOURCE
-        flow.runner.obey(verbs.stop_connector(NO_ORDERS, SOURCE))
+        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, SOURCE))
         await asyncio.sleep(60)
         state, is_over = flow.runner.view().state, flow.runner.is_over
         flow.runner.drain(within_s=5.0)
@@ -282,8 +280,8 @@ async def test_what_is_not_there_is_not_restarted() -> None:
         with pytest.raises(UnknownTaskError, match="has no task 1"):
             flow.runner.restart_task(HEARTBEAT, 1)
         flow.runner.restart_task(HEARTBEAT, 0)
-        flow.runner.obey(verbs.stop_connector(NO_ORDERS, HEARTBEAT))
-        with pytest.raises(OrderConflictError, match="is stopped: resume it"):
+        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, HEARTBEAT))
+        with pytest.raises(OverrideConflictError, match="is stopped: resume it"):
             flow.runner.restart(HEARTBEAT)
         flow.runner.drain(within_s=5.0)
 
@@ -293,13 +291,13 @@ async def test_what_is_not_there_is_not_restarted() -> None:
 async def test_what_is_ordered_is_told_and_shown() -> None:
     """Who paused and limited what, once for each change."""
     async with rig() as flow:
-        orders = verbs.pause_topic(verbs.pause_partition(NO_ORDERS, TopicPartition("t", 1)), "u")
-        orders = verbs.set_topic_limit(verbs.set_limit(orders, RateLimit(5.0)), "v", RateLimit(records_per_s=7.0))
-        runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, luck=lambda: 0.5)
-        for again in (orders, orders):
-            runner.obey(again, by="ann")
+        overrides = verbs.pause_topic(verbs.pause_partition(NO_ORDERS, TopicPartition("t", 1)), "u")
+        overrides = verbs.set_topic_limit(verbs.set_limit(overrides, RateLimit(5.0)), "v", RateLimit(records_per_s=7.0))
+        runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, jitter=lambda: 0.5)
+        for again in (overrides, overrides):
+            runner.apply_overrides(again, by="ann")
         view = runner.view()
-        runner.obey(NO_ORDERS, by="bob")
+        runner.apply_overrides(NO_ORDERS, by="bob")
         flow.runner.drain(within_s=5.0)
 
     assert (view.paused_topics, view.paused_partitions) == (("u",), (TopicPartition("t", 1),))

@@ -25,7 +25,12 @@ async def run(body: Callable[[], Awaitable[None]]) -> list[TaskRestarted]:
     """Supervise *body* with pauses of 1, 2, 4 … up to 8 seconds; give what was reported."""
     reports: list[TaskRestarted] = []
     await supervise(
-        "A->B", body, clock=LoopClock(), backoff=Backoff(1.0, 8.0, spread=0.0), luck=lambda: 0.5, report=reports.append
+        "A->B",
+        body,
+        clock=LoopClock(),
+        backoff=Backoff(1.0, 8.0, spread=0.0),
+        jitter=lambda: 0.5,
+        report=reports.append,
     )
     return reports
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mm2py.cli.record_printing import java_text, json_lines, table
 from mm2py.client.records import RecordKind, decoded
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
-from mm2py.core.translation import Untranslated
-from mm2py.flow.translation import Translations
+from mm2py.core.offsets.translation import Untranslated
+from mm2py.flow.offsets.translations import Translations
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.connector_offset import read_key, read_value
@@ -22,10 +22,10 @@ from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import INT64_MOST, read_json
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
-from mm2py.model.kept_orders import decode_orders
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, decode_chunk, encode_chunk
+from mm2py.model.stored_overrides import decode_overrides
 from mm2py.model.synced import SyncedAcl, SyncedConfig, decode_synced, encode_synced
 from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
@@ -82,7 +82,7 @@ def test_sound_json_is_what_it_says(value: object) -> None:
 
 
 def _records() -> list[tuple[bytes, bytes | None, list[tuple[str, bytes]]]]:
-    """Give one sound record of each kind."""
+    """Return one sound record of each kind."""
     position = Position(ORDERS, 90, 59, UUID, ProducerMark(7, 1, 60), UUID, LeaderMark(4, 2))
     acl = TopicAcl("A.t", PatternType.PREFIXED, "User:u", "*", Operation.READ, Permission.ALLOW)
     plain = [
@@ -150,7 +150,7 @@ def test_any_record_is_a_value_or_a_refusal(record: LogRecord) -> None:
     decode_synced(key, value)
     read_key(key)
     read_value(value)
-    _refuses(decode_orders, FLOW, value or b"")
+    _refuses(decode_overrides, FLOW, value or b"")
     for kind in RecordKind:
         assert str(decoded(kind, "topic", record).content)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.keys import key_named
+from mm2py.config.keys.table import key_named
 from mm2py.model.patterns import split_patterns
 from mm2py.policy.filters import DefaultConfigPropertyFilter
 from mm2py.policy.plugins import PluginError, load_config_property_filter

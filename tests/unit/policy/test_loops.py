@@ -54,7 +54,7 @@ def mirror(flow: str, topics: str = ".*", *, policy: str = "identity", exclude: 
 
 
 def said(loop: Loop | None) -> tuple[str, str | None] | None:
-    """Give a loop's flows and topic, beginning with the first flow in order."""
+    """Return a loop's flows and topic, beginning with the first flow in order."""
     if loop is None:
         return None
     begin = loop.flows.index(min(loop.flows))

@@ -33,13 +33,13 @@ _PATTERNS = st.recursive(
 
 
 def takes(pattern: str, name: str) -> bool:
-    """Say whether the automaton of *pattern* takes *name*."""
+    """Whether the automaton of *pattern* takes *name*."""
     automaton = Automaton(re.compile(pattern, re.ASCII))
     return automaton.accepts(automaton.walk(name))
 
 
 def together(*patterns: str, behind: str = "") -> str | None:
-    """Give the shortest name that all *patterns* take, where each of them sees *behind* before it."""
+    """Return the shortest name that all *patterns* take, where each of them sees *behind* before it."""
     starts = {number: (Automaton(compile_java(pattern)), behind) for number, pattern in enumerate(patterns)}
     for word, reached in walk_together(starts):
         if all(starts[key][0].accepts(states) for key, states in reached.items()):

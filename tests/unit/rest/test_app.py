@@ -13,9 +13,9 @@ from mm2py.config.rest import Listener, Right
 from mm2py.devkit.jars import KAFKA_VERSION
 from mm2py.errors import (
     ClusterUnreachableError,
-    OrderConflictError,
-    OrderRefusedError,
-    OrdersNotKeptError,
+    OverrideConflictError,
+    OverrideRejectedError,
+    OverridesNotStoredError,
     UnknownConnectorError,
 )
 from mm2py.rest.app import ROUTES
@@ -72,7 +72,7 @@ async def test_every_address_asks_who_it_is(tmp_path: Path, route: Route, who: s
     if not is_allowed:
         assert got.status == (401 if has is Right.NONE else 403)
         assert got.json["error_code"] == got.status
-        assert ask.node.said_by == []
+        assert ask.node.control.said_by == []
         assert ask.node.pictures == 0
 
 
@@ -85,7 +85,7 @@ async def test_other_machines_change_nothing_without_access_control(tmp_path: Pa
 
     assert got.status == 403
     assert "rest.auth.users.file" in got.json["message"]
-    assert ask.node.said_by == []
+    assert ask.node.control.said_by == []
 
 
 @pytest.mark.parametrize("route", ASKABLE, ids=_id)
@@ -116,7 +116,7 @@ async def test_unknown_names(ask: Asking, route: Route) -> None:
 
 
 def attrs_with(route: Route, name: str, value: str) -> Route:
-    """Give the route with one part of its path filled in."""
+    """Return the route with one part of its path filled in."""
     return Route(**{field: getattr(route, field) for field in Route.__slots__ if field in {
         "method", "right", "summary", "handler", "answers", "takes", "query", "tag", "errors"
     }}, path=route.path.replace("{" + name + "}", value))  # fmt: skip
@@ -129,7 +129,7 @@ async def test_bad_bodies(ask: Asking, route: Route, raw: bytes) -> None:
     got = await ask(route.method, path_of(route), raw=raw)
 
     assert got.status == 400
-    assert ask.node.said_by == []
+    assert ask.node.control.said_by == []
 
 
 async def test_a_body_must_say_that_it_is_json(ask: Asking) -> None:
@@ -150,10 +150,10 @@ async def test_a_body_may_not_be_endless(ask: Asking) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "word"),
     [
-        (OrderRefusedError(("topics: bad", "tasks.max: bad")), 400, "tasks.max"),
+        (OverrideRejectedError(("topics: bad", "tasks.max: bad")), 400, "tasks.max"),
         (ConfigError((Problem("f:1", "topics", "bad"),)), 400, "topics"),
-        (OrderConflictError("it changed", "look again"), 409, "look again"),
-        (OrdersNotKeptError("A->B", "B", "away"), 503, "target cluster"),
+        (OverrideConflictError("it changed", "look again"), 409, "look again"),
+        (OverridesNotStoredError("A->B", "B", "away"), 503, "target cluster"),
         (ClusterUnreachableError("B", "b:1", "refused"), 503, "b:1"),
         (TimeoutError(), 503, "in time"),
         (UnknownConnectorError("A->B", "x"), 404, "x"),
@@ -162,7 +162,7 @@ async def test_a_body_may_not_be_endless(ask: Asking) -> None:
 )
 async def test_what_keeps_an_order_from_being_given(ask: Asking, error: Exception, status: int, word: str) -> None:
     """Each reason has its own status and its own words; who may try again is told when."""
-    ask.node.trouble = error
+    ask.node.control.trouble = error
 
     got = await ask("PUT", SOURCE + "/pause")
 
@@ -178,12 +178,12 @@ async def test_all_problems_come_in_one_answer(ask: Asking) -> None:
     assert got.status == 400
     assert len(got.json["problems"]) == 3
     assert "did you mean topics" in got.json["message"]
-    assert ask.node.ordered.config == {}
+    assert ask.node.control.ordered.config == {}
 
 
 async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
     """What nobody thought of is 500 in the same shape, with an event that holds the traceback."""
-    ask.node.trouble = RuntimeError("boom")
+    ask.node.control.trouble = RuntimeError("boom")
 
     got = await ask("PUT", SOURCE + "/pause")
 
@@ -226,7 +226,7 @@ async def test_other_pages_and_tricks_are_refused(ask: Asking) -> None:
 
     assert (crossed.status, rebound.status, plain.status) == (403, 403, 200)
     assert "Access-Control-Allow-Origin" not in plain.headers
-    assert ask.node.said_by == []
+    assert ask.node.control.said_by == []
 
 
 async def test_an_allowed_origin(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_who_ordered_it_is_said(tmp_path: Path) -> None:
 
     await ask("PUT", SOURCE + "/pause", Authorization="Bearer do")
 
-    assert "the right to write" in ask.node.said_by[0]
+    assert "the right to write" in ask.node.control.said_by[0]
 
 
 async def test_metrics_in_both_forms(ask: Asking) -> None:

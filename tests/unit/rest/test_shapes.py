@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from mm2py.core.orders import SOURCE
+from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import TopicPartition
-from mm2py.model.orders import NO_ORDERS, Orders, RateLimit, Wanted
+from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -93,10 +93,10 @@ def test_what_failed_is_restarted() -> None:
 
 def test_a_deleted_connector_is_not_listed() -> None:
     """What was deleted is gone until its config is put."""
-    orders = Orders(groups={SOURCE: Wanted.DELETED})
+    overrides = Overrides(groups={SOURCE: Wanted.DELETED})
 
     assert SOURCE in {group.connector for group in connect.connectors(_flow(), NO_ORDERS)}
-    assert SOURCE not in {group.connector for group in connect.connectors(_flow(), orders)}
+    assert SOURCE not in {group.connector for group in connect.connectors(_flow(), overrides)}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_names_of_a_connector(name: str) -> None:
 
 def test_a_topic_is_what_its_partitions_add_up_to() -> None:
     """Lag and records are sums, of waits the longest counts, of stages the one that needs most care."""
-    orders = Orders(topics=frozenset({"orders"}), topic_limits={"orders": RateLimit(bytes_per_s=10.0)})
+    overrides = Overrides(topics=frozenset({"orders"}), topic_limits={"orders": RateLimit(bytes_per_s=10.0)})
 
-    invoices, of_orders = topics_of(_flow(), orders)
+    invoices, of_orders = topics_of(_flow(), overrides)
 
     assert (of_orders["lag"], of_orders["lag_s"], of_orders["records"]) == (1, 1.0, 200)
     assert of_orders["latency_ms"] == 4.0
@@ -132,10 +132,10 @@ def test_a_topic_of_which_one_partition_rests_is_not_a_paused_one() -> None:
     [first, *others] = [one for one in flow.partitions if one.source.topic == "orders"]
     paused = attrs.evolve(first, stage=PartitionStage.PAUSED)
 
-    [orders] = topics_of(attrs.evolve(flow, partitions=(paused, *others)), NO_ORDERS)
+    [overrides] = topics_of(attrs.evolve(flow, partitions=(paused, *others)), NO_ORDERS)
 
-    assert orders["stages"] == {"paused": 1, "copying": 1}
-    assert orders["is_paused"] is False
+    assert overrides["stages"] == {"paused": 1, "copying": 1}
+    assert overrides["is_paused"] is False
 
 
 def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
@@ -149,13 +149,13 @@ def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
 
 def test_orders_are_plain_values() -> None:
     """All that was ordered can be written as JSON."""
-    orders = Orders(
+    overrides = Overrides(
         groups={SOURCE: Wanted.PAUSED},
         partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 0)}),
         config={SOURCE: {"topics": "x"}},
     )
 
-    found = orders_json(FLOW, orders)
+    found = orders_json(FLOW, overrides)
 
     assert found["connectors"] == {SOURCE: "paused"}
     assert found["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "b", "partition": 1}]

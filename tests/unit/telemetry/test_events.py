@@ -10,7 +10,7 @@ import pytest
 
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry import events
-from mm2py.telemetry.events import Event, FlowDrained, Level, PartitionStopped, SparkSaid, TaskRestarted
+from mm2py.telemetry.events import Event, FlowDrained, Level, PartitionStopped, SparkLogged, TaskRestarted
 from mm2py.telemetry.journal import RING_EVENTS, EventLog
 from mm2py.telemetry.logs import log_sink
 from tests.support.clocks import WALL_START_MS, ManualClock
@@ -47,7 +47,7 @@ def test_fields_are_plain() -> None:
 
 def test_no_log_line_is_endless() -> None:
     """Of a text that goes on and on, a line of the log holds the beginning and the end."""
-    line = str(SparkSaid("begin" + "x" * 10_000_000 + "end").fields()["line"])
+    line = str(SparkLogged("begin" + "x" * 10_000_000 + "end").fields()["line"])
 
     assert len(line) < 20_000
     assert line.startswith("begin")
@@ -60,23 +60,23 @@ def test_the_journal_remembers_counts_and_writes() -> None:
     journal = EventLog(ManualClock(now_s=1.0), written.append)
 
     journal.emit(STOPPED)
-    journal.emit(SparkSaid("hello"))
+    journal.emit(SparkLogged("hello"))
 
     assert journal.of(PartitionStopped) == (STOPPED,)
     assert [entry.wall_ms for entry in journal] == [WALL_START_MS + 1_000] * 2
-    assert journal.counts == {"partition_stopped": 1, "spark_said": 1}
-    assert written == [STOPPED, SparkSaid("hello")]
+    assert journal.counts == {"partition_stopped": 1, "spark_logged": 1}
+    assert written == [STOPPED, SparkLogged("hello")]
 
 
 def test_the_journal_is_bounded() -> None:
     """The oldest events are forgotten, their counts are not."""
     journal = EventLog(ManualClock())
     for number in range(RING_EVENTS + 5):
-        journal.emit(SparkSaid(str(number)))
+        journal.emit(SparkLogged(str(number)))
 
-    assert len(journal.of(SparkSaid)) == RING_EVENTS
-    assert journal.of(SparkSaid)[0] == SparkSaid("5")
-    assert journal.counts["spark_said"] == RING_EVENTS + 5
+    assert len(journal.of(SparkLogged)) == RING_EVENTS
+    assert journal.of(SparkLogged)[0] == SparkLogged("5")
+    assert journal.counts["spark_logged"] == RING_EVENTS + 5
 
 
 def test_json_lines_begin_with_what_they_are_about() -> None:

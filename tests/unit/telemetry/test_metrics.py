@@ -18,9 +18,9 @@ from mm2py.model.state import FlowState, GroupView, MirrorView, PartitionView, T
 from mm2py.telemetry.events import (
     AuthenticationFailed,
     CheckpointsWritten,
-    GroupLeftAlone,
+    GroupSyncSkipped,
     PartitionStopped,
-    SparkSaid,
+    SparkLogged,
     TaskRestarted,
     TopicSyncFailed,
 )
@@ -62,7 +62,7 @@ def scraped(metrics: Metrics, view: MirrorView) -> Series:
 
 
 def values_of(series: Series, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-    """Give a metric's values by the values of some of its labels."""
+    """Return a metric's values by the values of some of its labels."""
     return {
         tuple(dict(pairs).get(label, "") for label in labels): value
         for (found, pairs), value in series.items()
@@ -81,7 +81,7 @@ def partitions_of(topics: int, partitions: int) -> list[PartitionView]:
 
 def some_events() -> EventLog:
     events = EventLog(ManualClock())
-    events.emit(SparkSaid("hello"))
+    events.emit(SparkLogged("hello"))
     events.emit(PartitionStopped(FLOW, TopicPartition("orders", 0), "failed", "it broke", "", None, 5.0))
     events.emit(AuthenticationFailed(FLOW, "B", "User:mm2", "no", ""))
     return events
@@ -310,8 +310,8 @@ def test_events_are_counted_by_flow() -> None:
     metrics = metrics_of(events)
     events.emit(CheckpointsWritten(FLOW, 2, 7, 12.0))
     events.emit(CheckpointsWritten(Flow("B", "A"), 1, 100, 12.0))
-    events.emit(GroupLeftAlone(FLOW, "g", "active", "somebody is in it"))
-    events.emit(GroupLeftAlone(FLOW, "g", "refused", "no"))
+    events.emit(GroupSyncSkipped(FLOW, "g", "active", "somebody is in it"))
+    events.emit(GroupSyncSkipped(FLOW, "g", "refused", "no"))
     events.emit(TopicSyncFailed(FLOW, "synchronise topic configs", ("t",), 3, "no", ""))
     events.emit(TaskRestarted("A->B/source/offset-syncs", ("boom",), 1.0))
     series = scraped(metrics, mirror_view(flow_view()))
@@ -325,9 +325,9 @@ def test_events_are_counted_by_flow() -> None:
         ("authentication_failed", "A"): 1,
         ("checkpoints_written", "A"): 1,
         ("checkpoints_written", "B"): 1,
-        ("group_left_alone", "A"): 2,
+        ("group_sync_skipped", "A"): 2,
         ("partition_stopped", "A"): 1,
-        ("spark_said", ""): 1,
+        ("spark_logged", ""): 1,
         ("task_restarted", "A"): 1,
         ("topic_sync_failed", "A"): 1,
     }
@@ -337,7 +337,9 @@ def test_events_are_counted_by_flow() -> None:
 
 
 def test_within_a_second_the_same_is_given_again() -> None:
-    """Two who scrape at the same time get the same; a second later it is made anew, also after a clock went back."""
+    """
+    Two who scrape at the same time get the same; a second later it is created again, also after a clock went back.
+    """
     metrics = metrics_of()
     views = [
         mirror_view(flow_view([partition_view("t", 0, count)]), wall_ms=wall_ms)

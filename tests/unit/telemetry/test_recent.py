@@ -59,7 +59,7 @@ def test_an_event_is_told_in_words(events: EventLog, recent: RecentEvents, clock
     assert told.text == (
         "topic: orders, partition: 3, ended: corrupt, message: bad checksum, hint: look, offset: 7, retry in s: 30.0"
     )
-    assert told.about.startswith("A topic-partition needs somebody")
+    assert told.about.startswith("A topic-partition needs attention")
 
 
 def test_what_is_only_worth_debugging_is_left_out(events: EventLog, recent: RecentEvents) -> None:

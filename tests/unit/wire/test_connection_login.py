@@ -13,7 +13,7 @@ from aiokafka.protocol.admin import SaslAuthenticateResponse_v1, SaslHandShakeRe
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.sasl import Session
+from mm2py.wire.security.sasl import Session
 from tests.support.secure_clusters import plain_line
 
 

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.wire.access import NotAuthorizedError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.kept_log import KeptLog, Refilled, TopicVanishedError
+from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA, FakeBrokers, FakePartition, FakeTopic

@@ -11,9 +11,9 @@ import pytest
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
-from mm2py.wire.access import NotAuthorizedError
-from mm2py.wire.batch import sign
+from mm2py.wire.batches.batch import sign
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from tests.support.clocks import WALL_START_MS, LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, topics_with

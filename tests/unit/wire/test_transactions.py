@@ -13,10 +13,10 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.access import NotAuthorizedError
-from mm2py.wire.batch import batches
+from mm2py.wire.batches.batch import batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.batches import build_batch
 from tests.support.clocks import LoopClock
@@ -40,7 +40,7 @@ class Coordinators:
 
     async def send_to_any(self, *_: object) -> Any:
         self.lookups += 1
-        return SimpleNamespace(coordinators=[("id", self.lookups, "host", 9092, 0, None, {})])
+        return SimpleNamespace(coordinators=[("mm2py-A->B-x", self.lookups, "host", 9092, 0, None, {})])
 
     async def refresh_metadata(self, _topics: object) -> None:
         return

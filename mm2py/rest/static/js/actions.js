@@ -90,12 +90,12 @@ export async function resumeConnector(flow, name) {
 }
 
 export async function restartConnector(flow, name) {
-  if (!await confirm(`Restart ${called(name).toLowerCase()} of ${flow}?`, "It ends in good order and begins anew, which takes some seconds. Nothing is copied twice.", "Restart")) return;
-  await change(`${called(name)} of ${flow} begins anew`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
+  if (!await confirm(`Restart ${called(name).toLowerCase()} of ${flow}?`, "It ends in good order and starts again, which takes some seconds. Nothing is copied twice.", "Restart")) return;
+  await change(`${called(name)} of ${flow} starts again`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
 }
 
 export async function restartTask(flow, number) {
-  await change(`Copy task ${number} of ${flow} begins anew`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
+  await change(`Copy task ${number} of ${flow} starts again`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
 }
 
 export async function pauseTopic(flow, topic) {

@@ -53,7 +53,7 @@ export function askLimit(title, before) {
     const records = field(before?.records_per_s ?? null, "records");
     const number = (input) => (input.value.trim() === "" ? null : Number(input.value));
     const { dialog } = frame(title, [
-      h("p", { class: "faint", text: "Takes effect within seconds and holds until it is taken back, also when the daemon is started anew. Leave a field empty for no limit." }),
+      h("p", { class: "faint", text: "Takes effect within seconds and holds until it is taken back, also when the daemon is restarted. Leave a field empty for no limit." }),
       h("label", { class: "field" }, h("span", { text: "Bytes" }), h("span", { class: "pair" }, bytes, unit)),
       h("label", { class: "field" }, h("span", { text: "Records" }), h("span", { class: "pair" }, records, h("span", { class: "unit", text: "records/s" }))),
     ], "Set", "");

@@ -61,7 +61,7 @@ export class FlowPage {
       resume: act.button("Resume", "run", () => act.resumeFlow(flow), { mood: "primary" }),
       restart: act.button("Restart", "restart", () => act.restartConnector(flow, act.SOURCE)),
       stop: act.button("Stop", "stop", () => act.stopConnector(flow, act.SOURCE), { mood: "danger" }),
-      limit: act.button("Rate limit", "limit", () => act.limitFlow(flow, store.flow?.orders?.limit)),
+      limit: act.button("Rate limit", "limit", () => act.limitFlow(flow, store.flow?.overrides?.limit)),
     };
     this.readers = h("p", { class: "faint readers" });
     return h("div", { class: "acts", role: "group", "aria-label": "Change this flow" }, ...Object.values(this.acts), this.readers);
@@ -141,7 +141,7 @@ export class FlowPage {
 
   showActions(line, flow) {
     const copying = line.connectors.find((one) => one.connector === act.SOURCE);
-    const wanted = flow.orders?.connectors?.[act.SOURCE] ?? "running";
+    const wanted = flow.overrides?.connectors?.[act.SOURCE] ?? "running";
     const isHeld = wanted !== "running" || ["paused", "stopped"].includes(copying?.state);
     act.show(this.acts.pause, copying && !isHeld);
     act.show(this.acts.resume, copying && isHeld);
@@ -150,7 +150,7 @@ export class FlowPage {
     act.show(this.acts.limit, Boolean(copying));
     setText(this.readers, store.who && !store.who.mayWrite ? act.whyNot() : "");
     this.readers.hidden = this.readers.textContent === "";
-    setText(this.note, orderNote(flow.orders));
+    setText(this.note, overrideNote(flow.overrides));
     this.note.hidden = this.note.textContent === "";
   }
 
@@ -175,7 +175,7 @@ export class FlowPage {
     } else if (this.tab === "groups") this.groups.update([...flow.groups.values()]);
     else if (this.tab === "events") this.events.update();
     else {
-      const wanted = flow.orders?.connectors ?? {};
+      const wanted = flow.overrides?.connectors ?? {};
       this.connectors.update(line.connectors.map((one) => ({ ...one, wanted: wanted[one.connector] ?? "running" })));
       setText(this.heartbeats, flow.heartbeats ? `${plural(flow.heartbeats.sent, "heartbeat")} written since the daemon was started, the last one ${ago(flow.heartbeats.last_ms, now())}.` : "This flow emits no heartbeats.");
       this.steps.update(flow.steps);
@@ -209,17 +209,17 @@ function failures(flow) {
 }
 
 /** What operators asked for and still holds, in words. */
-export function orderNote(orders) {
-  if (!orders) return "";
+export function overrideNote(overrides) {
+  if (!overrides) return "";
   const parts = [];
-  for (const [name, wanted] of Object.entries(orders.connectors)) parts.push(`${called(name).toLowerCase()} is to be ${wanted}`);
-  if (orders.topics.length) parts.push(`${plural(orders.topics.length, "topic")} paused (${orders.topics.slice(0, 3).join(", ")}${orders.topics.length > 3 ? ", …" : ""})`);
-  if (orders.partitions.length) parts.push(`${plural(orders.partitions.length, "partition")} paused`);
-  const limit = act.limitText(orders.limit);
+  for (const [name, wanted] of Object.entries(overrides.connectors)) parts.push(`${called(name).toLowerCase()} is to be ${wanted}`);
+  if (overrides.topics.length) parts.push(`${plural(overrides.topics.length, "topic")} paused (${overrides.topics.slice(0, 3).join(", ")}${overrides.topics.length > 3 ? ", …" : ""})`);
+  if (overrides.partitions.length) parts.push(`${plural(overrides.partitions.length, "partition")} paused`);
+  const limit = act.limitText(overrides.limit);
   if (limit) parts.push(`copying is limited to ${limit}`);
-  const topics = Object.keys(orders.topic_limits);
+  const topics = Object.keys(overrides.topic_limits);
   if (topics.length) parts.push(`${plural(topics.length, "topic")} limited`);
-  const settings = Object.values(orders.settings).flat();
+  const settings = Object.values(overrides.settings).flat();
   if (settings.length) parts.push(`${plural(settings.length, "setting")} changed beside the file (${settings.slice(0, 3).join(", ")}${settings.length > 3 ? ", …" : ""})`);
   return parts.length ? `Ordered by operators, until taken back: ${parts.join("; ")}.` : "";
 }

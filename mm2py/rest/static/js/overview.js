@@ -1,4 +1,4 @@
-// All flows: what needs somebody, the picture, the numbers, and what happened last.
+// All flows: what needs attention, the picture, the numbers, and what happened last.
 
 import { eventList } from "./events.js";
 import { h, s, setAttribute, setText } from "./dom.js";
@@ -26,7 +26,7 @@ export function problems(flows) {
   }
   for (const flow of flows) {
     if (flow.state === "failed" || flow.state === "restarting") {
-      found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "starts anew"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
+      found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "restarts"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     }
     if (flow.state === "standby") found.push({ mood: "warn", title: `Flow ${flow.flow} stands by`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     for (const one of flow.connectors.slice(1)) {
@@ -50,7 +50,7 @@ export function problemCard(problem) {
       problem.about ? h("p", { class: "faint", text: `Flows: ${problem.about}` }) : null));
 }
 
-/** Cards of problems, made anew only when they change. */
+/** Cards of problems, created again only when they change. */
 export class Problems {
   constructor() {
     this.node = h("div", { class: "problems" });

@@ -34,7 +34,7 @@ export class Plot {
     else this.draw();
   }
 
-  /** Colours are part of a drawing: after a change of theme it is made anew. */
+  /** Colours are part of a drawing: after a change of theme it is created again. */
   repaint() {
     this.plot?.destroy();
     this.plot = null;

@@ -43,7 +43,7 @@ export function take(messages) {
     else if (kind === "end") store.hasEnded = true;
   }
   if (fresh.length) {
-    // A daemon that was started anew tells its events from the beginning.
+    // A daemon that was restarted tells its events from the beginning.
     const known = new Set(store.events.map((event) => event.mark));
     const added = fresh.filter((event) => !known.has(event.mark)).reverse();
     store.events = [...added, ...store.events].slice(0, KEPT_EVENTS);

@@ -11,12 +11,12 @@ const WORST = ["copying", "paused", "backing_off", "stopped"];
 /** Put partitions together to topics. */
 export function topicsOf(flow) {
   const topics = new Map();
-  const paused = new Set(flow.orders?.topics ?? []);
+  const paused = new Set(flow.overrides?.topics ?? []);
   for (const partition of flow.partitions.values()) {
     let topic = topics.get(partition.topic);
     if (!topic) {
       topic = { topic: partition.topic, remote: partition.remote_topic, partitions: [], lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
-        isPaused: paused.has(partition.topic), limit: flow.orders?.topic_limits?.[partition.topic] ?? null };
+        isPaused: paused.has(partition.topic), limit: flow.overrides?.topic_limits?.[partition.topic] ?? null };
       topics.set(partition.topic, topic);
     }
     topic.partitions.push(partition);
@@ -46,7 +46,7 @@ export function topicTable(flow) {
   const acts = (topic) => {
     const pause = act.button("Pause", "pause", () => act.pauseTopic(flow, topic.topic), { small: true });
     const resume = act.button("Resume", "run", () => act.resumeTopic(flow, topic.topic), { small: true });
-    const limit = act.button("Limit", "limit", () => act.limitTopic(flow, topic.topic, store.flow?.orders?.topic_limits?.[topic.topic]), { small: true });
+    const limit = act.button("Limit", "limit", () => act.limitTopic(flow, topic.topic, store.flow?.overrides?.topic_limits?.[topic.topic]), { small: true });
     const node = h("span", { class: "acts" }, pause, resume, limit);
     node.buttons = { pause, resume };
     return node;

@@ -1,0 +1,57 @@
+"""What commands have in common: how their arguments are refused, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+import attrs
+
+from mm2py.cli.exit_code import ExitCode
+from mm2py.config.problem import ConfigError
+from mm2py.errors import Mm2Error
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser with Java MirrorMaker's exit code for bad arguments, or that of another tool of Kafka's."""
+
+    bad_arguments = ExitCode.BAD_ARGUMENTS
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        sys.exit(self.bad_arguments)
+
+
+@attrs.define(eq=False)
+class ArgumentsError(Mm2Error):
+    """The arguments of a command do not make sense together."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
+    """Ask, and give the exit code; an error is a line on stderr, with what may be done about it."""
+    try:
+        asyncio.run(question())
+    except ConfigError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        return ExitCode.FAILED
+    except Mm2Error as error:
+        print(f"mm2py: {error}" + (f"; {error.hint}" if error.hint else ""), file=sys.stderr)
+        return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
+    except KeyboardInterrupt:
+        return ExitCode.OK
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    return ExitCode.OK

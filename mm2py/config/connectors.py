@@ -1,0 +1,24 @@
+"""Which of MirrorMaker's three connectors a flow's setting belongs to, where Connect configures each by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+#: Stems of settings that only one connector reads; all others are the source connector's, or shared.
+_OWNED: Final = {
+    "MirrorCheckpointConnector": (
+        "groups",
+        "group.filter.class",
+        "refresh.groups",
+        "emit.checkpoints",
+        "sync.group.offsets",
+        "checkpoints.topic",
+    ),
+    "MirrorHeartbeatConnector": ("emit.heartbeats", "heartbeats.topic"),
+}
+
+
+def only_reader_of(name: str) -> str | None:
+    """Return the connector that alone reads setting *name*; None where that is no checkpoint or heartbeat setting."""
+    return next((connector for connector, stems in _OWNED.items() if name.startswith(stems)), None)

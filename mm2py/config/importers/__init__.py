@@ -1,0 +1,1 @@
+"""Other mirrors' configuration files, as lines of an ``mm2.properties``."""

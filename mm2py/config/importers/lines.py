@@ -1,0 +1,142 @@
+"""
+Files of other shapes as lines of an ``mm2.properties``: each line knows which file it is from, and its name there.
+
+What importers make of their files goes through the same checks, layers and explanations as MirrorMaker 2's own file.
+Only the words differ: a problem names the key that the user wrote, not the one that it became.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import attrs
+
+from mm2py.config.lint import note_document
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Document, Entry, parse_bytes
+
+
+_ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
+
+
+@attrs.frozen
+class Imported:
+    """The lines that some files amount to, with what is wrong and odd about the files themselves."""
+
+    files: tuple[Path, ...]
+    document: Document
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Return *problems* file by file, as the user named the files."""
+        places = {name: number for number, name in enumerate(_names(self.files))}
+
+        def place(problem: Problem) -> int:
+            name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
+            return places.get(name, -1)
+
+        return tuple(sorted(problems, key=place))
+
+    def as_written(self, problem: Problem) -> Problem | None:
+        """Return *problem* as it fits into the file that the user wrote; None where it is about a line of nobody's."""
+        for entry in self.document.entries:
+            if (entry.where, entry.key) == (problem.where, problem.key) and entry.written != entry.key:
+                before = entry.key.removesuffix(entry.written) if entry.key.endswith(entry.written) else ""
+                hint = problem.hint.replace(before, "") if before else problem.hint
+                if entry.written.endswith(".bootstrap.servers"):
+                    hint = _ALIASED_SERVERS.sub("write " + entry.written, hint)
+                return attrs.evolve(problem, key=entry.written, hint=hint)
+        return None if problem.where == self.document.name else problem
+
+
+class Lines:
+    """Lines that an importer collects; each key is set once, the first time wins."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._entries: dict[str, Entry] = {}
+
+    def set(self, key: str, value: str, *, written: str = "") -> None:
+        """Set what no file says."""
+        self._entries.setdefault(key, Entry(key, value, 0, where=self._name, written=written or key))
+
+    def take(self, key: str, entry: Entry, value: str | None = None) -> None:
+        """Take over *entry*, which is of some file, as *key*, with another value if one is given."""
+        taken = attrs.evolve(entry, key=key, written=entry.written or entry.key)
+        self._entries.setdefault(key, taken if value is None else attrs.evolve(taken, value=value))
+
+    def get(self, key: str) -> Entry | None:
+        """Return the line that *key* has so far."""
+        return self._entries.get(key)
+
+    def first(self, keys: Iterable[str]) -> Entry | None:
+        """Return the line of the first of *keys* that has one."""
+        return next((entry for key in keys if (entry := self._entries.get(key)) is not None), None)
+
+    def document(self) -> Document:
+        return Document(self._name, tuple(self._entries.values()))
+
+
+@attrs.frozen
+class Read:
+    """A file as it is written: what counts in it, by its keys, and what is wrong or odd about the file as such."""
+
+    name: str
+    entries: dict[str, Entry]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+
+def read_files(*paths: Path) -> tuple[Read, ...]:
+    """Read properties files, or connectors' JSON as it is posted to Kafka Connect; each has a name of its own."""
+    return tuple(_read(path, name) for path, name in zip(paths, _names(paths), strict=True))
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return the last part of each path, the whole of it where several end alike."""
+    last = [path.name for path in paths]
+    return [str(path) if last.count(path.name) > 1 else path.name for path in paths]
+
+
+def _read(path: Path, name: str) -> Read:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Read(name, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
+    if path.suffix == ".json":
+        return _read_json(name, data.decode("utf-8", "replace"))
+    document = parse_bytes(data, name=name)
+    problems = tuple(Problem(f"{name}:{bad.line}", "", bad.message) for bad in document.malformed)
+    entries = {key: attrs.evolve(entry, where=document.where(entry)) for key, entry in document.latest().items()}
+    return Read(name, entries, problems, tuple(note_document(document)))
+
+
+def _read_json(name: str, text: str) -> Read:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        return Read(name, {}, (Problem(name, "", f"is no JSON: {error}"),))
+    if not isinstance(found, dict) or not isinstance(found.get("config", {}), dict):
+        return Read(name, {}, (Problem(name, "", "holds no connector: an object of keys and values is expected"),))
+    # The body of POST /connectors has the name beside the config; that of PUT …/config is the config alone.
+    pairs = {**{key: value for key, value in found.items() if key != "config"}, **found.get("config", {})}
+    entries: dict[str, Entry] = {}
+    problems: list[Problem] = []
+    for key, value in pairs.items():
+        line = 1 + text.count("\n", 0, max(0, text.find(json.dumps(key, ensure_ascii=False))))
+        where = f"{name}:{line}"
+        if isinstance(value, dict | list) or value is None:
+            problems.append(Problem(where, key, "a connector's settings are texts", f'write "{key}": "…"'))
+        else:
+            text_of = value if isinstance(value, str) else json.dumps(value)
+            entries[key] = Entry(key, text_of, line, where=where)
+    return Read(name, entries, tuple(problems))
+
+
+def hosts_of(servers: str) -> set[str]:
+    """Return the hosts that a list of brokers names, in small letters and without ports."""
+    return {address.strip().rpartition(":")[0].rpartition("//")[2].lower() for address in servers.split(",")} - {""}

@@ -1,0 +1,188 @@
+"""
+The command line of the first MirrorMaker, ``kafka-mirror-maker.sh``, as lines of an ``mm2.properties``.
+
+One consumer's file, one producer's file and a regular expression make one flow that keeps the names of topics and does
+nothing besides copying: no heartbeats, no checkpoints, no offset syncs, no configs, no ACLs. It begins where the old
+consumer group stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from mm2py.config.importers.lines import Imported, Lines, Read, read_files
+from mm2py.config.problem import Problem
+from mm2py.config.ways import is_client_key
+
+
+COMMAND = "kafka-mirror-maker"
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+#: What MirrorMaker 1's consumer never subscribed to, and what mm2py keeps for itself.
+_INTERNAL = r"mm2.*\.internal, __consumer_offsets, __transaction_state, __share_group_state"
+_NEW_TOPICS_S = "300"
+_OFF = (
+    "emit.heartbeats.enabled",
+    "emit.checkpoints.enabled",
+    "emit.offset-syncs.enabled",
+    "heartbeats.replication.enabled",
+    "sync.topic.configs.enabled",
+    "sync.topic.acls.enabled",
+)
+#: Keys of the clients that MirrorMaker 1 set itself, or that are about its consumer group.
+_ITS_OWN = frozenset(
+    {
+        "enable.auto.commit",
+        "auto.commit.interval.ms",
+        "partition.assignment.strategy",
+        "exclude.internal.topics",
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+        "producer.type",
+    }
+)
+
+
+@attrs.frozen
+class LegacyOptions:
+    """The command line, as far as it says what to do; None for what it does not say."""
+
+    consumer_config: Path
+    producer_config: Path
+    include: str
+    #: How it was called: ``--include`` or ``--whitelist``.
+    include_option: str = "--include"
+    num_streams: str | None = None
+    offset_commit_interval_ms: str | None = None
+    abort_on_send_failure: str | None = None
+    consumer_rebalance_listener: str | None = None
+    message_handler: str | None = None
+    #: The name under which positions are kept; the consumer group's if None.
+    source_alias: str | None = None
+
+
+def import_legacy(options: LegacyOptions) -> Imported:
+    """Turn the command line and its two files into a flow. Nothing is raised; what is wrong is in the result."""
+    consumer, producer = read_files(options.consumer_config, options.producer_config)
+    problems = [*consumer.problems, *producer.problems]
+    notes = [*consumer.notes, *producer.notes]
+    group = consumer.entries.get("group.id")
+    problems.extend(_judge(consumer, producer))
+    source, target = options.source_alias or (group.value.strip() if group else "") or "source", "target"
+    if _TOPIC_NAME.fullmatch(source) is None or source == target:
+        where, key = (group.where, "group.id") if group and not options.source_alias else (COMMAND, "--source.alias")
+        message = f"positions cannot be kept under the name {source!r}"
+        problems.append(Problem(where, key, message, "give --source.alias letters, digits, dots, underscores, dashes"))
+        source = "source"
+    flow = f"{source}->{target}"
+    lines = Lines(COMMAND)
+    lines.set("clusters", f"{source}, {target}")
+    lines.set(f"{flow}.enabled", "true")
+    _take_client(lines, consumer, source, f"{source}.consumer")
+    _take_client(lines, producer, target, f"{target}.producer")
+    _take_options(lines, options, flow, target)
+    if group is not None and group.value.strip():
+        lines.take(f"{flow}.copy.start.group", group, group.value.strip())
+    for key in _OFF:
+        lines.set(key, "false")
+    lines.set(f"{flow}.replication.policy.class", "identity")
+    lines.set(f"{flow}.topics.exclude", _INTERNAL)
+    # It left the making of topics to the target's brokers, and its own offsets to the source's.
+    lines.set(f"{flow}.replication.factor", "-1")
+    lines.set(f"{target}.offset.storage.replication.factor", "-1")
+    lines.set(f"{target}.config.storage.replication.factor", "-1")
+    # It found new topics when its consumer's metadata was renewed.
+    age = consumer.entries.get("metadata.max.age.ms")
+    lines.set(f"{flow}.refresh.topics.interval.seconds", _seconds(age.value if age else "") or _NEW_TOPICS_S)
+    # A consumer without a word about it begins at the end.
+    lines.set(f"{source}.consumer.auto.offset.reset", "latest")
+    notes.extend(_notes(options, consumer, producer, source))
+    problems.extend(_judge_options(options))
+    return Imported((options.consumer_config, options.producer_config), lines.document(), tuple(problems), tuple(notes))
+
+
+def _take_client(lines: Lines, file: Read, alias: str, client: str) -> None:
+    for key, entry in file.entries.items():
+        if key in _ITS_OWN or key == "group.id":
+            continue
+        lines.take(f"{alias}.{key}" if is_client_key(key) else f"{client}.{key}", entry)
+
+
+def _seconds(text: str) -> str:
+    """Return milliseconds as seconds, at least one; nothing for what is no number, which the checks name."""
+    return str(max(1, int(text) // 1000)) if text.strip().isascii() and text.strip().isdigit() else ""
+
+
+def _take_options(lines: Lines, options: LegacyOptions, flow: str, target: str) -> None:
+    lines.set(f"{flow}.topics", _expression(options.include), written=options.include_option)
+    if options.num_streams is not None:
+        lines.set(f"{flow}.tasks.max", options.num_streams, written="--num.streams")
+    if options.offset_commit_interval_ms is not None:
+        key, option = f"{target}.offset.flush.interval.ms", "--offset.commit.interval.ms"
+        lines.set(key, options.offset_commit_interval_ms, written=option)
+
+
+def _expression(text: str) -> str:
+    """
+    Return the regular expression as MirrorMaker 1 reads it: a comma is a bar, blanks and outer quotes are nothing.
+    """
+    return text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+
+
+def _judge(consumer: Read, producer: Read) -> list[Problem]:
+    problems = []
+    for file, what in ((consumer, "the source"), (producer, "the target")):
+        if not file.problems and "bootstrap.servers" not in file.entries:
+            message = f"missing: the brokers of {what}"
+            problems.append(Problem(file.name, "bootstrap.servers", message, "add bootstrap.servers = host:port"))
+    group = consumer.entries.get("group.id")
+    if not consumer.problems and (group is None or not group.value.strip()):
+        message = "missing: the consumer group of MirrorMaker 1, where the mirror begins"
+        problems.append(Problem(consumer.name, "group.id", message, "add group.id = NAME"))
+    servers = [file.entries.get("bootstrap.servers") for file in (consumer, producer)]
+    one, other = servers
+    if one is not None and other is not None and one.value.strip() == other.value.strip():
+        message = f"the same brokers as in {consumer.name}: a topic would be copied into itself without end"
+        problems.append(Problem(other.where, "bootstrap.servers", message, "name the target's brokers"))
+    return problems
+
+
+def _judge_options(options: LegacyOptions) -> list[Problem]:
+    problems = []
+    if not _expression(options.include):
+        problems.append(Problem(COMMAND, options.include_option, "names no topic"))
+    if options.message_handler is not None:
+        message = "records are not seen while they are copied: a handler cannot change, drop or move them"
+        hint = "leave the option away if the handler does nothing that the target needs"
+        problems.append(Problem(COMMAND, "--message.handler", message, hint))
+    return problems
+
+
+def _notes(options: LegacyOptions, consumer: Read, producer: Read, source: str) -> Iterator[Problem]:
+    if options.include_option == "--whitelist":
+        yield Problem(COMMAND, "--whitelist", "an old name of --include", "write --include")
+    if options.abort_on_send_failure is not None and options.abort_on_send_failure.strip().lower() != "true":
+        message = "nothing is skipped: what cannot be sent is tried again until it can"
+        yield Problem(COMMAND, "--abort.on.send.failure", message)
+    if options.consumer_rebalance_listener is not None:
+        yield Problem(COMMAND, "--consumer.rebalance.listener", "without effect: there is no group to rebalance")
+    internal = consumer.entries.get("exclude.internal.topics")
+    if internal is not None and internal.value.strip().lower() == "false":
+        yield Problem(internal.where, internal.key, "internal topics are never copied")
+    entries = [entry for file in (consumer, producer) for entry in file.entries.values()]
+    if silent := [entry for entry in entries if entry.key in _ITS_OWN and entry is not internal]:
+        named = ", ".join(f"{entry.key} ({entry.where})" for entry in silent)
+        yield Problem("", "", f"without effect, records are copied as they are and without a group: {named}")
+    if "auto.offset.reset" not in consumer.entries:
+        message = "not set: topics that the group has committed nothing for, new ones too, are mirrored from their end"
+        yield Problem(
+            consumer.name, "auto.offset.reset", message, "write auto.offset.reset = earliest to have them whole"
+        )
+    if (group := consumer.entries.get("group.id")) is not None:
+        kept = f"from then on positions are kept on the target, in mm2-offsets.{source}.internal"
+        yield Problem(group.where, "group.id", f"the mirror begins where this group stands; {kept}")

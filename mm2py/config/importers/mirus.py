@@ -1,0 +1,87 @@
+"""
+A connector of Mirus, Salesforce's mirror on Kafka Connect, as lines of an ``mm2.properties``.
+
+Mirus selects topics by names and by expressions, creates nothing and keeps nothing in step; so its flow has no
+checkpoints, no heartbeats and no offset syncs, and leaves configs and ACLs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from mm2py.config.importers.lines import Lines, Read
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Entry
+from mm2py.model.flow import Flow
+from mm2py.model.patterns import split_list
+
+
+SOURCE_CLASS = "com.salesforce.mirus.MirusSourceConnector"
+_TOPICS = ("topics.whitelist", "topics.regex", "topics.regex.list")
+_AFFIXES = ("destination.topic.name.prefix", "destination.topic.name.suffix")
+_POLICY = "replication.policy.class"
+_CONSUMED = frozenset({"name", "connector.class", "target.cluster.alias", *_TOPICS, *_AFFIXES})
+_OFF = ("emit.offset-syncs.enabled", "sync.topic.configs.enabled", "sync.topic.acls.enabled")
+_DEFAULT_LOOK_S = 60
+
+
+def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
+    """Take over a connector's file; give what is odd about it."""
+    entries = file.entries
+    yield from _take_topics(lines, file, flow)
+    if _POLICY not in entries:
+        lines.set(f"{flow}.{_POLICY}", "identity")
+    for key, entry in entries.items():
+        if key == "monitor.poll.wait.ms":
+            lines.take(f"{flow}.refresh.topics.interval.seconds", entry, _seconds(entry))
+        elif key.startswith("destination.consumer.") or key == "destination.bootstrap.servers":
+            yield Problem(entry.where, key, "without effect: the target is reached as the worker's file says")
+        elif key not in _CONSUMED and "converter" not in key:
+            lines.take(f"{flow}.{key}", entry)
+    lines.set(f"{flow}.refresh.topics.interval.seconds", str(_DEFAULT_LOOK_S))
+    for key in _OFF:
+        lines.set(f"{flow}.{key}", "false")
+
+
+def judge_names(file: Read, target: Entry | None) -> Iterator[Problem]:
+    """Refuse names that this mirror would not give, where no policy of the user's own gives them."""
+    if _POLICY in file.entries:
+        return
+    hint = f"add {_POLICY} with the dotted path of a Python class that names topics so"
+    affixes = [entry for key in _AFFIXES if (entry := file.entries.get(key)) is not None and entry.value.strip()]
+    for entry in affixes:
+        message = "remote topics would keep their names: mm2py has no policy that adds this"
+        yield Problem(entry.where, entry.key, message, hint)
+    source = file.entries.get("consumer.bootstrap.servers")
+    if source is not None and target is not None and not affixes:
+        shared = set(split_list(source.value)) & set(split_list(target.value))
+        if shared:
+            message = f"the worker writes to {', '.join(sorted(shared))} too: topics would be copied into themselves"
+            yield Problem(source.where, source.key, message, "name the source's brokers")
+
+
+def _seconds(entry: Entry) -> str:
+    """Return milliseconds as seconds, at least one; what is no number stays, for the checks to name it."""
+    text = entry.value.strip()
+    return str(max(1, int(text) // 1000)) if text.isascii() and text.isdigit() else entry.value
+
+
+def _take_topics(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
+    """Make one list of names and expressions; a name's dots are no expression."""
+    found = [entry for key in _TOPICS if (entry := file.entries.get(key)) is not None and entry.value.strip()]
+    if not found:
+        lines.set(f"{flow}.topics", "")
+        yield Problem(file.name, _TOPICS[0], "no topic is named, so nothing is mirrored", f"add {_TOPICS[0]} = NAME")
+        return
+    members: list[str] = []
+    for entry in found:
+        if entry.key == "topics.whitelist":
+            members.extend(name.replace(".", r"\.") for name in split_list(entry.value) if name)
+        elif entry.key == "topics.regex":
+            members.append(entry.value.strip())
+        else:
+            members.extend(member for member in split_list(entry.value) if member)
+    first = attrs.evolve(found[0], drops_backslash=False)
+    lines.take(f"{flow}.topics", first, ", ".join(dict.fromkeys(members)))

@@ -1,0 +1,325 @@
+"""
+A standalone worker of Kafka Connect with MirrorMaker's or Mirus's connectors, as lines of an ``mm2.properties``.
+
+The worker's file tells of the target: Connect writes records with the worker's own producer. Each connector's file is
+about one flow, and all connectors of a flow are its task groups: where there is no MirrorHeartbeatConnector, there
+are no heartbeats. What a connector's file says counts as a flow's own lines do, because that is what MirrorMaker makes
+of those.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from mm2py.config.connectors import only_reader_of
+from mm2py.config.importers.lines import Imported, Lines, Read, hosts_of, read_files
+from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
+from mm2py.config.importers.mirus import judge_names, take_mirus
+from mm2py.config.keys.row import Level, Place
+from mm2py.config.keys.table import find_key
+from mm2py.config.legacy import RENAMED
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Entry
+from mm2py.config.ways import is_client_key
+from mm2py.model.flow import Flow
+
+
+NAME = "standalone worker"
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_PACKAGE = "org.apache.kafka.connect.mirror."
+_SERVERS = "bootstrap.servers"
+_NO_TASKS = "its tasks are not counted: tasks.max of the MirrorSourceConnector says how many copy tasks there are"
+
+
+class Kind(enum.Enum):
+    """What a connector does; its value is MirrorMaker's name of the class, the first of a flow's kinds leads."""
+
+    SOURCE = "MirrorSourceConnector"
+    CHECKPOINT = "MirrorCheckpointConnector"
+    HEARTBEAT = "MirrorHeartbeatConnector"
+    MIRUS = "MirusSourceConnector"
+
+
+#: What switches off the task group of a connector that is not enabled.
+_SWITCH = {Kind.CHECKPOINT: "emit.checkpoints.enabled", Kind.HEARTBEAT: "emit.heartbeats.enabled"}
+
+
+@attrs.frozen
+class Connector:
+    """A connector's file, and which flow and which of its task groups it is about."""
+
+    file: Read
+    kind: Kind
+    flow: Flow
+
+    def get(self, key: str) -> Entry | None:
+        return self.file.entries.get(key)
+
+
+def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imported:
+    """Turn a worker's and its connectors' files into flows. Nothing is raised; what is wrong is in the result."""
+    worker, *files = read_files(worker_file, *connector_files)
+    problems = [problem for file in (worker, *files) for problem in file.problems]
+    notes = [note for file in (worker, *files) for note in file.notes]
+    connectors: list[Connector] = []
+    for file in files:
+        found = None if file.problems else _classify(file)
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif found is not None:
+            connectors.append(found)
+    connectors.sort(key=lambda connector: list(Kind).index(connector.kind))
+    lines = Lines(NAME)
+    flows = tuple(dict.fromkeys(connector.flow for connector in connectors))
+    aliases = dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target))
+    lines.set("clusters", ", ".join(aliases))
+    lines.set("emit.heartbeats.enabled", "false")
+    notes.extend(_take_worker(lines, worker, tuple(dict.fromkeys(flow.target for flow in flows))))
+    for flow in flows:
+        group = [connector for connector in connectors if connector.flow == flow]
+        problems.extend(_judge_flow(group, worker, is_whole=not problems))
+        notes.extend(_take_flow(lines, flow, group, worker))
+    problems.extend(_judge_names(connectors))
+    problems.extend(problem for connector in connectors for problem in _judge_converters(connector, worker))
+    if "clusters" in worker.entries:
+        entry = worker.entries["clusters"]
+        hint = "run connect-mirror-maker with it, or name a worker's file first"
+        problems.append(Problem(entry.where, "clusters", "this is MirrorMaker 2's own file, not a worker's", hint))
+    return Imported((worker_file, *connector_files), lines.document(), tuple(problems), tuple(notes))
+
+
+# Which connector it is.
+
+
+def _classify(file: Read) -> Connector | Problem:
+    line = file.entries.get("connector.class")
+    known = f"mm2py runs {', '.join(kind.value for kind in Kind)}"
+    if line is None:
+        return Problem(file.name, "connector.class", "missing: what the connector does", known)
+    kind = _kind_of(line.value.strip())
+    if kind is None:
+        return Problem(line.where, line.key, f"mm2py has no connector {line.value.strip()}", known)
+    if kind is Kind.MIRUS:
+        name = file.entries.get("name")
+        if name is None or not name.value.strip():
+            return Problem(file.name, "name", "missing: positions are kept under the connector's name")
+        return Connector(file, kind, Flow(name.value.strip(), _alias(file, "target")))
+    source, target = _alias(file, "source"), _alias(file, "target")
+    if source == target:
+        where = file.entries.get("target.cluster.alias") or file.entries.get("source.cluster.alias") or line
+        return Problem(where.where, where.key, f"source and target are both called {source}", "give each its own alias")
+    return Connector(file, kind, Flow(source, target))
+
+
+def _kind_of(name: str) -> Kind | None:
+    if name in {MIRUS, MIRUS.rpartition(".")[2]}:
+        return Kind.MIRUS
+    short = name.removeprefix(_PACKAGE)
+    # Connect takes a plugin's simple name as well, with or without its last word.
+    whole = short if short.endswith("Connector") else f"{short}Connector"
+    return next((kind for kind in Kind if kind.value == whole and kind is not Kind.MIRUS), None)
+
+
+def _alias(file: Read, side: str) -> str:
+    entry = file.entries.get(f"{side}.cluster.alias")
+    return entry.value.strip() if entry is not None and entry.value.strip() else side
+
+
+# The worker.
+
+
+def _take_worker(lines: Lines, worker: Read, targets: Sequence[str]) -> Iterator[Problem]:
+    for key, entry in worker.entries.items():
+        if key.removeprefix("internal.").startswith(_CONVERTERS) or key == "clusters":
+            continue
+        if key in {"offset.storage.file.filename", "offset.storage.topic"}:
+            message = "positions are kept on the target cluster, in mm2-offsets.ALIAS.internal: this is not looked at"
+            yield Problem(entry.where, key, message)
+        elif _is_of_process(key) or key.startswith("copy."):
+            lines.take(key, entry)
+        elif find_key(Level.CLUSTER, key) is None and find_key(Level.FLOW, key) is not None:
+            yield Problem(entry.where, key, "has no effect in a worker's file", "write it in the connector's file")
+        else:
+            for target in targets:
+                lines.take(f"{target}.{key}", entry)
+
+
+def _is_of_process(key: str) -> bool:
+    row = find_key(Level.TOP, key)
+    return row is not None and row.place is Place.TOP
+
+
+# A flow.
+
+
+def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Read) -> Iterator[Problem]:
+    kinds = {connector.kind for connector in group}
+    for connector in group:
+        if connector.kind is Kind.MIRUS:
+            yield from take_mirus(lines, connector.file, flow)
+        else:
+            yield from _take_connector(lines, connector, group, worker)
+    lines.set(f"{flow}.enabled", "true" if kinds & {Kind.SOURCE, Kind.MIRUS} else "false")
+    lines.set(f"{flow}.emit.checkpoints.enabled", "true" if Kind.CHECKPOINT in kinds else "false")
+    lines.set(f"{flow}.emit.heartbeats.enabled", "true" if Kind.HEARTBEAT in kinds else "false")
+    _settle_replication(lines, flow)
+    _settle_servers(lines, flow)
+
+
+def _settle_replication(lines: Lines, flow: Flow) -> None:
+    """Keep positions, which a standalone worker has in a file, as safe as the other topics that the mirror makes."""
+    names = ("offset-syncs.topic", "checkpoints.topic", "heartbeats.topic")
+    line = lines.first((*(f"{flow}.{name}.replication.factor" for name in names), f"{flow}.replication.factor"))
+    if line is not None:
+        lines.take(f"{flow.target}.offset.storage.replication.factor", line)
+        lines.take(f"{flow.target}.config.storage.replication.factor", line)
+
+
+def _settle_servers(lines: Lines, flow: Flow) -> None:
+    """Let a flow of heartbeats alone do without a source, as Java does: it never asks for one."""
+    source = lines.first(f"{flow}.{form}{_SERVERS}" for form in ("source.cluster.", "source.consumer.", "consumer."))
+    target = lines.first((f"{flow.target}.{_SERVERS}", f"{flow}.target.cluster.{_SERVERS}"))
+    enabled = lines.get(f"{flow}.enabled")
+    if source is None and target is not None and enabled is not None and enabled.value.strip().lower() == "false":
+        lines.set(f"{flow}.source.cluster.{_SERVERS}", target.value)
+
+
+def _take_connector(lines: Lines, connector: Connector, group: Sequence[Connector], worker: Read) -> Iterator[Problem]:
+    for entry in connector.file.entries.values():
+        name, note = _modern(entry)
+        if note is not None:
+            yield note
+        if _is_read_elsewhere(name, connector, worker):
+            continue
+        reader = only_reader_of(name)
+        owner = connector.kind if reader is None else Kind(reader)
+        owners = [other for other in group if other.kind is owner]
+        if not owners:
+            yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
+        elif owner is connector.kind or all(other.get(entry.key) is None for other in owners):
+            yield from _take_line(lines, connector, name, entry)
+
+
+def _is_read_elsewhere(name: str, connector: Connector, worker: Read) -> bool:
+    if name in {"name", "connector.class", "source.cluster.alias", "target.cluster.alias"}:
+        return True
+    if name.startswith("target.cluster.") and is_client_key(name.removeprefix("target.cluster.")):
+        return _writer(connector, worker) is not None  # records go where the worker writes
+    return name.startswith(_CONVERTERS)
+
+
+def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> Iterator[Problem]:
+    flow, kind = connector.flow, connector.kind
+    if name == "enabled" and kind in _SWITCH:
+        if entry.value.strip().lower() == "false":
+            lines.take(f"{flow}.{_SWITCH[kind]}", entry)
+        return
+    mapped = name if _is_of_process(name) else f"{flow}.{name}"
+    before = lines.get(mapped)
+    if before is not None and before.value.strip() != entry.value.strip():
+        message = _NO_TASKS if name == "tasks.max" else f"overruled by {before.where}: a flow has one such setting"
+        yield Problem(entry.where, entry.key, message)
+    elif name != "tasks.max" or kind is Kind.SOURCE:
+        lines.take(mapped, entry)
+
+
+def _modern(entry: Entry) -> tuple[str, Problem | None]:
+    """Return the name that a line has today, and a note where the file has KIP-382's."""
+    stem = next((stem for stem in ("source.cluster.", "target.cluster.") if entry.key.startswith(stem)), "")
+    now = RENAMED.get(entry.key.removeprefix(stem))
+    if now is None or (stem and now != _SERVERS):
+        return entry.key, None
+    return stem + now, Problem(entry.where, entry.key, "KIP-382's first spelling", f"write {stem}{now}")
+
+
+# What is wrong.
+
+
+def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> Iterator[Problem]:
+    kinds = [connector.kind for connector in group]
+    lead = group[0]
+    line = lead.file.entries["connector.class"]
+    if lead.kind is Kind.CHECKPOINT and is_whole:
+        message = f"checkpoints of {lead.flow} rest on what its MirrorSourceConnector copies in the same process"
+        yield Problem(line.where, line.key, message, "name the MirrorSourceConnector's file as well")
+    for connector, kind in zip(group[1:], kinds[1:], strict=True):
+        if kind in kinds[: group.index(connector)]:
+            again = connector.file.entries["connector.class"]
+            first = next(other for other in group if other.kind is kind)
+            message = f"{connector.flow} has a {kind.value} already ({first.file.name})"
+            yield Problem(again.where, again.key, message, "give each a source.cluster.alias, or make one file of both")
+    if lead.kind is Kind.MIRUS:
+        yield from _judge_target(lead, worker, ("destination.consumer.bootstrap.servers",))
+        yield from _judge_source(lead, ("consumer.bootstrap.servers",))
+        yield from judge_names(lead.file, _writer(lead, worker))
+        return
+    if Kind.SOURCE in kinds or Kind.CHECKPOINT in kinds:
+        yield from _judge_source(
+            lead,
+            ("source.cluster.bootstrap.servers", "source.cluster.brokers.list", "source.consumer.bootstrap.servers"),
+        )
+    for connector in group:
+        yield from _judge_target(connector, worker, ("target.cluster.bootstrap.servers", "target.cluster.brokers.list"))
+    servers = [found for one in group if (found := one.get("source.cluster.bootstrap.servers")) is not None]
+    for found in servers[1:]:
+        if not hosts_of(servers[0].value) & hosts_of(found.value):
+            message = f"another source than in {servers[0].where}, for the same flow {lead.flow}"
+            yield Problem(found.where, found.key, message, "give each source a source.cluster.alias of its own")
+
+
+def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem]:
+    if all(connector.get(key) is None for key in keys):
+        message = f"missing: the brokers of {connector.flow.source}"
+        yield Problem(connector.file.name, keys[0], message, f"add {keys[0]} = host:port")
+
+
+def _writer(connector: Connector, worker: Read) -> Entry | None:
+    """Return the line that says where Connect's producer writes this connector's records."""
+    ways = (
+        connector.get(f"producer.override.{_SERVERS}"),
+        worker.entries.get(f"producer.{_SERVERS}"),
+        worker.entries.get(_SERVERS),
+    )
+    return next((line for line in ways if line is not None), None)
+
+
+def _judge_target(connector: Connector, worker: Read, keys: Sequence[str]) -> Iterator[Problem]:
+    writer = _writer(connector, worker)
+    named = next((line for key in keys if (line := connector.get(key)) is not None), None)
+    if writer is None and (named is None or connector.kind is Kind.MIRUS):
+        yield Problem(worker.name, _SERVERS, "missing: the brokers of the target", f"add {_SERVERS} = host:port")
+    elif writer is not None and named is not None and not hosts_of(writer.value) & hosts_of(named.value):
+        message = f"another cluster than the one that the worker writes to ({writer.where})"
+        yield Problem(named.where, named.key, message, "name the same hosts in both: a flow has one target")
+
+
+def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
+    """Ask of each connector what Connect asks of it: a name, and no other's."""
+    seen: dict[str, Connector] = {}
+    for connector in connectors:
+        line = connector.get("name")
+        if line is None or not line.value.strip():
+            yield Problem(connector.file.name, "name", "missing: the connector's name", "add name = NAME")
+        elif (first := seen.setdefault(line.value.strip(), connector)) is not connector:
+            message = f"{first.file.name} has a connector of that name already"
+            yield Problem(line.where, "name", message, "give each connector a name of its own")
+
+
+def _judge_converters(connector: Connector, worker: Read) -> Iterator[Problem]:
+    """Refuse what would change records; a converter of the connector's beats the worker's."""
+    of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is Kind.MIRUS else ()
+    for key in (*_CONVERTERS, *of_source):
+        line = connector.get(key) or worker.entries.get(key)
+        if line is None or line.value.strip() in {BYTES, BYTES.rpartition(".")[2], ""}:
+            continue
+        if key == "header.converter" and line.value.strip() == _SIMPLE_HEADERS:
+            continue  # Connect's default, which nobody chose
+        message = f"{line.value.strip()} would change records; they are copied as they are"
+        hint = f"write {key} = {BYTES} in {connector.file.name}"
+        yield Problem(line.where, key, message, hint)

@@ -1,0 +1,164 @@
+"""Rows of the key table: this process, the clusters, the clients, and the runtime of flows into a cluster."""
+
+from __future__ import annotations
+
+from mm2py.config.keys.clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from mm2py.config.keys.rest import REST
+from mm2py.config.keys.row import Key, Kind, Place, Section, at_least, not_empty, one_of
+from mm2py.config.keys.worker import WORKER
+
+
+#: A transform's round needs seconds where Spark starts a worker for it, or the machine has other things to do: a
+#: transaction that ends sooner would not be committed, however little it holds.
+LEAST_TRANSACTION_MS = 10_000
+
+_NOT_YET = False
+
+_PROCESS = Section(
+    "This process",
+    "Written at the top level.",
+    (
+        Key("clusters", Kind.LIST, None, Place.TOP, "Required. The aliases of all clusters.", check=not_empty),
+        Key("spark.master", Kind.STRING, "local[*]", Place.TOP,
+            "Where copy tasks run: `local[*]` inside this process's own Spark, or a cluster's URL.", check=not_empty),
+        Key("spark.*", Kind.STRING, None, Place.TOP, "Any other Spark setting; passed on as it is."),
+        Key("log.format", Kind.STRING, "auto", Place.TOP,
+            "`console`, `json`, or `auto`: console on a terminal, JSON otherwise.",
+            check=one_of("auto", "console", "json")),
+        Key("log.level", Kind.STRING, "info", Place.TOP, "The least severity that is logged.",
+            check=one_of("debug", "info", "warning", "error")),
+        Key("metrics.partitions.max", Kind.INT, "2000", Place.TOP,
+            "How many topic-partitions of this node have metrics of their own; what is beyond is rolled up topic by "
+            "topic. 0 rolls up all.", check=at_least(0)),
+        Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
+            "How many topics that are rolled up, and how many consumer groups, have metrics of their own; what is "
+            "beyond is rolled up flow by flow.", check=at_least(0)),
+        Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
+            "Java's REST between nodes.", _NOT_YET),
+        Key("config.providers", Kind.LIST, "", Place.TOP,
+            "Names of value providers for `${name:path:key}` and `${name:key}`."),
+        Key("config.providers.*", Kind.STRING, None, Place.TOP,
+            "Their classes, `config.providers.NAME.class`, and parameters, `config.providers.NAME.param.KEY`."),
+    ),
+)  # fmt: skip
+
+_CLUSTER = Section(
+    "Clusters",
+    "Written for one cluster (`A.bootstrap.servers`) or at the top level for all of them. A client's own line "
+    "(`A.consumer.security.protocol`) beats both.",
+    (
+        Key("bootstrap.servers", Kind.LIST, None, Place.CLUSTER,
+            "Required. Brokers to ask first, `host:port` separated by commas.", check=not_empty),
+    ),
+)  # fmt: skip
+
+_CONSUMER = Section(
+    "Reading the source cluster",
+    "Written as `A.consumer.KEY`, `A->B.source.consumer.KEY` or `A->B.consumer.KEY`. As in Java, "
+    "`A->B.source.consumer.` beats `A.consumer.`, which beats `A->B.consumer.`.",
+    (
+        Key("fetch.min.bytes", Kind.INT, "1", Place.CONSUMER,
+            "A fetch is answered once so much is there.", check=at_least(0)),
+        Key("fetch.max.wait.ms", Kind.INT, "500", Place.CONSUMER, "Or after this time.", check=at_least(0)),
+        Key("fetch.max.bytes", Kind.INT, "8388608", Place.CONSUMER,
+            "Most that one fetch answers. Java's default is 50 MiB; 8 MiB keep memory small and are as fast.",
+            check=at_least(1)),
+        Key("max.partition.fetch.bytes", Kind.INT, "1048576", Place.CONSUMER,
+            "Most that one fetch answers for one partition; a larger batch is still given whole.", check=at_least(1)),
+        Key("client.rack", Kind.STRING, "", Place.CONSUMER,
+            "Where the copy tasks run. Brokers with a `replica.selector.class` name a replica there to read from, "
+            "instead of the leader (KIP-392)."),
+        Key("isolation.level", Kind.STRING, "read_uncommitted", Place.CONSUMER,
+            "`read_committed` leaves out records of aborted transactions.",
+            check=one_of("read_uncommitted", "read_committed")),
+        Key("auto.offset.reset", Kind.STRING, "earliest", Place.CONSUMER,
+            "Where a partition without a position starts. Where the target ends with a record that the source still "
+            "holds, copying goes on behind that one, whatever this says.", check=one_of("earliest", "latest")),
+        Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
+            "How long an answer of a source broker is awaited.", check=at_least(1)),
+        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.CONSUMER,
+            "Metadata older than this is asked for again.", check=at_least(1)),
+        Key("reconnect.backoff.ms", Kind.LONG, "50", Place.CONSUMER,
+            "First pause before connecting again.", check=at_least(0)),
+        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.CONSUMER, "Longest such pause.", check=at_least(0)),
+        Key("receive.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
+            "Size of the socket's receive buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("send.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
+            "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.CONSUMER,
+            "How long connecting to a broker may take.", check=at_least(1)),
+        Key("client.id", Kind.STRING, None, Place.CONSUMER,
+            "Name shown to source brokers, for quotas and logs; the flow's name if unset."),
+        *CONSUMER_KEYS,
+        Key("*", Kind.STRING, None, Place.CONSUMER, "Any other setting of Java's consumer.", _NOT_YET),
+    ),
+)  # fmt: skip
+
+_PRODUCER = Section(
+    "Writing the target cluster",
+    "Written as `A->B.producer.override.KEY` or `B.producer.KEY`; the first beats the second. `A->B.producer.KEY`, "
+    "which Java ignores for data, counts where neither of them is there.",
+    (
+        Key("max.request.size", Kind.INT, "1048576", Place.PRODUCER,
+            "Most that one produce request carries; a single larger batch still goes.", check=at_least(1)),
+        Key("max.in.flight.requests.per.connection", Kind.INT, "5", Place.PRODUCER,
+            "Produce requests awaiting their answer on one connection. Order is kept.",
+            check=lambda value: None if value in range(1, 6) else "must be 1 to 5"),
+        Key("request.timeout.ms", Kind.INT, "30000", Place.PRODUCER,
+            "How long an answer of a target broker is awaited.", check=at_least(1)),
+        Key("retry.backoff.ms", Kind.LONG, "100", Place.PRODUCER,
+            "First pause before a request is sent again.", check=at_least(0)),
+        Key("retry.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
+        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.PRODUCER,
+            "Metadata older than this is asked for again.", check=at_least(1)),
+        Key("reconnect.backoff.ms", Kind.LONG, "50", Place.PRODUCER,
+            "First pause before connecting again.", check=at_least(0)),
+        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
+        Key("receive.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
+            "Size of the socket's receive buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("send.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
+            "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.PRODUCER,
+            "How long connecting to a broker may take.", check=at_least(1)),
+        Key("client.id", Kind.STRING, None, Place.PRODUCER,
+            "Name shown to target brokers, for quotas and logs; the flow's name if unset."),
+        Key("transaction.timeout.ms", Kind.INT, "60000", Place.PRODUCER,
+            "When brokers abort a transaction that is still open, with `exactly.once.source.support`. Less than "
+            f"{LEAST_TRANSACTION_MS} counts as that.", check=at_least(1)),
+        Key("batch.size", Kind.INT, None, Place.PRODUCER,
+            "How large batches may grow that are put together, where `copy.coalesce.batch.bytes` does not say so. All "
+            "others stay as the source's producers made them.", check=at_least(1)),
+        Key("compression.type", Kind.STRING, "source", Place.PRODUCER,
+            "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches in another one are "
+            "opened and compressed again, which costs many times the CPU. By default they stay as the source's "
+            "producers made them, unopened, where Java writes them uncompressed.",
+            check=one_of("source", "none", "gzip", "snappy", "lz4", "zstd")),
+        Key("buffer.memory", Kind.LONG, None, Place.PRODUCER,
+            "Bytes that one copy task may hold, where `copy.buffer.bytes` does not say so; at least 1 MiB.",
+            check=at_least(0)),
+        *PRODUCER_KEYS,
+        Key("*", Kind.STRING, None, Place.PRODUCER, "Any other setting of Java's producer.", _NOT_YET),
+    ),
+)  # fmt: skip
+
+_ADMIN = Section(
+    "Administration",
+    "Written as `A.admin.KEY`, `A->B.source.admin.KEY`, `A->B.target.admin.KEY` or `A->B.admin.KEY`. mm2py looks at a "
+    "cluster, and changes it, over the connections that it copies with: what a cluster needs to be reached is taken "
+    "from there.",
+    ADMIN_KEYS,
+)
+
+_OTHER_CLIENTS = Section(
+    "Other clients of Java's",
+    "",
+    (
+        Key("source.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the source.", _NOT_YET),
+        Key("target.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the target.", _NOT_YET),
+        Key("consumer.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
+        Key("admin.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
+    ),
+)  # fmt: skip
+
+FIRST_SECTIONS = (_PROCESS, REST, _CLUSTER)
+LAST_SECTIONS = (_CONSUMER, _PRODUCER, _ADMIN, WORKER, _OTHER_CLIENTS)

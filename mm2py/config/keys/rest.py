@@ -1,0 +1,100 @@
+"""Rows of the key table: the REST server, who may ask it for what, and its TLS."""
+
+from __future__ import annotations
+
+import re
+
+from mm2py.config.keys.row import Check, Key, Kind, Place, Section, one_of
+
+
+_NOT_YET = False
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_LISTENER = re.compile(r"(https?)://(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]*)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
+_PORTS = {"http": 8083, "https": 8443}
+_LAST_PORT = 65_535
+
+
+def parse_listener(text: str) -> tuple[str, str, int]:
+    """
+    Read ``http://host:port``: scheme, host without brackets, port. No host stands for all addresses, as in Java.
+
+    Raise ValueError that says what is expected.
+    """
+    match = _LISTENER.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form http://host:port or https://host:port")
+    scheme, host, port = match.group(1).lower(), match.group(2).strip("[]"), match.group(3)
+    number = _PORTS[scheme] if port is None else int(port)
+    if number > _LAST_PORT:
+        raise ValueError(f"{text!r}: there is no port {number}")
+    return scheme, host, number
+
+
+def _listeners(value: object) -> str | None:
+    for text in value if isinstance(value, tuple) else ():
+        try:
+            parse_listener(text)
+        except ValueError as error:
+            return str(error)
+    return None
+
+
+def _methods(value: object) -> str | None:
+    unknown = [word for word in value if word.upper() not in _METHODS] if isinstance(value, tuple) else []
+    return f"unknown are {', '.join(unknown)}; known are {', '.join(_METHODS)}" if unknown else None
+
+
+def _port(value: object) -> str | None:
+    return None if isinstance(value, int) and 0 < value <= _LAST_PORT else "must be 1 to 65535"
+
+
+def _any_case(*words: str) -> Check:
+    def check(value: object) -> str | None:
+        is_known = str(value).strip().lower() in words
+        return None if is_known else f"must be one of {', '.join(words)}, found {value!r}"
+
+    return check
+
+
+CLIENT_AUTH = _any_case("none", "requested", "required")
+
+REST = Section(
+    "REST",
+    "Written at the top level. [rest.md](rest.md) has every address, and how to say who may do what.",
+    (
+        Key("listeners", Kind.LIST, "http://127.0.0.1:8083", Place.TOP,
+            "Addresses of the REST server and its page: `http://host:port` or `https://host:port`, separated by "
+            "commas. `http://:8083` listens on all of the machine's addresses, as Java does by default. Empty switches "
+            "the server off.", check=_listeners),
+        Key("listeners.https.*", Kind.PASSWORD, None, Place.TOP,
+            "TLS of `https` listeners, in Kafka's names: `listeners.https.ssl.keystore.location` and so on. If none of "
+            "them is set, the `ssl.*` lines of the top level count.", is_secret=True),
+        Key("ssl.client.auth", Kind.STRING, "none", Place.TOP,
+            "Whether `https` listeners ask clients for a certificate: `none`, `requested` or `required`. "
+            "`listeners.https.ssl.client.auth` beats it.", check=CLIENT_AUTH),
+        Key("rest.advertised.host.name", Kind.STRING, None, Place.TOP,
+            "The host by which clients reach this node: it is part of `worker_id`, and requests may be addressed to "
+            "it."),
+        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port that goes with it.", check=_port),
+        Key("rest.advertised.listener", Kind.STRING, None, Place.TOP,
+            "Which listener `worker_id` speaks of: `http` or `https`; the first if unset.",
+            check=one_of("http", "https")),
+        Key("rest.auth.users.file", Kind.STRING, None, Place.TOP,
+            "File with those who may use REST, one a line: `RIGHT NAME SECRET`. `mm2py rest-user` makes the lines. It "
+            "is read again when it changes."),
+        Key("rest.auth.read.tokens", Kind.PASSWORD, None, Place.TOP,
+            "Bearer tokens that may read, separated by commas; best as a reference, `${file:…}`.", is_secret=True),
+        Key("rest.auth.write.tokens", Kind.PASSWORD, None, Place.TOP,
+            "Bearer tokens that may read and change things.", is_secret=True),
+        Key("rest.auth.anonymous", Kind.STRING, "auto", Place.TOP,
+            "What unauthenticated clients may do: `none`, `read`, `write`; or `auto`: nothing where users or tokens "
+            "are set, else all on loopback listeners and reading on others. `/health/live` and `/health/ready` are "
+            "open to all.", check=one_of("auto", "none", "read", "write")),
+        Key("access.control.allow.origin", Kind.STRING, "", Place.TOP,
+            "Pages of which other origins may use REST in a browser: `https://host`, several separated by commas, or "
+            "`*`. None by default."),
+        Key("access.control.allow.methods", Kind.LIST, "", Place.TOP,
+            "What they may do; GET, HEAD and POST if unset.", check=_methods),
+        Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers of answers.", _NOT_YET),
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""
+The key table: every key there is, one row each, and ways to find a row.
+
+Parsing, defaults, precedence, checks, the documentation and the sample file all come from these rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from mm2py.config.keys import cluster as rows_cluster
+from mm2py.config.keys import flow as rows_flow
+from mm2py.config.keys import security as rows_security
+from mm2py.config.keys import transform as rows_transform
+from mm2py.config.keys.row import FORMS, Key, Level, Section
+
+
+SECTIONS: tuple[Section, ...] = (
+    *rows_cluster.FIRST_SECTIONS,
+    rows_security.SECURITY,
+    *rows_flow.SECTIONS,
+    rows_transform.TRANSFORMS,
+    *rows_cluster.LAST_SECTIONS,
+)
+KEYS: tuple[Key, ...] = tuple(key for section in SECTIONS for key in section.keys)
+
+_BY_FULL_NAME = {key.full_name: key for key in KEYS}
+_EXACT: dict[tuple[Level, str], Key] = {}
+_STEMS: dict[Level, list[tuple[str, Key]]] = {level: [] for level in Level}
+
+
+def _index() -> None:
+    for key in KEYS:
+        for level, forms in FORMS[key.place].items():
+            for form in forms:
+                if key.stem is not None:
+                    _STEMS[level].append((form + key.stem, key))
+                    continue
+                for name in (key.name, *key.aliases):
+                    _EXACT[level, form + name] = key
+    for stems in _STEMS.values():
+        stems.sort(key=lambda pair: len(pair[0]), reverse=True)
+
+
+_index()
+
+
+def key_named(full_name: str) -> Key:
+    """Return the row of a key, by the name it has behind an alias or a flow (``consumer.fetch.min.bytes``)."""
+    return _BY_FULL_NAME[full_name]
+
+
+def find_key(level: Level, name: str) -> Key | None:
+    """Find the row that a line written at *level* as *name* belongs to, a row for that very name first."""
+    if (exact := _EXACT.get((level, name))) is not None:
+        return exact
+    return next((key for stem, key in _STEMS[level] if name.startswith(stem) and name != stem), None)
+
+
+def levels_of(name: str) -> dict[Level, Key]:
+    """Return at which levels *name* would be known."""
+    return {level: key for level in Level if (key := _EXACT.get((level, name))) is not None}
+
+
+def known_names(level: Level) -> Iterable[str]:
+    """Return all names that can be written at *level*."""
+    return (name for known, name in _EXACT if known is level)
+
+
+def first_words() -> frozenset[str]:
+    """Return the words that keys begin with; an alias of that name makes lines ambiguous."""
+    prefixes = ("source", "target", *(name.split(".")[0] for level in Level for name in known_names(level)))
+    return frozenset((*prefixes, *(stem.split(".")[0] for stems in _STEMS.values() for stem, _ in stems)))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that *name* was most likely meant to be, or None when none is near."""
+    found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)
+    return found[0] if found else None

@@ -1,0 +1,1 @@
+"""Which checkpoints and group offsets are due."""

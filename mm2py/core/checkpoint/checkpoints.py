@@ -1,0 +1,184 @@
+"""
+Which checkpoints are due, and which group offsets are written at the target.
+
+Emission follows MirrorMaker 2: the first checkpoint of a group and partition, one when the group went back at the
+source, one when its place at the target is further on. A translation that merely got worse is never passed on. Where
+MirrorMaker would point behind the end of the target's log, the checkpoint is corrected instead.
+
+Offsets are written at the target for groups that a successful description shows to be empty there, or that do not
+exist, and only forwards. (MirrorMaker 2 takes a group whose description failed for a new one: KAFKA-19794.)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from mm2py.model.checkpoint import Checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+
+
+@attrs.frozen
+class LogRange:
+    """What a log holds: offsets from `start` on, up to but not including `end`."""
+
+    start: int
+    end: int
+
+    def clamp(self, offset: int) -> int:
+        """Return the offset nearest to *offset* that a consumer may be sent to, the end included."""
+        return max(self.start, min(self.end, offset))
+
+
+class Emission(enum.Enum):
+    """Why a checkpoint is due, or is not."""
+
+    FIRST = "the first of this group and partition"
+    REWOUND = "the group went back at the source"
+    ADVANCED = "its place at the target is further on"
+    TARGET_SHORTER = "the target holds less than the last one said"
+    UNCHANGED = "its place at the target is the same"
+    HELD_BACK = "the translation got worse, but the group did not go back"
+    UNCERTAIN = "it is an estimate, and what was written before may not be read"
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the checkpoint is written."""
+        return self in _DUE
+
+
+_DUE = frozenset({Emission.FIRST, Emission.REWOUND, Emission.ADVANCED, Emission.TARGET_SHORTER})
+
+
+def judge_checkpoint(
+    last: Checkpoint | None, new: Checkpoint, *, end: int, is_exact: bool = True, knows_history: bool = True
+) -> Emission:
+    """
+    Decide whether *new* is due after *last*; *end* is where the target's log ends.
+
+    An exact translation is the same in every life of the daemon. An estimate is not, so that without knowledge of the
+    history it might say less than what was said before.
+    """
+    if last is None:
+        return Emission.FIRST if is_exact or knows_history else Emission.UNCERTAIN
+    if new.upstream < last.upstream:
+        return Emission.REWOUND
+    if new.downstream > last.downstream:
+        return Emission.ADVANCED
+    if new.downstream == last.downstream:
+        return Emission.UNCHANGED
+    return Emission.TARGET_SHORTER if last.downstream > end else Emission.HELD_BACK
+
+
+class AtTarget(enum.Enum):
+    """How a group fares at the target, and so whether its offsets may be written there."""
+
+    IDLE = "nobody is in it"
+    ACTIVE = "somebody is in it at the target"
+    IN_USE = "its offsets at the target move although nobody is in it: a consumer assigns partitions to itself"
+    WATCHED = "it has offsets at the target that are not ours: watched for one round"
+    OTHER_PROTOCOL = "the target has a group of that name that is not one of consumers"
+    UNKNOWN = "the target could not say whether somebody is in it"
+    REFUSED = "the target refused to write its offsets"
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether offsets may be written."""
+        return self is AtTarget.IDLE
+
+
+_CONSUMERS = ("", "consumer")
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+def judge_group_at_target(
+    description: GroupDescription | None,
+    current: Offsets | None,
+    *,
+    ours: Mapping[TopicPartition, int],
+    seen: Mapping[TopicPartition, int] | None,
+) -> AtTarget:
+    """
+    Decide whether a group's offsets may be written at the target.
+
+    *description* and *current* are what the target says of the group, None where it did not say. Consumers that
+    assign partitions to themselves never show in a description, only in offsets that move: *seen* are those of the
+    round before, what we wrote included, and *ours* those of the last checkpoints, for the first round.
+    """
+    if description is None or current is None:
+        return AtTarget.UNKNOWN
+    if description.type not in (GroupType.CLASSIC, GroupType.CONSUMER) or description.protocol_type not in _CONSUMERS:
+        return AtTarget.OTHER_PROTOCOL
+    if not description.is_idle:
+        return AtTarget.ACTIVE
+    if description.protocol_type:
+        return AtTarget.IDLE  # its consumers join, so they would show
+    if seen is None:
+        is_foreign = any(current[tp].offset != ours.get(tp) for tp in current)
+        return AtTarget.WATCHED if is_foreign else AtTarget.IDLE
+    has_moved = any(current[tp].offset != seen.get(tp) for tp in current)
+    return AtTarget.IN_USE if has_moved else AtTarget.IDLE
+
+
+def is_own_move(offset: int, before: int | None, *, is_active: bool, was_active: bool) -> bool:
+    """
+    Whether a group itself went to *offset* at the source, so that it may be moved along in a failback.
+
+    Offsets of what came from the other cluster are often not the group's own: the flow in the other direction syncs
+    them. To carry those back would undo what an operator resets over there. So it counts that the group was active
+    when its offset changed; *before* is the offset of the last look, None at the first one.
+    """
+    if before is None:
+        return is_active
+    return offset != before and (is_active or was_active)
+
+
+class Move(enum.Enum):
+    """What becomes of a group's offset at the target."""
+
+    FIRST = "the target has none"
+    FORWARD = "the group is further on at the source"
+    BACK = "the group is further back at the source"
+    UNCHANGED = "it is the same"
+    BEYOND = "the target's log ends before it: a consumer would be reset, and might skip all that comes"
+    AHEAD = "the group is further on at the target"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the offset is written."""
+        return self in {Move.FIRST, Move.FORWARD, Move.BACK, Move.BEYOND}
+
+
+def judge_offset(wanted: int, current: int | None, *, may_rewind: bool, end: int | None = None) -> Move:
+    """
+    Decide whether *wanted* replaces *current*, None where the target has no offset.
+
+    *end* is where the target's log ended after *current* was read, None where nobody asked.
+    """
+    if current is None:
+        return Move.FIRST
+    if wanted == current:
+        return Move.UNCHANGED
+    if wanted > current:
+        return Move.FORWARD
+    if end is not None and current > end:
+        return Move.BEYOND
+    return Move.BACK if may_rewind else Move.AHEAD
+
+
+def due_offsets(
+    wanted: Offsets, current: Offsets, *, may_rewind: bool, ends: Mapping[TopicPartition, int] | None = None
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return those of the *wanted* offsets that are to be written over the *current* ones."""
+    known_ends = ends or {}
+    due = {}
+    for tp, offset in wanted.items():
+        held = current.get(tp)
+        move = judge_offset(offset.offset, held.offset if held else None, may_rewind=may_rewind, end=known_ends.get(tp))
+        if move.is_written:
+            due[tp] = offset
+    return due

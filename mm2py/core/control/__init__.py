@@ -1,0 +1,1 @@
+"""What operators' changes make of a flow."""

@@ -1,0 +1,156 @@
+"""
+Altering a connector's offsets (KIP-875): what may be asked for, and which positions follow.
+
+The form is judged as MirrorMaker's connectors do (alterOffsets), every problem named. What is asked of the source
+connector is held against both clusters too: Java would find out when it starts, and then copy everything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from mm2py.errors import OverrideRejectedError
+from mm2py.model.connector_offset import MEMBERS, SOURCE, ConnectorOffset, is_of
+from mm2py.model.epoch import ProducerMark
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position
+
+
+_MOST: Final = {"partition": 2**31 - 1, "offset": 2**63 - 1}
+#: A producer's epoch is a short; the last one is never used.
+_LAST_EPOCH: Final = 2**15 - 2
+
+
+@attrs.frozen
+class Place:
+    """What both clusters say of a topic-partition. `remote_end` is 0 where there is no remote topic yet."""
+
+    start: int
+    end: int
+    topic_id: str | None
+    remote_end: int
+    remote_topic_id: str | None
+
+
+def read_offsets(flow: Flow, connector: str, offsets: object) -> tuple[ConnectorOffset, ...]:
+    """
+    Read the ``offsets`` of a body: a list of objects with a ``partition`` and an ``offset``, which null removes.
+
+    Raise OverrideRejectedError with all problems.
+    """
+    if not isinstance(offsets, list) or not offsets:
+        raise OverrideRejectedError(("offsets must be a list of partitions and offsets, at least one",))
+    problems: list[str] = []
+    found: list[ConnectorOffset] = []
+    for number, entry in enumerate(offsets):
+        if not isinstance(entry, dict) or entry.keys() - {"partition", "offset"} or "offset" not in entry:
+            problems.append(f"offsets[{number}] must be an object with partition and offset, found {entry!r}")
+            continue
+        wrong = list(_judge(flow, connector, entry.get("partition"), entry["offset"]))
+        problems += [f"offsets[{number}]: {problem}" for problem in wrong]
+        if not wrong:
+            one = ConnectorOffset(entry["partition"], entry["offset"])
+            if any(other.partition == one.partition for other in found):
+                problems.append(f"offsets[{number}]: {one.partition} is there twice")
+            found.append(one)
+    if problems:
+        raise OverrideRejectedError(tuple(problems))
+    return tuple(found)
+
+
+def _judge(flow: Flow, connector: str, partition: object, offset: object) -> Iterator[str]:
+    if not isinstance(partition, dict):
+        yield f"partition must be an object, found {partition!r}"
+        return
+    if offset is None:
+        return  # what cannot be read may be removed too, as with Java
+    yield from _judge_members(partition, MEMBERS[connector], "partition")
+    if not is_of(flow, connector, partition) and connector == SOURCE and isinstance(partition.get("cluster"), str):
+        yield f"partition: cluster is {partition['cluster']!r}, the source of flow {flow} is {flow.source!r}"
+    if not isinstance(offset, dict):
+        yield f"offset must be an object or null, found {offset!r}"
+        return
+    yield from _judge_members(offset, {"offset": int}, "offset")
+    if connector != SOURCE and isinstance(offset.get("offset"), int) and offset["offset"] != 0:
+        yield f"offset: {connector} keeps no offsets, so only 0 and null can be written, found {offset['offset']}"
+
+
+def _judge_members(found: Mapping[str, Any], wanted: Mapping[str, type], what: str) -> Iterator[str]:
+    for name, kind in wanted.items():
+        value = found.get(name)
+        if name not in found:
+            yield f"{what}: {name} is missing"
+        elif kind is str and not isinstance(value, str):
+            yield f"{what}: {name} must be a text, found {value!r}"
+        elif kind is int and (isinstance(value, bool) or not isinstance(value, int)):
+            yield f"{what}: {name} must be a whole number, found {value!r}"
+        elif isinstance(value, int) and not 0 <= value <= _MOST[name]:
+            yield f"{what}: {name} must be from 0 to {_MOST[name]}, found {value}"
+    for name in found.keys() - wanted.keys():
+        yield f"{what}: {name!r} is not known"
+
+
+@attrs.frozen
+class Altered:
+    """A position to be written. Offsets `repeated` are copied again, `skipped` ones never."""
+
+    position: Position
+    repeated: int = 0
+    skipped: int = 0
+
+
+def altered_positions(
+    asked: Sequence[ConnectorOffset],
+    known: Mapping[TopicPartition, Position],
+    places: Mapping[TopicPartition, Place | str],
+) -> tuple[Altered, ...]:
+    """
+    Return the positions that follow from *asked*; a *place* that is a text says why there is none.
+
+    Each stands behind what the remote topic holds: what is copied from there on is appended to it. What the source has
+    removed already cannot be copied again, so a position before its start stands at its start. Raise
+    OverrideRejectedError with all problems.
+    """
+    problems: list[str] = []
+    altered: list[Altered] = []
+    for one in asked:
+        source, place = one.source, places[one.source]
+        last = one.offset["offset"] if one.offset is not None else -1
+        before = known.get(source)
+        if isinstance(place, str):
+            problems.append(f"{source}: {place}")
+        elif last + 1 > place.end:
+            problems.append(f"{source}: offset {last} was not there yet, the source ends before {place.end}")
+        elif before is None or before.next_upstream != last + 1:
+            altered.append(_altered(source, max(last + 1, place.start), before, place))
+    if problems:
+        raise OverrideRejectedError(tuple(problems))
+    return tuple(altered)
+
+
+def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, place: Place) -> Altered:
+    position = Position(
+        source,
+        goes_on_at,
+        downstream=place.remote_end - 1,
+        topic_id=place.topic_id,
+        producer=_fenced(before.producer if before is not None else None),
+        remote_topic_id=place.remote_topic_id,
+    )
+    stood = before.next_upstream if before is not None else place.start
+    return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))
+
+
+def _fenced(mark: ProducerMark | None) -> ProducerMark | None:
+    """
+    Return the producer that goes on: the one before in its next epoch, which begins at sequence 0 (KIP-360).
+
+    With the sequences that were due, a broker could take the next batch for one that it has. And a batch of before that
+    is still on its way is refused once the first one of the new epoch is there.
+    """
+    if mark is None or mark.producer_epoch >= _LAST_EPOCH:
+        return None
+    return ProducerMark(mark.producer_id, mark.producer_epoch + 1, 0)

@@ -1,0 +1,211 @@
+"""
+What each verb of an operator makes of a flow's orders.
+
+Every verb is a function from orders to orders. It raises an `OverrideRejectedError` where what was asked for cannot be,
+and an `OverrideConflictError` where it contradicts an order that still holds. Asked twice, it changes nothing the
+second time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.topic import is_topic_name
+
+
+SOURCE: Final = "MirrorSourceConnector"
+CHECKPOINT: Final = "MirrorCheckpointConnector"
+HEARTBEAT: Final = "MirrorHeartbeatConnector"
+CONNECTORS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
+
+_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMG]i?)?\s*(B|bytes?|records?)?\s*(?:/\s*s)?")
+_FACTORS: Final = {
+    "": 1, "k": 1_000, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000,
+    "ki": 1 << 10, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+}  # fmt: skip
+#: As the fields of a limit are called where people write them, with the unit that each counts.
+_LIMIT_FIELDS: Final = {"bytes_per_s": "B", "records_per_s": "records"}
+#: Less than this is a pause, and is to be called so.
+_LEAST_PER_S: Final = 0.01
+
+
+# Task groups.
+
+
+def pause_connector(overrides: Overrides, connector: str) -> Overrides:
+    """Have a task group do nothing and keep what it has opened."""
+    return _want(overrides, connector, Wanted.PAUSED)
+
+
+def resume_connector(overrides: Overrides, connector: str) -> Overrides:
+    """Have a task group run, whether it was paused or stopped (KIP-875)."""
+    return _want(overrides, connector, Wanted.RUNNING)
+
+
+def stop_connector(overrides: Overrides, connector: str) -> Overrides:
+    """Have a task group hold nothing, so that its offsets may be altered (KIP-875)."""
+    return _want(overrides, connector, Wanted.STOPPED)
+
+
+def delete_connector(overrides: Overrides, connector: str) -> Overrides:
+    """Stop a task group and list it no more; what it was told by settings beside the file's is forgotten."""
+    gone = _want(overrides, connector, Wanted.DELETED)
+    return attrs.evolve(gone, config={name: lines for name, lines in gone.config.items() if name != connector})
+
+
+def start_connector(overrides: Overrides, connector: str) -> Overrides:
+    """Have a task group run that may have been deleted, as putting its config does."""
+    _check_connector(connector)
+    return _set_wanted(overrides, connector, Wanted.RUNNING)
+
+
+def _want(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:
+    _check_connector(connector)
+    if overrides.wanted(connector) is Wanted.DELETED:
+        raise UnknownConnectorError("", connector)
+    return _set_wanted(overrides, connector, wanted)
+
+
+def _set_wanted(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:
+    groups = {name: other for name, other in overrides.groups.items() if name != connector}
+    if wanted is not Wanted.RUNNING:
+        groups[connector] = wanted
+    return attrs.evolve(overrides, groups=groups)
+
+
+def _check_connector(connector: str) -> None:
+    if connector not in CONNECTORS:
+        raise UnknownConnectorError("", connector)
+
+
+# Topics and partitions.
+
+
+def pause_topic(overrides: Overrides, topic: str) -> Overrides:
+    """Copy nothing of a topic, whatever partitions it gets later."""
+    _check_topic(topic)
+    return attrs.evolve(overrides, topics=overrides.topics | {topic})
+
+
+def resume_topic(overrides: Overrides, topic: str) -> Overrides:
+    """Copy all of a topic: pauses of single partitions of it are taken back too."""
+    _check_topic(topic)
+    partitions = frozenset(partition for partition in overrides.partitions if partition.topic != topic)
+    return attrs.evolve(overrides, topics=overrides.topics - {topic}, partitions=partitions)
+
+
+def pause_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:
+    """Copy nothing of one partition."""
+    _check_partition(partition)
+    return attrs.evolve(overrides, partitions=overrides.partitions | {partition})
+
+
+def resume_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:
+    """Copy one partition again; refused while its topic is paused as a whole, as nothing would be copied."""
+    _check_partition(partition)
+    if partition.topic in overrides.topics:
+        what = f"topic {partition.topic} is paused as a whole"
+        raise OverrideConflictError(what, "resume the topic, and pause the partitions that are to stay paused")
+    return attrs.evolve(overrides, partitions=overrides.partitions - {partition})
+
+
+def _check_topic(topic: str) -> None:
+    if not is_topic_name(topic):
+        raise OverrideRejectedError((f"{topic!r} cannot be the name of a topic",))
+
+
+def _check_partition(partition: TopicPartition) -> None:
+    _check_topic(partition.topic)
+    if partition.partition < 0:
+        raise OverrideRejectedError((f"a topic has no partition {partition.partition}",))
+
+
+# Rate limits.
+
+
+def set_limit(overrides: Overrides, limit: RateLimit) -> Overrides:
+    """Limit a flow as a whole; `NO_LIMIT` takes the limit back."""
+    _check_limit(limit)
+    return attrs.evolve(overrides, limit=limit)
+
+
+def set_topic_limit(overrides: Overrides, topic: str, limit: RateLimit) -> Overrides:
+    """Limit one topic, beside the flow's own limit; `NO_LIMIT` takes the limit back."""
+    _check_topic(topic)
+    _check_limit(limit)
+    others = {name: other for name, other in overrides.topic_limits.items() if name != topic}
+    return attrs.evolve(overrides, topic_limits=others if limit.is_none else others | {topic: limit})
+
+
+def _check_limit(limit: RateLimit) -> None:
+    problems = [
+        problem
+        for name in _LIMIT_FIELDS
+        if (value := getattr(limit, name)) is not None and (problem := _judge_rate(name, value))
+    ]
+    if problems:
+        raise OverrideRejectedError(tuple(problems))
+
+
+def _judge_rate(name: str, value: float) -> str:
+    if not math.isfinite(value) or value <= 0:
+        return f"{name} must be more than 0, not {value}: pause what is not to be copied at all"
+    if value < _LEAST_PER_S:
+        return f"{name} must be at least {_LEAST_PER_S}, not {value}: pause what is not to be copied at all"
+    return ""
+
+
+def read_limit(asked: Mapping[str, object], before: RateLimit | None = None) -> RateLimit:
+    """
+    Read a limit as people write it: numbers, or text with a unit such as ``10 MB/s``, ``512Ki`` or ``50k``.
+
+    None and the empty text are no limit. What is not named stays as in *before*. Raise OverrideRejectedError with all
+    problems.
+    """
+    problems = [
+        f"{name!r} is not known: a limit has {' and '.join(_LIMIT_FIELDS)}"
+        for name in asked
+        if name not in _LIMIT_FIELDS
+    ]
+    known = before if before is not None else RateLimit()
+    values = {name: getattr(known, name) for name in _LIMIT_FIELDS}
+    for name in _LIMIT_FIELDS:
+        if name in asked:
+            try:
+                values[name] = _read_rate(name, asked[name])
+            except OverrideRejectedError as error:
+                problems += error.problems
+    if problems:
+        raise OverrideRejectedError(tuple(problems))
+    return RateLimit(**values)
+
+
+def _read_rate(name: str, asked: object) -> float | None:
+    if asked is None or asked == "":
+        return None
+    value = _read_number(name, asked)
+    if problem := _judge_rate(name, value):
+        raise OverrideRejectedError((problem,))
+    return value
+
+
+def _read_number(name: str, asked: object) -> float:
+    """Read a number, or one with a unit: decimal (k, M, G) or binary (Ki, Mi, Gi)."""
+    if isinstance(asked, bool) or not isinstance(asked, int | float | str):
+        raise OverrideRejectedError((f"{name}: {asked!r} is neither a number nor a text with a unit",))
+    if not isinstance(asked, str):
+        return float(asked)
+    found = _AMOUNT.fullmatch(asked.strip())
+    counted = (found[3] or "")[:1].lower() if found is not None else ""
+    if found is None or not _LIMIT_FIELDS[name].lower().startswith(counted):
+        example = "10 MB/s" if name == "bytes_per_s" else "50k"
+        raise OverrideRejectedError((f"{name}: {asked!r} is not an amount; write a number, or such as {example}",))
+    return float(found[1]) * _FACTORS[found[2] or ""]

@@ -1,0 +1,50 @@
+"""What a changed properties file means for flows that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from mm2py.config.settings import FlowSettings, MirrorSettings
+from mm2py.model.flow import Flow
+
+
+@attrs.frozen
+class FlowChanges:
+    """Which flows differ between two readings; those that do not are left alone."""
+
+    added: tuple[FlowSettings, ...] = ()
+    #: With their new settings.
+    changed: tuple[FlowSettings, ...] = ()
+    removed: tuple[Flow, ...] = ()
+    unchanged: tuple[Flow, ...] = ()
+
+
+def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings]) -> FlowChanges:
+    """Return the changes from the flows *before* to those *after*."""
+    known = {settings.flow: settings for settings in before}
+    wanted = {settings.flow: settings for settings in after}
+    both = [settings for flow, settings in wanted.items() if flow in known]
+    return FlowChanges(
+        added=tuple(settings for flow, settings in wanted.items() if flow not in known),
+        changed=tuple(settings for settings in both if settings != known[settings.flow]),
+        removed=tuple(flow for flow in known if flow not in wanted),
+        unchanged=tuple(settings.flow for settings in both if settings == known[settings.flow]),
+    )
+
+
+def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:
+    """Return the keys that differ and only count at a start of the daemon."""
+    spark = {key for key in {*before.spark, *after.spark} if before.spark.get(key) != after.spark.get(key)}
+    rest_before, rest_after = (settings.rest for settings in (before, after))
+    others = {
+        "log.format": before.log_format != after.log_format,
+        "log.level": before.log_level != after.log_level,
+        "metrics.partitions.max": before.metrics_partitions_max != after.metrics_partitions_max,
+        "metrics.topics.max": before.metrics_topics_max != after.metrics_topics_max,
+        "listeners": rest_before.listeners != rest_after.listeners,
+        "listeners.https.ssl": (rest_before.tls, rest_before.client_auth) != (rest_after.tls, rest_after.client_auth),
+        "secrets.key.file": before.secrets_key_file != after.secrets_key_file,
+    }
+    return tuple(sorted(spark | {key for key, differs in others.items() if differs}))

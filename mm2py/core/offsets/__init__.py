@@ -1,0 +1,1 @@
+"""Which offset at the target a source offset has become."""

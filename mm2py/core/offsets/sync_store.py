@@ -1,0 +1,108 @@
+"""
+MirrorMaker's rule for translating by offset syncs, as in its OffsetSyncStore.
+
+It is the fallback for what a Java MirrorMaker copied: nobody keeps more of that than its offset syncs. For each
+topic-partition 64 of them are kept, the newest in slot 0, the further back the further apart (KAFKA-12468). Behind a
+sync only its own record is known to have been copied; so an offset past it becomes the sync's plus one, however far
+past it is.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
+
+
+SLOTS = 64
+_LARGEST = 2**63 - 1
+
+
+@attrs.frozen
+class Sync:
+    """The source's record at `upstream` is at `downstream` of the target."""
+
+    upstream: int
+    downstream: int
+
+
+class SyncSlots:
+    """
+    The syncs of one topic-partition. For i < j, where the two differ:
+
+    B. upstream[i] <= upstream[j] + 2^j - 2^i: slot j is not too old.
+    C. upstream[i] >= upstream[j] + 2^max(i - 2, 0): the two are far enough apart.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, first: Sync) -> None:
+        self._slots = [first] * SLOTS
+
+    @property
+    def points(self) -> tuple[Sync, ...]:
+        """Return the syncs that are kept, oldest first."""
+        return tuple(dict.fromkeys(reversed(self._slots)))
+
+    def slot(self, at: int) -> Sync:
+        """Return the sync in a slot."""
+        return self._slots[at]
+
+    def add(self, new: Sync, *, is_only_newest: bool = False) -> None:
+        """Learn a sync. A rewind, or *is_only_newest*, makes it the only one that is known."""
+        if is_only_newest or new.upstream < self._slots[0].upstream:
+            self._slots = [new] * SLOTS
+        else:
+            self._insert(new)
+
+    def _insert(self, new: Sync) -> None:
+        slots, old = self._slots, list(self._slots)
+        slots[0] = carry = new
+        reading = 0
+        for current in range(1, SLOTS):
+            previous = current - 1
+            while True:
+                candidate = old[reading]
+                is_apart = _is_apart(slots[previous], candidate, previous)
+                has_room = current == SLOTS - 1 or _is_apart(candidate, slots[current + 1], current)
+                is_twice = reading + 1 < SLOTS and old[reading] is old[reading + 1]
+                is_recent = _is_recent(slots[previous], candidate, previous, current)
+                takes = is_recent and is_apart and has_room
+                skips = is_twice or not is_apart
+                if takes:
+                    carry = candidate
+                if takes or skips:
+                    reading += 1
+                if not (reading < current and skips):
+                    break
+            if _is_recent(slots[previous], slots[current], previous, current):
+                break
+            slots[current] = carry
+
+    def downstream(self, upstream: int) -> Translation:
+        """Translate an offset of the source; never ahead of it, and seldom exact."""
+        found = next((sync for sync in self._slots if sync.upstream <= upstream), None)
+        if found is None:
+            return Untranslated.TOO_OLD
+        step = 0 if found.upstream == upstream else 1
+        return Translated(found.downstream + step, Precision.OFFSET_SYNCS)
+
+    def upstream(self, downstream: int) -> Translation:
+        """Translate an offset of the target; never ahead of it. MirrorMaker has no such thing."""
+        found = next((sync for sync in self._slots if sync.downstream <= downstream), None)
+        if found is None:
+            return Untranslated.TOO_OLD
+        step = 0 if found.downstream == downstream else 1
+        return Translated(found.upstream + step, Precision.OFFSET_SYNCS)
+
+
+def _is_recent(newer: Sync, older: Sync, i: int, j: int) -> bool:
+    """Whether invariant B holds; past what Java's 64 bits hold it does."""
+    limit = older.upstream + (1 << j) - (1 << i)
+    return newer is older or limit > _LARGEST or newer.upstream <= limit
+
+
+def _is_apart(newer: Sync, older: Sync, i: int) -> bool:
+    """Whether invariant C holds; past what Java's 64 bits hold it does not."""
+    limit = older.upstream + (1 << max(i - 2, 0))
+    return newer is older or (limit <= _LARGEST and newer.upstream >= limit)

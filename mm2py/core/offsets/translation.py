@@ -1,0 +1,327 @@
+"""
+Where the records of one topic-partition went: offsets of the source to offsets of the target, and back.
+
+Offsets are those that groups commit: of the next record to read. What an acknowledgement told is kept as runs, so that
+an offset inside one is translated exactly. An offset between two runs, where the source holds nothing that is copied
+(markers of transactions, compacted or aborted records), becomes that of the next record. An offset past what is
+copied becomes the end of what is copied. No answer is ever ahead of what it was asked for: a group that goes on from it
+may read records twice, but misses none.
+
+    upstream    100 ......... 139 | 140 markers | 141 ......... 160 |       position 165
+    downstream   90 ......... 129 |             | 130 ......... 149 |            end 150
+
+What is not known run by run is kept as a *stretch*: where it begins, how many upstream offsets it spans, and how many
+records it holds at least. Two runs become one stretch when memory runs short; what a Java MirrorMaker copied while it
+was on duty is a stretch of which nothing is known but its ends.
+"""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from operator import add, le, sub
+
+import attrs
+
+from mm2py.model.epoch import Run, Runs
+from mm2py.model.run_chunk import RunChunk
+
+
+class Precision(enum.Enum):
+    """How good a translation is."""
+
+    EXACT = "the next record is the same on both sides"
+    END = "the offset lies past what is copied: the end of what is copied"
+    COARSE = "an estimate, never ahead: runs were put together to bound memory"
+    OFFSET_SYNCS = "an estimate, never ahead: MirrorMaker's rule on its offset syncs"
+
+
+@attrs.frozen
+class Translated:
+    """The same place on the other side, as an offset that a group may commit there."""
+
+    offset: int
+    precision: Precision = Precision.EXACT
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every life of the daemon would give the same answer, for as long as the group stays there."""
+        return self.precision is Precision.EXACT
+
+
+class Untranslated(enum.Enum):
+    """Why there is no translation."""
+
+    NOT_READY = "what was copied before is not read yet"
+    NOT_MIRRORED = "the topic-partition is not mirrored, or nothing is known of its records yet"
+    TOO_OLD = "the offset lies before everything that is known"
+
+
+Translation = Translated | Untranslated
+
+
+class RunIndex:
+    """
+    What is known of one topic-partition, in order of offsets; bounded by `coarsen`.
+
+    a. Stretch i begins with the record at `starts[i]`, which is at `downs[i]`, and spans `spans[i]` upstream offsets.
+       They do not overlap: starts[i] + spans[i] <= starts[i+1], and downs[i] + counts[i] <= downs[i+1].
+    b. It holds `counts[i]` records or more. It is a run, and exact, where that equals its span; of one that holds 0
+       nothing is known, not even that there is a record at its start.
+    c. From `covered_from` up to `covered_to`, what lies in no stretch holds no copied record.
+    d. Records from `covered_from` on are at `end_from` or behind it; those before `covered_to` are before `end`.
+    e. Where `is_origin`, nothing before `covered_from` is at the target.
+    """
+
+    __slots__ = (
+        "counts",
+        "covered_from",
+        "covered_to",
+        "downs",
+        "end",
+        "end_from",
+        "first_changed",
+        "is_origin",
+        "spans",
+        "starts",
+    )
+
+    def __init__(self, position: int, end: int, *, is_origin: bool = False) -> None:
+        """Begin an index at *position*; the next record will be at *end* or behind it."""
+        self._begin(position, end, is_origin=is_origin)
+
+    def _begin(self, position: int, end: int, *, is_origin: bool) -> None:
+        self.starts, self.downs, self.spans, self.counts = array("q"), array("q"), array("q"), array("q")
+        self.covered_from = self.covered_to = position
+        self.end_from = self.end = end
+        self.is_origin = is_origin
+        #: The first stretch that is not as it was when this was last set to None, by whoever keeps the index.
+        self.first_changed: int | None = 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    # Asking.
+
+    def downstream(self, upstream: int) -> Translation:
+        """Translate an offset of the source."""
+        if upstream >= self.covered_to:
+            return Translated(self.end, Precision.EXACT if upstream == self.covered_to else Precision.END)
+        if upstream < self.covered_from:
+            return Translated(self.end_from) if self.is_origin else Untranslated.TOO_OLD
+        at = bisect_right(self.starts, upstream) - 1
+        if at < 0 or upstream >= self.starts[at] + self.spans[at]:
+            return self._start_of(at + 1, self.downs, self.end)
+        start, down, span, count = self.starts[at], self.downs[at], self.spans[at], self.counts[at]
+        before = upstream - start
+        if span == count:
+            return Translated(down + before)
+        if before == 0:
+            return Translated(down, Precision.EXACT if count else Precision.COARSE)
+        # At most every offset from here to the stretch's end holds a record; all others are before this one.
+        return Translated(down + max(min(count, 1), count - (span - before)), Precision.COARSE)
+
+    def upstream(self, downstream: int) -> Translation:
+        """Translate an offset of the target."""
+        if downstream >= self.end:
+            return Translated(self.covered_to, Precision.EXACT if downstream == self.end else Precision.END)
+        if downstream < self.end_from:
+            return Translated(self.covered_from) if self.is_origin else Untranslated.TOO_OLD
+        at = bisect_right(self.downs, downstream) - 1
+        if at < 0:
+            return self._start_of(0, self.starts, self.covered_to)
+        start, span, count = self.starts[at], self.spans[at], self.counts[at]
+        before = downstream - self.downs[at]
+        if span == count:
+            return Translated(start + before) if before < span else self._start_of(at + 1, self.starts, self.covered_to)
+        if before == 0:
+            return Translated(start, Precision.EXACT if count else Precision.COARSE)
+        behind = self.downs[at + 1] if at + 1 < len(self) else self.end
+        return Translated(start + max(min(count, 1), count - (behind - downstream)), Precision.COARSE)
+
+    def _start_of(self, at: int, offsets: Sequence[int], otherwise: int) -> Translated:
+        if at >= len(self):
+            return Translated(otherwise)
+        return Translated(offsets[at], Precision.EXACT if self.counts[at] else Precision.COARSE)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every record that was ever copied is known."""
+        return self.is_origin and 0 not in self.counts
+
+    def is_unknown(self, upstream: int) -> bool:
+        """Whether nothing is known of the records around *upstream*, so that offset syncs may know more."""
+        if upstream < self.covered_from:
+            return not self.is_origin
+        at = bisect_right(self.starts, upstream) - 1
+        return at >= 0 and self.counts[at] == 0 and upstream < self.starts[at] + self.spans[at]
+
+    def is_unknown_at_target(self, downstream: int) -> bool:
+        """Say the same of an offset of the target."""
+        if downstream < self.end_from:
+            return not self.is_origin
+        at = bisect_right(self.downs, downstream) - 1
+        return at >= 0 and self.counts[at] == 0 and downstream < self.end
+
+    # Learning.
+
+    def take(self, begun_at: int, runs: Iterable[Run], position: int, end: int | None) -> None:
+        """
+        Learn what was copied from *begun_at* up to *position*; *end* is where the next record goes, None if unknown.
+
+        Runs that are known already are learnt again. Where copying went back to copy again, the new copy counts from
+        there on; where the target went back, nothing of before is true any more.
+        """
+        new = runs if isinstance(runs, Runs) else Runs(runs)
+        if len(new) and not _is_ascending(new):
+            self._take_one_by_one(begun_at, new)
+        else:
+            self._take_ascending(begun_at, new)
+        if position > self.covered_to:
+            if not len(new) and begun_at > self.covered_to:
+                self._skip_to(begun_at)
+            self._change(len(self) - 1)
+            self.covered_to = position
+        if end is not None and end > self.end and self.covered_to == position:
+            self._change(len(self) - 1)
+            self.end = end
+
+    def _take_one_by_one(self, begun_at: int, runs: Runs) -> None:
+        for run in runs:
+            self._take_ascending(min(begun_at, run.upstream), Runs([run]))
+            begun_at = run.upstream + run.length
+
+    def _take_ascending(self, begun_at: int, runs: Runs) -> None:
+        if not len(runs):
+            return
+        upstream, downstream = runs.upstreams[0], runs.downstreams[0]
+        if upstream < self.covered_to:
+            self._cut(upstream)
+        if downstream < self.end:
+            # The target lost records, or is another one: what was where before is not there any more.
+            self._begin(min(begun_at, upstream), downstream, is_origin=False)
+        if begun_at > self.covered_to:
+            self._skip_to(begun_at)
+        self._change(len(self) - 1)
+        self._join(runs)
+        self.covered_to = self.starts[-1] + self.spans[-1]
+        self.end = self.downs[-1] + self.counts[-1]
+
+    def _join(self, runs: Runs) -> None:
+        first = 0
+        if len(self) and self.spans[-1] == self.counts[-1]:
+            behind = self.starts[-1] + self.spans[-1], self.downs[-1] + self.spans[-1]
+            if behind == (runs.upstreams[0], runs.downstreams[0]):
+                self.spans[-1] += runs.lengths[0]
+                self.counts[-1] += runs.lengths[0]
+                first = 1
+        self.starts.extend(runs.upstreams[first:])
+        self.downs.extend(runs.downstreams[first:])
+        self.spans.extend(runs.lengths[first:])
+        self.counts.extend(runs.lengths[first:])
+
+    def _skip_to(self, upstream: int) -> None:
+        """Note that nothing is known of what lies before *upstream* and was not covered."""
+        self._change(len(self) - 1)
+        if upstream > self.covered_to:
+            self._append(self.covered_to, self.end, upstream - self.covered_to, 0)
+        self.covered_to = upstream
+
+    def _append(self, start: int, down: int, span: int, count: int) -> None:
+        self.starts.append(start)
+        self.downs.append(down)
+        self.spans.append(span)
+        self.counts.append(count)
+
+    def _cut(self, upstream: int) -> None:
+        """Forget what lies at *upstream* and behind it."""
+        if upstream <= self.covered_from:
+            self._begin(upstream, self.end_from, is_origin=self.is_origin)
+            return
+        at = bisect_left(self.starts, upstream)
+        self._change(at - 1)
+        if at < len(self):
+            self.end = self.downs[at]
+        self.covered_to = upstream
+        for column in (self.starts, self.downs, self.spans, self.counts):
+            del column[at:]
+        if not at:
+            return
+        last = at - 1
+        before = upstream - self.starts[last]
+        if before >= self.spans[last]:
+            self.end = min(self.end, self.downs[last] + self.counts[last])
+        elif self.spans[last] == self.counts[last]:
+            self.spans[last] = self.counts[last] = before
+            self.end = self.downs[last] + before
+        else:
+            # The record at its start stays, if one is known there.
+            left = max(min(self.counts[last], 1), self.counts[last] - (self.spans[last] - before))
+            self.spans[last], self.counts[last] = before, left
+            self.end = self.downs[last] + left
+
+    def _change(self, at: int) -> None:
+        at = max(at, 0)
+        self.first_changed = at if self.first_changed is None else min(at, self.first_changed)
+
+    def append_chunk(self, chunk: RunChunk) -> None:
+        """Take over stretches that were kept, as far as they lie behind what is known."""
+        first = bisect_left(chunk.starts, self.covered_to)
+        if first and chunk.starts[first - 1] + chunk.spans[first - 1] > self.covered_to:
+            # An older stretch, half of which is known better: where the other half went is not known.
+            if first == len(chunk.starts):
+                return
+            known_from = chunk.starts[first]
+        else:
+            known_from = max(chunk.covered_from, self.covered_to)
+        if chunk.covered_to < known_from or chunk.end < self.end:
+            return
+        if first < len(chunk.starts) and chunk.downs[first] < self.end:
+            return
+        self._skip_to(known_from)
+        self.starts.extend(chunk.starts[first:])
+        self.downs.extend(chunk.downs[first:])
+        self.spans.extend(chunk.spans[first:])
+        self.counts.extend(chunk.counts[first:])
+        self.covered_to, self.end = chunk.covered_to, chunk.end
+
+    # Bounding memory.
+
+    def coarsen(self) -> None:
+        """
+        Put the stretches of the older half together two by two.
+
+        The older an offset is, the coarser it is translated: by at most the gaps in its stretch, never ahead.
+        """
+        half = len(self) // 4 * 2
+        if not half:
+            return
+        starts, counts = self.starts[:half], self.counts[:half]
+        ends = map(add, starts[1::2], self.spans[1:half:2])
+        spans = array("q", map(sub, ends, starts[0::2]))
+        self.counts[:half] = array("q", map(_together, counts[0::2], counts[1::2], spans))
+        self.spans[:half] = spans
+        self.starts[:half] = starts[0::2]
+        self.downs[:half] = self.downs[0:half:2]
+        self.first_changed = 0
+
+
+def _together(first: int, second: int, span: int) -> int:
+    """
+    Count the records of two stretches as far as they are known, which must not look like a run.
+
+    Without a gap between them at the source there is one at the target. Where nothing is known of one, its start need
+    not hold a record; so nothing is known of both.
+    """
+    return min(first + second, span - 1) if first and second else 0
+
+
+def _is_ascending(runs: Runs) -> bool:
+    """Whether both sides only go forward, as they do unless a side loses records."""
+    behind_upstream = map(add, runs.upstreams, runs.lengths)
+    behind_downstream = map(add, runs.downstreams, runs.lengths)
+    following_upstream, following_downstream = iter(runs.upstreams), iter(runs.downstreams)
+    next(following_upstream), next(following_downstream)
+    return all(map(le, behind_upstream, following_upstream)) and all(map(le, behind_downstream, following_downstream))

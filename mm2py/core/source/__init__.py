@@ -1,0 +1,1 @@
+"""What to copy, where to go on, and what an outcome means."""

@@ -1,0 +1,177 @@
+"""
+Which copy task gets which topic-partition.
+
+Partitions are weighed by the bytes per second they were measured at, and stay where they are unless a copy task
+carries clearly more than its share: a move costs the partition's connections and batches in flight, so it has to be
+worth it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from mm2py.model.flow import TopicPartition
+
+
+#: A copy task may carry this many times the mean before partitions move away from it.
+TOLERATED_RATIO = 1.25
+#: Below this surplus nothing moves: one copy task takes a hundred times as much.
+TOLERATED_SURPLUS_BYTES_PER_S = 1024.0 * 1024.0
+#: What every partition weighs besides its bytes, so that idle ones spread as well.
+_BASE_WEIGHT = 1024.0
+#: Each move makes the loads more equal, so moving ends by itself; this only bounds what rounding might do.
+_MOVES_PER_PARTITION = 16
+
+
+class Reason(enum.Enum):
+    """Why the assignment is what it is, in the words of the log."""
+
+    UNCHANGED = "every copy task carries its share"
+    FIRST = "partitions were assigned for the first time"
+    PARTITIONS_CHANGED = "partitions came or went"
+    COPY_TASKS_CHANGED = "the number of copy tasks changed"
+    UNBALANCED = "a copy task carried clearly more than its share"
+
+
+@attrs.frozen
+class Assignment:
+    """The copy task of each topic-partition. `moves` counts partitions that had another copy task before."""
+
+    task_of: Mapping[TopicPartition, int]
+    copy_tasks: int
+    moves: int
+    reason: Reason
+
+    def of_task(self, task: int) -> tuple[TopicPartition, ...]:
+        """Return what *task* shall copy, in order."""
+        return tuple(sorted(partition for partition, owner in self.task_of.items() if owner == task))
+
+
+@attrs.define
+class _Load:
+    """What one copy task carries so far."""
+
+    weight: float = 0.0
+    partitions: list[TopicPartition] = attrs.field(factory=list)
+
+    def take(self, partition: TopicPartition, weight: float) -> None:
+        self.weight += weight
+        self.partitions.append(partition)
+
+    def give(self, partition: TopicPartition, weight: float) -> None:
+        self.weight -= weight
+        self.partitions.remove(partition)
+
+
+def assign(
+    partitions: Collection[TopicPartition],
+    rates: Mapping[TopicPartition, float],
+    previous: Assignment | None,
+    *,
+    tasks_max: int,
+) -> Assignment:
+    """
+    Return each of *partitions* to one of ``min(tasks_max, number of partitions)`` copy tasks.
+
+    *rates* are bytes per second; a partition that is not in it counts as an average one.
+    """
+    copy_tasks = min(tasks_max, len(partitions))
+    weights = _weights(partitions, rates)
+    loads = [_Load() for _ in range(copy_tasks)]
+    homeless = []
+    before = previous.task_of if previous else {}
+    for partition in sorted(partitions):
+        task = before.get(partition)
+        if task is None or task >= copy_tasks:
+            homeless.append(partition)
+        else:
+            loads[task].take(partition, weights[partition])
+    for partition in sorted(homeless, key=lambda homeless: -weights[homeless]):
+        _lightest(loads).take(partition, weights[partition])
+    is_balanced_anew = _balance(loads, weights)
+    task_of = {partition: task for task, load in enumerate(loads) for partition in load.partitions}
+    moves = sum(1 for partition, task in task_of.items() if before.get(partition, task) != task)
+    reason = _reason(previous, copy_tasks, set(task_of), is_balanced_anew=is_balanced_anew)
+    return Assignment(task_of, copy_tasks, moves, reason)
+
+
+def assign_beside(
+    partitions: Collection[TopicPartition],
+    rates: Mapping[TopicPartition, float],
+    previous: Assignment | None,
+    *,
+    tasks_max: int,
+    record_task_of: Mapping[TopicPartition, int],
+    record_tasks: int,
+) -> Assignment:
+    """
+    Assign as `assign` does, but for those partitions that a record task has.
+
+    Record tasks have the numbers before all copy tasks.
+    """
+    plain = [partition for partition in partitions if partition not in record_task_of]
+    before = previous
+    if previous is not None and record_tasks:
+        task_of = {it: task - record_tasks for it, task in previous.task_of.items() if task >= record_tasks}
+        before = attrs.evolve(previous, task_of=task_of, copy_tasks=previous.copy_tasks - record_tasks)
+    now = assign(plain, rates, before, tasks_max=tasks_max)
+    if not record_tasks:
+        return now
+    of_records = {it: record_task_of[it] for it in partitions if it in record_task_of}
+    task_of = {it: task + record_tasks for it, task in now.task_of.items()} | of_records
+    has_changed = previous is not None and set(previous.task_of) != set(task_of)
+    reason = Reason.PARTITIONS_CHANGED if has_changed else now.reason
+    return Assignment(task_of, now.copy_tasks + record_tasks, now.moves, reason)
+
+
+def _weights(
+    partitions: Collection[TopicPartition], rates: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, float]:
+    known = [rates[partition] for partition in partitions if partition in rates]
+    mean = sum(known) / len(known) if known else 0.0
+    return {partition: _BASE_WEIGHT + rates.get(partition, mean) for partition in partitions}
+
+
+def _lightest(loads: list[_Load]) -> _Load:
+    return min(loads, key=lambda load: (load.weight, len(load.partitions)))
+
+
+def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> bool:
+    """Even the loads out, empty copy tasks first; say whether anything moved."""
+    if not loads:
+        return False
+    has_moved = False
+    mean = sum(load.weight for load in loads) / len(loads)
+    for _ in range(_MOVES_PER_PARTITION * len(weights)):
+        heaviest = max(loads, key=lambda load: (len(load.partitions) > 1, load.weight))
+        lightest = _lightest(loads)
+        surplus = heaviest.weight - mean
+        is_tolerable = heaviest.weight <= mean * TOLERATED_RATIO or surplus < TOLERATED_SURPLUS_BYTES_PER_S
+        if is_tolerable and lightest.partitions:
+            break
+        gap = heaviest.weight - lightest.weight
+        # A partition as heavy as the gap would only turn the imbalance round.
+        heaviest_worth = gap - (TOLERATED_SURPLUS_BYTES_PER_S if lightest.partitions else 0.0)
+        movable = [partition for partition in heaviest.partitions if weights[partition] < heaviest_worth]
+        if not movable or len(heaviest.partitions) < 2:  # noqa: PLR2004 (the last one stays)
+            break
+        chosen = min(movable, key=lambda partition: (abs(weights[partition] - gap / 2), partition))
+        heaviest.give(chosen, weights[chosen])
+        lightest.take(chosen, weights[chosen])
+        has_moved = True
+    return has_moved
+
+
+def _reason(
+    previous: Assignment | None, copy_tasks: int, partitions: set[TopicPartition], *, is_balanced_anew: bool
+) -> Reason:
+    if previous is None:
+        return Reason.FIRST
+    if previous.copy_tasks != copy_tasks:
+        return Reason.COPY_TASKS_CHANGED
+    if set(previous.task_of) != partitions:
+        return Reason.PARTITIONS_CHANGED
+    return Reason.UNBALANCED if is_balanced_anew else Reason.UNCHANGED

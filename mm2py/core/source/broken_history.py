@@ -1,0 +1,302 @@
+"""
+What to do when the source or the target is not what a position is about.
+
+A source topic was deleted and created again, retention overtook the mirror, the source has lost records that were
+copied, the target has lost them. `diagnose` says which, from one look at both clusters, with the records concerned;
+`decide` says what follows under the flow's policies. Numbers of records are numbers of offsets: where a topic is
+compacted or transactional they are upper bounds.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from mm2py.config.settings import SourceTruthSettings
+from mm2py.core.source.progress import PartitionState, Repair
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+from mm2py.model.topic import is_other_topic
+
+
+#: Ways out that always work, for hints.
+_BY_HAND = "or remove the partition's record from the offsets topic; then restart"
+#: A search begins close to where the record should be, and then at the source's start.
+_SEARCHES = 2
+
+
+class Trouble(enum.Enum):
+    """What is wrong."""
+
+    RECREATED = "source topic re-created"
+    EXPIRED = "source records expired"
+    TRUNCATED = "source truncated"
+    REWOUND = "remote topic truncated"
+    REMADE = "remote topic re-created"
+
+
+@attrs.frozen
+class Look:
+    """
+    What both clusters say of a topic-partition.
+
+    `history_end` is where the source's leader says that the leader epoch of the last copied record ends, -1 where its
+    log does not know that epoch, None where that could not be asked. Ends are offsets that the next record will get.
+    """
+
+    topic_id: str | None
+    log_start: int
+    log_end: int
+    remote_topic_id: str | None
+    remote_end: int
+    history_end: int | None = None
+    #: The epoch that `history_end` is the end of.
+    history_epoch: int = -1
+
+
+@attrs.frozen
+class Finding:
+    """
+    What is wrong with a topic-partition.
+
+    `records` is how many records are concerned: lost at the source before they were copied, lost at the target, or held
+    by the target alone. `diverges_at` is the first upstream offset whose record is not the one that was copied, None
+    where that cannot be known.
+    """
+
+    trouble: Trouble
+    records: int
+    message: str
+    diverges_at: int | None = None
+
+
+@attrs.frozen
+class Stop:
+    """Copy nothing until somebody decides."""
+
+    failure: PartitionFailure
+
+
+@attrs.frozen
+class GoOn:
+    """
+    Go on at upstream offset *position*; *downstream* is where the target ends now, less one.
+
+    Without a *downstream* the target's last record is searched for in the source from *position* on. `lost` records
+    will never be at the target, `repeated` ones may be there twice.
+    """
+
+    position: int
+    downstream: int | None
+    lost: int = 0
+    repeated: int = 0
+    keeps_producer: bool = False
+    repair: Repair | None = None
+
+
+@attrs.frozen
+class RecreateRemote:
+    """Delete the remote topic, so that it is created again, then look again."""
+
+
+Act = Stop | GoOn | RecreateRemote
+
+
+def diagnose(state: PartitionState, look: Look) -> Finding | None:
+    """Return what is wrong, the gravest first; None where both clusters are what the position is about."""
+    position, downstream, remote_topic_id = _stood(state)
+    if is_other_topic(state.topic_id, look.topic_id):
+        left = max(0, state.high_watermark - position)
+        message = f"{state.source.topic} was deleted and created again at the source"
+        if left:
+            message += f", with {left} records or more of partition {state.source.partition} not copied"
+        return Finding(Trouble.RECREATED, left, message)
+    if is_other_topic(remote_topic_id, look.remote_topic_id):
+        had = 0 if downstream is None else downstream + 1
+        message = f"{state.remote_topic} was deleted and created again at the target, where it held {had} records"
+        return Finding(Trouble.REMADE, had, message)
+    kept = _kept(state, look)
+    if downstream is not None and kept <= downstream:
+        gone = downstream + 1 - kept
+        message = f"{state.remote_topic} lost its last {gone} records at the target, from offset {kept} on"
+        return Finding(Trouble.REWOUND, gone, message)
+    return _of_source(state, look, position)
+
+
+def _of_source(state: PartitionState, look: Look, position: int) -> Finding | None:
+    if look.history_end is not None and 0 <= look.history_end < position:
+        at = look.history_end
+        if state.leader is not None and look.history_epoch < state.leader.epoch:
+            # The whole epoch is missing, so all that was read of it differs, even where an older one reaches further.
+            at = min(at, state.leader.since)
+        message = f"{state.source} at the source is not what was copied from upstream offset {at} to {position}"
+        return Finding(Trouble.TRUNCATED, position - at, message, at)
+    if position > look.log_end or look.history_end == -1:
+        message = f"{state.source} was copied up to upstream offset {position}, the source ends at {look.log_end}"
+        return Finding(Trouble.TRUNCATED, max(0, position - look.log_end), message)
+    if position < look.log_start:
+        gone = look.log_start - position
+        message = f"{gone} records of {state.source} were removed at the source before they were copied"
+        return Finding(Trouble.EXPIRED, gone, message)
+    return None
+
+
+def decide(finding: Finding, state: PartitionState, look: Look, settings: SourceTruthSettings) -> Act:
+    """Return what follows from *finding*."""
+    match finding.trouble:
+        case Trouble.RECREATED:
+            return _after_recreation(finding, state, look, settings.on_source_recreated)
+        case Trouble.EXPIRED:
+            return _after_expiry(finding, state, look, settings.on_source_expired)
+        case Trouble.TRUNCATED:
+            return _after_truncation(finding, look, settings.on_source_truncated)
+        case Trouble.REWOUND | Trouble.REMADE:
+            return _after_rewind(finding, state, look, settings.on_target_rewound)
+
+
+def policy_of(trouble: Trouble, settings: SourceTruthSettings) -> tuple[str, str]:
+    """Return the key that decides about *trouble*, and its value."""
+    match trouble:
+        case Trouble.RECREATED:
+            return "copy.on.source.recreated", settings.on_source_recreated
+        case Trouble.EXPIRED:
+            return "copy.on.source.expired", settings.on_source_expired
+        case Trouble.TRUNCATED:
+            return "copy.on.source.truncated", settings.on_source_truncated
+        case Trouble.REWOUND | Trouble.REMADE:
+            return "copy.on.target.rewound", settings.on_target_rewound
+
+
+def position_after(act: GoOn, state: PartitionState, look: Look) -> Position:
+    """Return the position that is to be stored."""
+    producer = state.producer if act.keeps_producer else None
+    return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id)
+
+
+def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> PartitionState:
+    """Go on as *act* says; what was stored is for `core.source.progress.write` to note."""
+    return attrs.evolve(
+        state,
+        position=act.position,
+        downstream=act.downstream,
+        is_unsure=act.downstream is None,
+        topic_id=look.topic_id,
+        remote_topic_id=look.remote_topic_id,
+        producer=state.producer if act.keeps_producer else None,
+        leader=None,
+        repair=act.repair,
+        stray_from=state.stray_from if act.repair is not None else None,
+        is_questioned=False,
+        look_at=0.0,
+        retry_at=now,
+        stage=PartitionStage.STOPPED if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF,
+        log_start_offset=look.log_start,
+        high_watermark=look.log_end,
+    )
+
+
+def _after_recreation(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+    behind = look.remote_end - 1
+    match policy:
+        case "earliest":
+            return GoOn(look.log_start, behind, lost=finding.records)
+        case "latest":
+            return GoOn(look.log_end, behind, lost=finding.records + look.log_end - look.log_start)
+        case "re-create":
+            if not is_other_topic(state.remote_topic_id, look.remote_topic_id):
+                return RecreateRemote()
+            return GoOn(look.log_start, behind, lost=finding.records)
+        case _:
+            hint = "set copy.on.source.recreated to earliest, latest or re-create"
+            return _stop(finding, hint, "TopicRecreated")
+
+
+def _after_expiry(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+    match policy:
+        case "earliest" if state.is_unsure:
+            # More may be at the target than is known: its last record may still be in the source.
+            unknown = 0 if state.downstream is None else max(0, look.remote_end - 1 - state.downstream)
+            return GoOn(look.log_start, None, lost=max(0, finding.records - unknown))
+        case "earliest":
+            return GoOn(look.log_start, state.downstream, lost=finding.records, keeps_producer=True)
+        case "latest":
+            return GoOn(look.log_end, look.remote_end - 1, lost=look.log_end - state.position)
+        case _:
+            return _stop(finding, "set copy.on.source.expired to earliest or latest", "RecordsExpired")
+
+
+def _after_truncation(finding: Finding, look: Look, policy: str) -> Act:
+    behind, at = look.remote_end - 1, finding.diverges_at
+    match policy:
+        case "continue" if at is not None:
+            return GoOn(at, behind)
+        case "earliest":
+            known_to = look.log_end if at is None else min(at, look.log_end)
+            return GoOn(look.log_start, behind, repeated=max(0, known_to - look.log_start))
+        case "latest":
+            return GoOn(look.log_end, behind, lost=0 if at is None else max(0, look.log_end - at))
+        case "continue":
+            hint = "where its history changed cannot be known: set copy.on.source.truncated to earliest or latest"
+            return _stop(finding, hint, "SourceTruncated")
+        case _:
+            hint = "set copy.on.source.truncated to continue, earliest or latest"
+            return _stop(finding, hint, "SourceTruncated")
+
+
+def _after_rewind(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+    position, downstream, _ = _stood(state)
+    if downstream == -1:
+        return GoOn(position, look.remote_end - 1)  # nothing had been copied yet
+    match policy:
+        case "copy-again":
+            return _copy_again(finding, state, look)
+        case "continue":
+            return GoOn(position, look.remote_end - 1, lost=finding.records)
+        case _:
+            hint = "restore the remote topic, or set copy.on.target.rewound to copy-again or continue"
+            return _stop(finding, hint, "TargetRewound")
+
+
+def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
+    """Copy what the target lacks: from the source's start, or from behind the target's last record, once found."""
+    position, downstream, remote_topic_id = _stood(state)
+    end, kept = look.remote_end, _kept(state, look)
+    missing = None if downstream is None else downstream + 1 - kept
+    if kept == 0:
+        return _from_start(finding, position, look, behind=end - 1)
+    attempt = state.repair.attempt + 1 if state.repair is not None else 1
+    limit = position - missing if missing is not None and missing > 0 else None
+    if limit is not None and limit <= look.log_start and finding.trouble is Trouble.REWOUND:
+        # The target's last record is older than all that the source holds: nothing of that has to be searched for.
+        return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
+    if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
+        start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
+        found_at = kept - 1 if kept < end else None
+        return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
+    if finding.trouble is Trouble.REMADE and limit is not None:
+        # What is in the new topic was sent before anybody saw that it is one: copy all behind it.
+        return _from_start(finding, position, look, behind=end - 1)
+    hint = "its last record is not in the source: set copy.on.target.rewound to continue"
+    return _stop(finding, hint, "TargetRewound")
+
+
+def _kept(state: PartitionState, look: Look) -> int:
+    """Return where the target's copy ends: before its end, where a batch got in that belongs further behind."""
+    return look.remote_end if state.stray_from is None else min(look.remote_end, state.stray_from)
+
+
+def _from_start(finding: Finding, position: int, look: Look, *, behind: int) -> GoOn:
+    left = max(0, position - look.log_start)
+    return GoOn(look.log_start, behind, lost=max(0, finding.records - left), repeated=min(left, finding.records))
+
+
+def _stop(finding: Finding, hint: str, error: str) -> Stop:
+    return Stop(PartitionFailure(finding.message, f"{hint}, {_BY_HAND}", error, finding.diverges_at))
+
+
+def _stood(state: PartitionState) -> tuple[int, int | None, str | None]:
+    """Return position, downstream and the remote topic's id as they were before a search."""
+    stood = state.repair or state
+    return stood.position, stood.downstream, stood.remote_topic_id

@@ -1,0 +1,97 @@
+"""
+What is due between two epochs: where a partition begins, what is written of it, and when it may be planned.
+
+A position is written before anything is sent that rests on it, with the producer that sends it; from then on whenever
+that is worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from mm2py.core.source.progress import PartitionState, Repair
+from mm2py.model.epoch import PartitionPlan
+from mm2py.model.positions import Position
+
+
+#: After so many bytes a position is written ahead of its interval, so that a resume need not walk far.
+WRITE_AHEAD_BYTES = 256 * 1024 * 1024
+
+
+def begin(
+    position: Position,
+    *,
+    remote_topic: str,
+    topic_id: str | None,
+    remote_topic_id: str | None,
+    is_written: bool = True,
+) -> PartitionState:
+    """
+    Go on from a *position* that was read, or decided; ids that it does not know are those of the topics that are there.
+    """
+    state = PartitionState(
+        source=position.source,
+        remote_topic=remote_topic,
+        position=position.next_upstream,
+        downstream=position.downstream,
+        written=position if is_written else None,
+        topic_id=position.topic_id or topic_id,
+        remote_topic_id=position.remote_topic_id or remote_topic_id,
+        producer=position.producer,
+        leader=position.leader,
+    )
+    if position.search_from is None:
+        return state
+    search = Repair(0, state.position, None, state.remote_topic_id, None, is_start=True)
+    return attrs.evolve(state, position=position.search_from, repair=search)
+
+
+def write(state: PartitionState, written: Position) -> PartitionState:
+    """Note that the positions topic holds *written* now."""
+    unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0
+    return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
+
+
+def fence(state: PartitionState, written: Position) -> PartitionState:
+    """Note that the positions topic holds *written*, and copy with its producer; leave one that has changed since."""
+    if state.is_fenced or attrs.evolve(state.standing, producer=written.producer) != written:
+        return state
+    return write(attrs.evolve(state, producer=written.producer), written)
+
+
+def due_positions(
+    states: Iterable[PartitionState],
+    *,
+    is_interval_over: bool,
+    is_transformed: Callable[[str], bool] = lambda _: False,
+    is_exactly_once: bool = False,
+) -> tuple[Position, ...]:
+    """
+    Return the positions to be written now.
+
+    All that moved, or before the interval is over those that moved far, and those of topics that are transformed: after
+    a crash, records of these are written again from the written position on. Where it *is_exactly_once*, theirs belong
+    to transactions, which write them: one written here could come behind a later one.
+    """
+    return tuple(
+        state.standing
+        for state in states
+        if state.repair is None
+        and not (is_exactly_once and is_transformed(state.source.topic))
+        and state.standing != state.written
+        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or is_transformed(state.source.topic))
+    )
+
+
+def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
+    """Return the plans of those partitions that may be written to, and whose pause, if they took one, is over."""
+    return tuple(
+        state.to_plan() for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced
+    )
+
+
+def next_retry_at(states: Iterable[PartitionState]) -> float | None:
+    """Return when the first of *states* may be planned; None where none has a time for that."""
+    return min((state.retry_at for state in states if state.is_fenced), default=None)

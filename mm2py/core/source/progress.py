@@ -1,0 +1,396 @@
+"""
+How far each topic-partition is, and what follows from an epoch's outcome.
+
+A position moves only to what an outcome proves. Whatever else an outcome says decides when the partition is planned
+again: at once, after a short pause because a broker was away, or after a long one because it needs attention.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+import attrs
+
+from mm2py.core.backoff import Backoff
+from mm2py.model.counters import Counters
+from mm2py.model.epoch import (
+    Ended,
+    LeaderMark,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+    ProducerMark,
+)
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+
+
+#: What a fresh measurement counts against those before it.
+_FRESH_SHARE = 0.5
+#: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
+QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
+_SHORT = Backoff(0.5, 5.0)
+_LONG = Backoff(5.0, 300.0)
+
+
+@attrs.frozen
+class RetryPauses:
+    """How long to wait after which kind of failure."""
+
+    #: A broker was away or a leader moved; the first time is free, as the copier has waited for it already.
+    interrupted: Backoff = attrs.field(default=_SHORT)
+    #: Somebody has to do something, and may have done it.
+    stopped: Backoff = attrs.field(default=_LONG)
+
+
+class Occurrence(enum.Enum):
+    """What an outcome brought that somebody may want to know."""
+
+    RESUMED_EXACTLY = enum.auto()
+    RESUME_UNPROVEN = enum.auto()
+    #: There was no position, and what the target holds is not in the source: that is copied from its end on.
+    RECORDS_SKIPPED = enum.auto()
+    INTERRUPTED = enum.auto()
+    STOPPED = enum.auto()
+    RECOVERED = enum.auto()
+    #: Somebody else writes to the remote topic, seen for the first time.
+    FOREIGN_RECORDS = enum.auto()
+    #: The source or the target is not what the position is about: somebody has to look.
+    QUESTIONED = enum.auto()
+
+
+@attrs.frozen
+class Repair:
+    """
+    A search for the target's last record in the source, because the target has lost records that were copied.
+
+    `position`, `downstream` and `remote_topic_id` are what stood before, and what is stored until the search has found
+    something. The record that is looked for lies before `found_before` at the source, and is at `found_at` at the
+    target, or the last one there.
+    """
+
+    attempt: int
+    position: int
+    downstream: int | None
+    remote_topic_id: str | None
+    found_before: int | None
+    found_at: int | None = None
+    #: Nothing is lost: the partition has no position yet, and begins at `position` where the search finds nothing.
+    is_start: bool = False
+
+
+@attrs.frozen
+class PartitionState(Counters):
+    """
+    One topic-partition between two epochs.
+
+    a. Everything before `position` is at the target, and the last of it is at `downstream` where that is known.
+    b. While `is_unsure`, more may be there.
+    c. `written` is what the positions topic holds, and is never ahead of `position`. Before it `is_fenced` nothing is
+       planned.
+    d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
+    e. While `is_questioned` nothing is planned at all; somebody looks at both clusters, not before `look_at`.
+    f. While there is a `repair`, `position` is a guess and is not written.
+    """
+
+    source: TopicPartition
+    remote_topic: str
+    position: int
+    downstream: int | None
+    is_unsure: bool = True
+    written: Position | None = None
+    #: Do its records go through a transform?
+    is_transformed: bool = False
+    topic_id: str | None = None
+    remote_topic_id: str | None = None
+    producer: ProducerMark | None = None
+    leader: LeaderMark | None = None
+    repair: Repair | None = None
+    #: From here on the target has lost what was copied, and holds a batch that belongs further behind.
+    stray_from: int | None = None
+    is_questioned: bool = False
+    look_at: float = 0.0
+    max_message_bytes: int = 1_048_588
+    stage: PartitionStage = PartitionStage.COPYING
+    failures: int = 0
+    failed_at: float = 0.0
+    retry_at: float = 0.0
+    #: Before this a lost epoch may still write; no impatience shortens a pause beyond it.
+    quiet_until: float = 0.0
+    failure: PartitionFailure | None = None
+    ended: Ended = Ended.OK
+    bytes_per_s: float | None = None
+    unwritten_bytes: int = 0
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    #: How far the source may be read where only what is committed is; -1 where all is.
+    last_stable_offset: int = -1
+    last_timestamp_ms: int = -1
+
+    @property
+    def lag(self) -> int | None:
+        """Return how many records the target is behind, as of the last fetch answer; None before there was one."""
+        return max(0, self.high_watermark - self.position) if self.high_watermark >= 0 else None
+
+    @property
+    def standing(self) -> Position:
+        """What the positions topic should hold."""
+        mark = self.producer
+        if mark is not None and mark.is_contested:
+            mark = attrs.evolve(mark, is_contested=False)
+        stands = Position(
+            self.source, self.position, self.downstream, self.topic_id, mark, self.remote_topic_id, self.leader
+        )
+        if self.repair is None or not self.repair.is_start:
+            return stands
+        return attrs.evolve(stands, next_upstream=self.repair.position, leader=None, search_from=self.position)
+
+    @property
+    def is_fenced(self) -> bool:
+        """
+        Whether the positions topic holds where the copy began and which producer writes it since.
+
+        Only then may anything be sent: whoever comes after a crash, at whatever moment, sends the same records with the
+        same sequences, and the broker takes none of them twice. A search (`repair`) sends nothing, and of a transformed
+        topic records are written at least once, or in transactions.
+        """
+        if self.written is None or self.is_transformed or self.repair is not None:
+            return self.written is not None
+        mark, known = self.producer, self.written.producer
+        if mark is None or known is None:
+            return False
+        return (mark.producer_id, mark.producer_epoch) == (known.producer_id, known.producer_epoch)
+
+    def to_plan(self) -> PartitionPlan:
+        return PartitionPlan(
+            source=self.source,
+            remote_topic=self.remote_topic,
+            position=self.position,
+            downstream=self.downstream,
+            is_unsure=self.is_unsure,
+            max_message_bytes=self.max_message_bytes,
+            producer=self.producer,
+            topic_id=self.topic_id,
+            remote_topic_id=self.remote_topic_id,
+            leader=self.leader,
+            found_before=self.repair.found_before if self.repair is not None else None,
+            found_at=self.repair.found_at if self.repair is not None else None,
+        )
+
+
+@attrs.frozen
+class Accounted:
+    """A partition after an epoch, and what happened to it there."""
+
+    state: PartitionState
+    occurrences: tuple[Occurrence, ...] = ()
+
+
+def account(
+    state: PartitionState,
+    outcome: PartitionOutcome | None,
+    *,
+    elapsed_s: float,
+    now: float,
+    jitter: float,
+    pauses: RetryPauses,
+) -> Accounted:
+    """
+    Take over what an epoch did to a partition; *outcome* is None where it did nothing and learnt nothing.
+
+    *now* is the clock's monotonic time, *jitter* the random part of the next pause.
+    """
+    if outcome is None:
+        return Accounted(_faded(state))
+    moved = _counted(state, outcome, elapsed_s)
+    if state.is_questioned:
+        # Somebody looks at it already; what the epoch says of its end was perhaps about something else.
+        return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
+    occurrences = _found(state, outcome)
+    if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and _is_repairing(state)):
+        moved = question(moved, outcome.ended, outcome.failure, now=now)
+        return Accounted(moved, (*occurrences, Occurrence.QUESTIONED))
+    match outcome.ended:
+        case Ended.OK:
+            if state.stage is PartitionStage.STOPPED:
+                occurrences.append(Occurrence.RECOVERED)
+            moved = _copying(moved, is_unsure=outcome.is_unsure)
+        case Ended.UNPROVEN:
+            occurrences.append(Occurrence.RESUME_UNPROVEN if state.repair is None else Occurrence.RECORDS_SKIPPED)
+            # From here on at least once: what the target holds explains nothing, and the copy goes on behind it.
+            moved = _copying(moved, is_unsure=False)
+        case Ended.INTERRUPTED:
+            occurrences.append(Occurrence.INTERRUPTED)
+            failures = 1 if outcome.records else state.failures + 1
+            moved = _pausing(
+                moved, PartitionStage.BACKING_OFF, failures, now, pauses.interrupted.pause_s(failures - 1, jitter)
+            )
+        case Ended.FAILED:
+            failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
+            occurrences.append(Occurrence.STOPPED)
+            moved = _pausing(moved, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, jitter))
+    return Accounted(moved, tuple(occurrences))
+
+
+def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]:
+    """Return what was found at the target."""
+    found = [Occurrence.RESUMED_EXACTLY] if outcome.resumed_records and not _is_repairing(state) else []
+    if outcome.foreign_records and not state.foreign_records:
+        found.append(Occurrence.FOREIGN_RECORDS)
+    return found
+
+
+def _faded(state: PartitionState) -> PartitionState:
+    if not state.bytes_per_s:
+        return state
+    return attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE))
+
+
+def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
+    if outcome.ended is Ended.UNPROVEN and state.repair is not None:
+        stood = {"position": state.repair.position, "leader": None} if state.repair.is_start else {"downstream": None}
+        outcome = attrs.evolve(outcome, **stood)
+    # A position never goes back: what was proven once stays proven.
+    has_moved = outcome.position >= state.position
+    rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0
+    known = rate if state.bytes_per_s is None else state.bytes_per_s
+    return attrs.evolve(
+        state,
+        position=outcome.position if has_moved else state.position,
+        downstream=outcome.downstream if has_moved else state.downstream,
+        producer=outcome.producer if has_moved else state.producer,
+        leader=outcome.leader if has_moved else state.leader,
+        repair=None if outcome.downstream is not None else state.repair,
+        stray_from=_stray_from(state, outcome),
+        is_unsure=outcome.is_unsure,
+        ended=outcome.ended,
+        failure=outcome.failure,
+        bytes_per_s=rate * _FRESH_SHARE + known * (1 - _FRESH_SHARE),
+        unwritten_bytes=state.unwritten_bytes + outcome.bytes,
+        log_start_offset=_fresh(outcome.log_start_offset, state.log_start_offset),
+        high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
+        last_stable_offset=_fresh(outcome.last_stable_offset, state.last_stable_offset),
+        last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
+        **state.counts_with(outcome),
+    )
+
+
+def _is_repairing(state: PartitionState) -> bool:
+    return state.repair is not None and not state.repair.is_start
+
+
+def _stray_from(state: PartitionState, outcome: PartitionOutcome) -> int | None:
+    if outcome.stray_from is not None:
+        return outcome.stray_from
+    is_repaired = state.repair is not None and outcome.downstream is not None
+    return None if is_repaired else state.stray_from
+
+
+def _fresh(told: int, known: int) -> int:
+    return told if told >= 0 else known
+
+
+def _copying(state: PartitionState, *, is_unsure: bool) -> PartitionState:
+    return attrs.evolve(
+        state, stage=PartitionStage.COPYING, is_unsure=is_unsure, failures=0, failed_at=0.0, retry_at=0.0
+    )
+
+
+def _pausing(state: PartitionState, stage: PartitionStage, failures: int, now: float, pause_s: float) -> PartitionState:
+    failed_at = state.failed_at if state.stage is stage else now
+    return attrs.evolve(state, stage=stage, failures=failures, failed_at=failed_at, retry_at=now + pause_s)
+
+
+def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
+    """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
+    state = attrs.evolve(state, quiet_until=quiet_until)
+    stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
+    failure = PartitionFailure(message=cause, error="EpochLostError")
+    is_cut_short = state.repair is not None and state.stray_from is not None
+    state = _unrepaired(attrs.evolve(state, is_unsure=True))
+    if is_cut_short:
+        # What the target holds now is in no order that a resume could tell.
+        state = question(state, Ended.TARGET_REWOUND, failure, now=retry_at)
+    if state.is_questioned:
+        return attrs.evolve(state, look_at=max(state.look_at, retry_at))
+    return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)
+
+
+def hasten(state: PartitionState, *, now: float) -> PartitionState:
+    """End the pause of a partition because somebody cannot wait, but not before a lost epoch can no longer write."""
+    return attrs.evolve(state, retry_at=min(state.retry_at, max(now, state.quiet_until)))
+
+
+def question(state: PartitionState, ended: Ended, failure: PartitionFailure | None, *, now: float) -> PartitionState:
+    """Note that somebody has to look at both clusters before the partition is planned again."""
+    is_stopped = state.stage is PartitionStage.STOPPED
+    return attrs.evolve(
+        state,
+        stage=PartitionStage.STOPPED if is_stopped else PartitionStage.BACKING_OFF,
+        ended=ended,
+        failure=failure,
+        failed_at=state.failed_at if is_stopped else now,
+        retry_at=math.inf,
+        is_questioned=True,
+        look_at=now,
+        bytes_per_s=0.0,
+    )
+
+
+def clear_doubt(state: PartitionState, *, now: float, jitter: float, pauses: RetryPauses) -> PartitionState:
+    """Note that both clusters are what the position is about, after all."""
+    pause_s = pauses.interrupted.pause_s(state.failures, jitter)
+    return attrs.evolve(
+        _unrepaired(state), is_questioned=False, failures=state.failures + 1, retry_at=now + pause_s, look_at=0.0
+    )
+
+
+def _unrepaired(state: PartitionState) -> PartitionState:
+    """Return up a search: what stood before it stands again. One for a start is started again."""
+    stood = state.repair
+    if stood is None or stood.is_start:
+        return state
+    return attrs.evolve(
+        state,
+        position=stood.position,
+        downstream=stood.downstream,
+        remote_topic_id=stood.remote_topic_id,
+        is_unsure=True,
+        repair=None,
+    )
+
+
+def stop(
+    state: PartitionState, failure: PartitionFailure, *, now: float, jitter: float, pauses: RetryPauses
+) -> PartitionState:
+    """Note that the partition must not be copied as things are at both clusters; they are looked at again later."""
+    is_stopped = state.stage is PartitionStage.STOPPED
+    failures = state.failures + 1 if is_stopped else 1
+    return attrs.evolve(
+        _unrepaired(state),
+        stage=PartitionStage.STOPPED,
+        failure=failure,
+        failures=failures,
+        failed_at=state.failed_at if is_stopped else now,
+        retry_at=math.inf,
+        is_questioned=True,
+        look_at=now + pauses.stopped.pause_s(failures, jitter),
+        bytes_per_s=0.0,
+    )
+
+
+def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -> PartitionState:
+    """Note where the source's log begins and ends, while nobody reads it."""
+    if (log_start_offset, high_watermark) == (state.log_start_offset, state.high_watermark):
+        return state
+    # How far it may be read is not known any more: the look did not ask for that.
+    return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark, last_stable_offset=-1)
+
+
+def hold_back(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:
+    """Note why a partition cannot be planned that is not fenced yet."""
+    if state.stage is PartitionStage.STOPPED:
+        return state
+    return attrs.evolve(_pausing(state, PartitionStage.BACKING_OFF, state.failures, now, 0.0), failure=failure)

@@ -1,0 +1,95 @@
+"""
+Which topic-partitions stand still for a reason that nothing else tells.
+
+One that is stopped or in question, or whose epoch was lost, has an event of its own. One that is interrupted again and
+again, or that waits for a transaction of the source to end, has none: it goes on by itself, sooner or later. Where that
+takes too long, somebody should know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import OpenTransactionError
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import PartitionStage
+
+
+#: By then a broker that was restarted is back, and a leader has moved.
+INTERRUPTED_S = 60.0
+#: Some producers keep transactions open for minutes, on purpose; hardly one for longer.
+TRANSACTION_S = 300.0
+OPEN_TRANSACTION = "OpenTransaction"
+
+
+@attrs.frozen
+class Stall:
+    """A topic-partition that stands still at upstream offset *position*, since when, and why."""
+
+    source: TopicPartition
+    position: int
+    since: float
+    why: PartitionFailure
+    is_told: bool = False
+
+
+@attrs.frozen
+class Followed:
+    """What stands still after a look; what of it is to be told now, and what was told and goes on again."""
+
+    stalls: Mapping[TopicPartition, Stall]
+    begun: tuple[Stall, ...] = ()
+    over: tuple[Stall, ...] = ()
+
+
+def held_by_transaction(state: PartitionState) -> PartitionFailure | None:
+    """Return what holds *state* where all is copied that may be read, and a transaction at the source is still open."""
+    stable, end = state.last_stable_offset, state.high_watermark
+    if not 0 <= stable == state.position < end:
+        return None
+    source = state.source
+    return PartitionFailure(
+        f"a transaction that is still open at the source keeps {source} from being read past offset {stable}; "
+        f"it ends at {end}",
+        OpenTransactionError.hint,
+        OPEN_TRANSACTION,
+        stable,
+    )
+
+
+def why_it_waits(state: PartitionState) -> PartitionFailure | None:
+    """Return why nothing of *state* is copied at the moment; None where it is, or where nobody knows."""
+    if state.stage is PartitionStage.COPYING:
+        return None if state.is_questioned else held_by_transaction(state)
+    return state.failure
+
+
+def follow(known: Mapping[TopicPartition, Stall], states: Iterable[PartitionState], *, now: float) -> Followed:
+    """Return which of *states* stand still, after those that were *known* to."""
+    stalls: dict[TopicPartition, Stall] = {}
+    begun, over = [], []
+    for state in states:
+        before = known.get(state.source)
+        why = why_it_waits(state)
+        if before is not None and (state.position != before.position or (why is None and not state.is_questioned)):
+            over += [before] if before.is_told else []
+            before = None
+        if why is None or state.is_questioned or state.stage is PartitionStage.STOPPED:
+            continue
+        stall = Stall(state.source, state.position, now, why) if before is None else attrs.evolve(before, why=why)
+        if not stall.is_told and now - stall.since >= _patience_s(why):
+            stall = attrs.evolve(stall, is_told=True)
+            begun.append(stall)
+        stalls[state.source] = stall
+    return Followed(stalls, tuple(begun), tuple(over))
+
+
+def _patience_s(why: PartitionFailure) -> float:
+    if why.error == "EpochLostError":
+        return math.inf  # told with each loss
+    return TRANSACTION_S if why.error == OPEN_TRANSACTION else INTERRUPTED_S

@@ -1,0 +1,1 @@
+"""Which remote topics, configs and ACLs there should be."""

@@ -1,0 +1,114 @@
+"""
+What has to change at the target so that every mirrored topic-partition has a place.
+
+Remote topics are created with their source's partition count, and grown when the source grew. A topic that is gone at
+the source asks for nothing: its remote topic stays.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from mm2py.core.transform.matching import NO_TRANSFORMS, TopicTransforms
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.policy.filters import TopicFilter
+from mm2py.policy.replication import ReplicationPolicy
+from mm2py.policy.selection import judge_topic
+
+
+class Reason(enum.Enum):
+    """Why an action is due, in the words of the log."""
+
+    NO_REMOTE_TOPIC = "the source has the topic, the target has no remote topic of it"
+    FEWER_PARTITIONS = "the source has more partitions than the remote topic"
+
+
+@attrs.frozen
+class CreateTopic:
+    """Create the remote topic of *topic*."""
+
+    topic: str
+    remote_topic: str
+    partitions: int
+    reason: Reason = Reason.NO_REMOTE_TOPIC
+
+
+@attrs.frozen
+class GrowPartitions:
+    """Give a remote topic the partitions that its source has and it has not."""
+
+    remote_topic: str
+    before: int
+    after: int
+    reason: Reason = Reason.FEWER_PARTITIONS
+
+
+Action = CreateTopic | GrowPartitions
+
+
+@attrs.frozen
+class Selected:
+    """What a flow mirrors: remote topic by topic; `clashes` are topics left out because another has their name."""
+
+    remote_of: Mapping[str, str]
+    clashes: Mapping[str, str]
+
+
+def select(
+    source_topics: Mapping[str, int],
+    flow: Flow,
+    policy: ReplicationPolicy,
+    topic_filter: TopicFilter,
+    *,
+    heartbeats_replication_enabled: bool,
+    transforms: TopicTransforms = NO_TRANSFORMS,
+) -> Selected:
+    """
+    Choose the topics that *flow* mirrors and name their remote topics, as the policy renames what routers make of them.
+
+    Two topics with one remote name would be mixed into each other: the first in order keeps it.
+    """
+    remote_of: dict[str, str] = {}
+    clashes: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for topic in sorted(source_topics):
+        selection = judge_topic(
+            topic, flow, policy, topic_filter, heartbeats_replication_enabled=heartbeats_replication_enabled
+        )
+        if not selection.is_replicated:
+            continue
+        remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
+        if remote_topic in taken:
+            clashes[topic] = taken[remote_topic]
+            continue
+        taken[remote_topic] = topic
+        remote_of[topic] = remote_topic
+    return Selected(remote_of, clashes)
+
+
+def missing(
+    remote_of: Mapping[str, str], source_topics: Mapping[str, int], target_topics: Mapping[str, int]
+) -> tuple[Action, ...]:
+    """Return what the target lacks; both views give the number of partitions by topic."""
+    actions: list[Action] = []
+    for topic, remote_topic in sorted(remote_of.items()):
+        wanted, found = source_topics.get(topic, 0), target_topics.get(remote_topic)
+        if found is None and wanted:
+            actions.append(CreateTopic(topic, remote_topic, wanted))
+        elif found is not None and found < wanted:
+            actions.append(GrowPartitions(remote_topic, found, wanted))
+    return tuple(actions)
+
+
+def copyable(
+    remote_of: Mapping[str, str], source_topics: Mapping[str, int], target_topics: Mapping[str, int]
+) -> dict[TopicPartition, str]:
+    """Return the remote topic of each topic-partition that exists on both sides."""
+    return {
+        TopicPartition(topic, partition): remote_topic
+        for topic, remote_topic in sorted(remote_of.items())
+        for partition in range(min(source_topics.get(topic, 0), target_topics.get(remote_topic, 0)))
+    }

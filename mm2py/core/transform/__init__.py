@@ -1,0 +1,1 @@
+"""Which topics have transforms, and what Connect's do to a record."""

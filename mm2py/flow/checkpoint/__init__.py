@@ -1,0 +1,1 @@
+"""The checkpoint task group: checkpoints and group offsets at the target."""

@@ -1,0 +1,384 @@
+"""
+Checkpoints: read what groups have committed at the source, translate it, write what is due to the target.
+
+`core.checkpoint.checkpoints` decides what is due. A round takes one look at each cluster: all groups' offsets in one
+question to each coordinator, and the ends of the target's logs only after translating, so that none of them lies before
+what was translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.checkpoint.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
+from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.offsets.reverse import ReverseTranslation
+from mm2py.flow.plugins import remote_names_of
+from mm2py.flow.reach import Reach
+from mm2py.flow.unreadable_records import PassedOver
+from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.state import GroupOffsetView
+from mm2py.policy.filters import TopicFilter
+from mm2py.policy.replication import ReplicationPolicy, keeps_names
+from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.consumer_groups import Groups, Offsets
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord
+
+
+#: As in Java, whatever the number of the topic's partitions is.
+_PARTITION = 0
+_UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+_BACK = "it came from the target"
+_NO_RANGE = "the target could not say what its log holds"
+
+
+class Translator(Protocol):
+    """Knows where the records of a topic-partition went."""
+
+    def __call__(self, source: TopicPartition, offset: int, /) -> Translation:
+        """Translate the next offset to read, or say why not."""
+        ...
+
+
+@attrs.frozen
+class _Place:
+    """A group's topic-partition in one round."""
+
+    group: str
+    source: TopicPartition
+    remote: TopicPartition
+    committed: CommittedOffset
+    translation: Translation
+    #: Did its records come from the target?
+    is_back: bool
+
+    @property
+    def translated(self) -> Translated | None:
+        return self.translation if isinstance(self.translation, Translated) else None
+
+
+@attrs.frozen
+class Round:
+    """What a round found: where groups are to go on at the target, and a picture of it."""
+
+    wanted: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    views: Mapping[str, tuple[GroupOffsetView, ...]]
+    #: False while what was copied before is still being read.
+    is_ready: bool = True
+    #: What groups that read at the source what came from the target have read there: once that is at the target, too,
+    #: it need not be moved again. Left out is what is not copied yet as far as known, and will be translated better.
+    back: Mapping[tuple[str, TopicPartition], int] = attrs.field(factory=dict)
+
+
+class Checkpoints:
+    """
+    The checkpoints of one flow.
+
+    a. A checkpoint never goes back unless its group went back, or the target's log did.
+    b. None points behind the end of the target's log.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        source: Cluster,
+        target: Cluster,
+        *,
+        policy: ReplicationPolicy,
+        topic_filter: TopicFilter,
+        forward: Translator,
+        back: ReverseTranslation,
+        reach: Reach,
+        clock: Clock,
+        events: EventLog,
+        measures: FlowMeasures | None = None,
+        passed_over: PassedOver | None = None,
+    ) -> None:
+        """
+        Make them for two open clusters.
+
+        *forward* translates offsets of what this flow mirrors, *back* of what the flow in the other direction brought
+        to the source. Both take the topic-partition as the source calls it.
+        """
+        self._settings = settings
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
+        self._source = Groups(source)
+        self._target = target
+        self._policy = policy
+        self._name_remote = remote_names_of(settings)
+        self._filter = topic_filter
+        self._forward = forward
+        self._back = back
+        self._reach = reach
+        self._clock = clock
+        self._events = events
+        self._measures = measures or FlowMeasures(clock)
+        topic = policy.checkpoints_topic(settings.flow.source)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents)
+        self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
+        #: Those of the last ones that the topic does not hold, because it vanished together with what they point to.
+        self._unwritten: set[tuple[str, TopicPartition]] = set()
+        self._knows_history = True
+        self._refused: set[str] = set()
+        # Of groups that read at the source what came from the target: see `is_own_move`.
+        self._offsets_back: dict[tuple[str, TopicPartition], int] = {}
+        self._active_back: frozenset[str] = frozenset()
+        self._moved_back: dict[tuple[str, TopicPartition], int] = {}
+
+    def last_of(self, group: str) -> dict[TopicPartition, int]:
+        """Return the offsets at the target that the last checkpoints of *group* hold."""
+        return {remote: checkpoint.downstream for remote, checkpoint in self._last.get(group, {}).items()}
+
+    # What was written before.
+
+    async def read(self) -> bool:
+        """Read the checkpoints topic; create it where there is none. Say whether it could be read."""
+        settings = self._settings
+        await self.log.ensure(
+            1,
+            settings.checkpoints.topic_replication_factor,
+            setting="checkpoints.topic.replication.factor",
+        )
+        try:
+            records = await self.log.read_all()
+        except BrokerAnsweredError as error:
+            if error.code not in _UNREADABLE:
+                raise
+            self._knows_history = False
+            hint = "let the mirror read the checkpoints topic, so that it can continue it"
+            self._events.emit(CheckpointsUnreadable(settings.flow, self.log.topic, str(error), hint))
+            return False
+        malformed: list[tuple[LogRecord, str]] = []
+        for record in records:
+            try:
+                checkpoint = decode_checkpoint(record.key, record.value)
+            except MalformedCheckpointError as error:
+                malformed.append((record, error.reason))
+                continue
+            self._remember(checkpoint)
+        self._knows_history = True
+        known = sum(map(len, self._last.values()))
+        self._events.emit(CheckpointsRead(settings.flow, self.log.topic, known, len(malformed)))
+        self._passed_over.note(self.log.topic, malformed)
+        return True
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        self._last.setdefault(checkpoint.group, {})[checkpoint.remote] = checkpoint
+        self._unwritten.discard((checkpoint.group, checkpoint.remote))
+
+    # A round.
+
+    async def emit_once(self, groups: Collection[str]) -> Round:
+        """Translate what *groups* have committed and write the checkpoints that are due."""
+        begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        if self.log.is_look_due:
+            await self.log.look()
+        places = await self._look(groups)
+        await self._watch_back([place for place in places if place.is_back])
+        ranges = await self._ranges({place.remote for place in places if place.translated})
+        due: list[Checkpoint] = []
+        standing: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        for place in places:
+            held = ranges.get(place.remote)
+            if place.translated is not None and held is not None:
+                checkpoint, is_due = self._judge(place, place.translated, held)
+                standing[place.group, place.remote] = checkpoint
+                due += [checkpoint] if is_due else []
+        if due:
+            await self._write(due, wall_ms)
+            took_ms = (self._clock.monotonic() - begun) * 1000
+            for it in due:
+                self._measures.checkpointed(it.group, it.remote, round(took_ms))
+            self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
+        return self._round(places, ranges, standing)
+
+    def note_settled(self, found: Round, groups: Collection[str]) -> None:
+        """Note that the target is up to date with what the round *found* of *groups*."""
+        for key, offset in found.back.items():
+            # The group may have read on since that round.
+            if key[0] in groups and self._moved_back.get(key) == offset:
+                del self._moved_back[key]
+
+    def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
+        """Return the checkpoint that stands from now on, and whether it is to be written."""
+        last = self._last.get(place.group, {}).get(place.remote)
+        new = Checkpoint(
+            place.group,
+            place.remote,
+            place.committed.offset,
+            min(translated.offset, held.end),
+            place.committed.metadata,
+        )
+        emission = judge_checkpoint(
+            last, new, end=held.end, is_exact=translated.is_exact, knows_history=self._knows_history
+        )
+        if emission is Emission.HELD_BACK and last is not None:
+            return last, False
+        return new, emission.is_due or (place.group, place.remote) in self._unwritten
+
+    async def _write(self, due: Sequence[Checkpoint], wall_ms: int) -> None:
+        await self.log.append(_records(due, wall_ms))
+        for checkpoint in due:
+            self._remember(checkpoint)
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        """Return the last checkpoints, but for those that point beyond what the target's log holds now."""
+        last = [checkpoint for by_remote in self._last.values() for checkpoint in by_remote.values()]
+        ends = await self.ends_of({checkpoint.remote for checkpoint in last})
+        true = [it for it in last if it.downstream <= ends.get(it.remote, -1)]
+        self._unwritten = {(it.group, it.remote) for it in last} - {(it.group, it.remote) for it in true}
+        return _records(true, self._clock.wall_ms())
+
+    # Looking.
+
+    async def _look(self, groups: Collection[str]) -> list[_Place]:
+        """Read what *groups* have committed, and translate it. A group whose coordinator fails is left out."""
+        places: list[_Place] = []
+        committed_by = await self._source.committed(groups)
+        await self._refresh_back(committed_by.values())
+        for group, offsets in sorted(committed_by.items()):
+            step = f"read the offsets of group {group}"
+            if isinstance(offsets, BrokerAnsweredError):
+                self._refused.add(step)
+                self._reach.failed(step, offsets)
+                continue
+            if step in self._refused:
+                self._refused.discard(step)
+                self._reach.answered((), step)
+            for source, committed in sorted(offsets.items()):
+                place = self._place(group, source, committed)
+                if place is not None:
+                    places.append(place)
+        return places
+
+    async def _refresh_back(self, offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> None:
+        """Bring the way back up to date where a group reads what came from the target."""
+        topics = {
+            tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
+        }
+        if any(self._topic_at_target(topic) is not None for topic in topics):
+            await self._reach.once("read the way back", [self._settings.flow.source], self._back.refresh)
+
+    def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
+        """Translate an offset; None where the topic is none of this flow's business."""
+        policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
+        if policy.is_internal_topic(topic):
+            return None
+        back = self._at_target(source)
+        if not (takes(topic) or (back is not None and takes(back.topic))):
+            return None
+        if back is not None:
+            remote, translation = back, self._back(source, committed.offset)
+        else:
+            remote = TopicPartition(self._name_remote(topic), source.partition)
+            translation = self._forward(source, committed.offset)
+        return _Place(group, source, remote, committed, translation, back is not None)
+
+    def _at_target(self, source: TopicPartition) -> TopicPartition | None:
+        """Return what a topic-partition that came from the target is called there, None for any other."""
+        topic = self._topic_at_target(source.topic)
+        if topic is None:
+            return None
+        # What brought it here knows better than its name: routers rename topics before the policy does.
+        return self._back.source_of(source) or TopicPartition(topic, source.partition)
+
+    def _topic_at_target(self, topic: str) -> str | None:
+        """Return the name at the target of a topic that came from there, by its name; None for any other."""
+        flow, policy = self._settings.flow, self._policy
+        if keeps_names(policy, flow.source) or policy.topic_source(topic) != flow.target:
+            return None
+        return policy.upstream_topic(topic)
+
+    async def _watch_back(self, places: Sequence[_Place]) -> None:
+        """Note which groups have moved by themselves in what came from the target."""
+        described = await self._source.describe({place.group for place in places})
+        active = frozenset(
+            group
+            for group, description in described.items()
+            if not isinstance(description, BrokerAnsweredError) and not description.is_idle
+        )
+        offsets: dict[tuple[str, TopicPartition], int] = {}
+        for place in places:
+            key, offset = (place.group, place.remote), place.committed.offset
+            offsets[key] = offset
+            is_active, was_active = place.group in active, place.group in self._active_back
+            if is_own_move(offset, self._offsets_back.get(key), is_active=is_active, was_active=was_active):
+                self._moved_back[key] = offset
+        self._offsets_back, self._active_back = offsets, active
+        self._moved_back = {key: offset for key, offset in self._moved_back.items() if key in offsets}
+
+    async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask where the target's logs end; a partition that cannot be asked about is left out."""
+        return {tp: held.end for tp, held in (await self._ranges(partitions)).items()}
+
+    async def _ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """Return what the target's logs hold; a partition that cannot be asked about is left out."""
+        if not partitions:
+            return {}
+        starts = await self._target.list_offsets(partitions, EARLIEST)
+        ends = await self._target.list_offsets(partitions, LATEST)
+        ranges = {}
+        for tp in partitions:
+            start, end = starts[tp], ends[tp]
+            if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
+                ranges[tp] = LogRange(start, end)
+        return ranges
+
+    def _round(
+        self,
+        places: Sequence[_Place],
+        ranges: Mapping[TopicPartition, LogRange],
+        standing: Mapping[tuple[str, TopicPartition], Checkpoint],
+    ) -> Round:
+        wanted: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        views: dict[str, list[GroupOffsetView]] = {}
+        for place in places:
+            key = (place.group, place.remote)
+            checkpoint, held = standing.get(key), ranges.get(place.remote)
+            offset = held.clamp(checkpoint.downstream) if checkpoint is not None and held is not None else None
+            if checkpoint is not None and offset is not None and (not place.is_back or key in self._moved_back):
+                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
+            view = _viewed(place, offset, held)
+            latency = self._measures.checkpoint_latency(place.group, place.remote)
+            views.setdefault(place.group, []).append(attrs.evolve(view, latency=latency))
+        is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
+        back = {
+            (place.group, place.remote): place.committed.offset
+            for place in places
+            if place.is_back and place.translated is not None and place.translated.precision is not Precision.END
+        }
+        return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)
+
+
+def _records(checkpoints: Iterable[Checkpoint], wall_ms: int) -> list[LogRecord]:
+    return [LogRecord(*encode_checkpoint(one), partition=_PARTITION, timestamp_ms=wall_ms) for one in checkpoints]
+
+
+def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:
+    why = "" if held else _NO_RANGE
+    if isinstance(place.translation, Untranslated):
+        why = f"{_BACK}: {place.translation.value}" if place.is_back else place.translation.value
+    return GroupOffsetView(
+        source=place.source,
+        remote=place.remote,
+        upstream=place.committed.offset,
+        downstream=offset,
+        distance=held.end - offset if held is not None and offset is not None else None,
+        is_exact=place.translated is not None and place.translated.is_exact,
+        why=why,
+    )

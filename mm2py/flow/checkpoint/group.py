@@ -1,0 +1,213 @@
+"""
+The checkpoint task group: follows consumer groups at the source, writes their checkpoints, syncs their offsets.
+
+Three loops beside each other: which groups there are, a round of checkpoints, and the groups' offsets at the target.
+A drain comes after the source group's, so that the last round knows all that was copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round, Translator
+from mm2py.flow.checkpoint.group_offsets import GroupOffsets
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.offsets.reverse import ReverseTranslation
+from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.model.state import GroupOffsetsView
+from mm2py.policy.groups import GroupSelection, judge_group
+from mm2py.policy.plugins import load_group_filter
+from mm2py.policy.replication import ReplicationPolicy
+from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.groups.consumer_groups import Groups
+
+
+#: The shortest interval between two rounds, where the settings say 0.
+_SHORTEST_S = 0.5
+#: A round that came before translations were ready is repeated after this.
+_UNREADY_S = 1.0
+#: What a drain leaves for a last round.
+_LAST_ROUND_S = 2.5
+
+
+class CheckpointGroup(FlowGroup):
+    """Translates the offsets of a flow's consumer groups."""
+
+    connector = "MirrorCheckpointConnector"
+    name = "checkpoints"
+
+    def __init__(
+        self,
+        around: FlowContext,
+        *,
+        forward: Translator,
+        way_back: Callable[[Cluster, ReplicationPolicy], ReverseTranslation],
+        measures: FlowMeasures | None = None,
+    ) -> None:
+        """Make a group; see `Checkpoints` for the translators. *way_back* makes one from the source cluster."""
+        super().__init__(around)
+        self._forward = forward
+        self._way_back = way_back
+        self._measures = measures or FlowMeasures(around.clock)
+        self._followed: tuple[str, ...] = ()
+        self._left_out: dict[str, GroupSelection] = {}
+        self._round = Round({}, {})
+        self._offsets: GroupOffsets | None = None
+        self._shown: tuple[GroupOffsetsView, ...] = ()
+
+    def consumer_groups(self) -> tuple[GroupOffsetsView, ...]:
+        """Return the groups as the last round found them."""
+        return self._shown
+
+    async def _live(self) -> None:
+        settings, chosen = self._settings, self._settings.checkpoints
+        flow = settings.flow
+        policy = policy_of(settings)
+        topic_filter = topic_filter_of(settings)
+        async with AsyncExitStack() as open_clusters:
+            source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
+            for cluster in (source, target):
+                open_clusters.push_async_callback(cluster.close)
+            await self._connect((source, target))
+            if not await self._goes_on():
+                return
+            checkpoints = Checkpoints(
+                settings,
+                source,
+                target,
+                policy=policy,
+                topic_filter=topic_filter,
+                forward=self._forward,
+                back=self._way_back(source, policy),
+                reach=self._reach,
+                clock=self._clock,
+                events=self._events,
+                measures=self._measures,
+                passed_over=self._passed_over,
+            )
+            offsets = GroupOffsets(
+                flow,
+                Groups(target),
+                may_rewind=chosen.sync_rewinds,
+                last_of=checkpoints.last_of,
+                ends_of=checkpoints.ends_of,
+                clock=self._clock,
+                events=self._events,
+            )
+            self._offsets = offsets if chosen.is_synced else None
+            groups = Groups(source)
+            await self._reach.insist("read checkpoints", [flow.target], checkpoints.read)
+            await self._reach.insist("list consumer groups", [flow.source], lambda: self._refresh(groups))
+            while await self._goes_on():
+                self._came_up()
+                loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]
+                if chosen.is_synced:
+                    loops.append(("sync", self._sync_forever(offsets, checkpoints)))
+                await self._run_until_quiet(loops)
+            # Another node's checkpoints are newer, once it runs the flow.
+            if self._is_admitted and not self._is_paused:
+                await self._finish(checkpoints, offsets)
+
+    async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:
+        """Tell once more how far groups have come, now that nothing is copied any more."""
+        try:
+            async with asyncio.timeout(_LAST_ROUND_S):
+                await self._emit(checkpoints)
+                if self._settings.checkpoints.is_synced:
+                    await self._sync(offsets, checkpoints)
+        except TimeoutError:
+            return
+
+    # Which groups.
+
+    async def _refresh_forever(self, groups: Groups) -> None:
+        chosen = self._settings.checkpoints
+        while chosen.refresh_enabled:
+            await self._clock.sleep(chosen.refresh_interval_s)
+            await self._reach.once("list consumer groups", [self.flow.source], lambda: self._refresh(groups))
+
+    async def _refresh(self, groups: Groups) -> bool:
+        """List the groups of the source and choose; brokers that do not answer keep theirs as they were."""
+        chosen = self._settings.checkpoints
+        group_filter = load_group_filter(
+            chosen.group_filter_class, groups=chosen.groups, groups_exclude=chosen.groups_exclude
+        )
+        listed = await groups.list_groups()
+        judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
+        followed = {group for group, selection in judged.items() if selection is GroupSelection.TRANSLATED}
+        if listed.failures:
+            followed |= set(self._followed) - judged.keys()
+        left_out = {group: selection for group, selection in judged.items() if selection.is_worth_telling}
+        for group, selection in sorted(left_out.items()):
+            if self._left_out.get(group) is not selection:
+                self._events.emit(GroupNotTranslated(self.flow, group, selection.value))
+        before = set(self._followed)
+        if followed != before:
+            added, gone = len(followed - before), len(before - followed)
+            self._events.emit(GroupsChanged(self.flow, len(followed), added, gone))
+        self._followed, self._left_out = tuple(sorted(followed)), left_out
+        for error in list(listed.failures.values())[:1]:
+            self._reach.failed("list the consumer groups of every broker", error)
+        if not listed.failures:
+            self._reach.answered((), "list the consumer groups of every broker")
+        return True
+
+    # Checkpoints.
+
+    async def _emit_forever(self, checkpoints: Checkpoints) -> None:
+        interval_s = max(_SHORTEST_S, self._settings.checkpoints.emit_interval_s)
+        while True:
+            await self._emit(checkpoints)
+            await self._clock.sleep(interval_s if self._round.is_ready else min(interval_s, _UNREADY_S))
+
+    async def _emit(self, checkpoints: Checkpoints) -> None:
+        followed = self._followed
+        if followed:
+            clusters = (self.flow.source, self.flow.target)
+            done = await self._reach.once("write checkpoints", clusters, lambda: checkpoints.emit_once(followed))
+            self._round = self._round if done is None else done
+        else:
+            self._round = Round({}, {})
+            if checkpoints.log.is_look_due:
+                await self._reach.once("write checkpoints", [self.flow.target], checkpoints.log.look)
+            else:
+                self._reach.succeeded("write checkpoints")
+        self._show()
+
+    # Group offsets at the target.
+
+    async def _sync_forever(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
+        while True:
+            await self._clock.sleep(self._settings.checkpoints.sync_interval_s)
+            await self._sync(offsets, checkpoints)
+
+    async def _sync(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
+        found = self._round
+        if found.wanted:
+            settled = await self._reach.once(
+                "sync group offsets", [self.flow.target], lambda: offsets.sync_once(found.wanted)
+            )
+            checkpoints.note_settled(found, settled or ())
+        self._show()
+
+    # Looking at it.
+
+    def _show(self) -> None:
+        states = self._offsets.states if self._offsets is not None else {}
+        shown = [GroupOffsetsView(group, why=selection.value) for group, selection in self._left_out.items()]
+        for group in self._followed:
+            found, synced = self._round.views.get(group, ()), states.get(group)
+            shown.append(
+                GroupOffsetsView(
+                    group,
+                    found,
+                    at_target=synced.state.name.lower() if synced else "",
+                    at_target_why=(synced.detail or synced.state.value) if synced else "",
+                    synced_ms=synced.written_ms if synced else None,
+                )
+            )
+        self._shown = tuple(sorted(shown, key=lambda view: view.group))

@@ -1,0 +1,192 @@
+"""
+Group offsets at the target: committed for groups that nobody is in there, so that they only have to be started.
+
+The target is looked at in one question for all groups, and again, group by group, right before each write. What
+happens in between is Kafka's own compare-and-set: a coordinator takes an admin's commit only while nobody is in the
+group. What may be written is decided in `core.checkpoint.checkpoints`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.checkpoint.checkpoints import AtTarget, due_offsets, judge_group_at_target
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription
+from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.consumer_groups import Groups
+
+
+#: So many groups are written at a time.
+_WRITERS = 8
+
+#: Somebody joined between our look and our write.
+_JOINED = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+Described = GroupDescription | BrokerAnsweredError
+Committed = Offsets | BrokerAnsweredError
+
+
+@attrs.frozen
+class Synced:
+    """How a group fares at the target, since when, and when it was last written."""
+
+    state: AtTarget
+    since: float
+    detail: str = ""
+    written_ms: int | None = None
+
+
+class GroupOffsets:
+    """
+    The group offsets that one flow writes at its target.
+
+    a. Nothing is written for a group that a successful description does not show to be empty or absent.
+    b. Nothing is set back, unless the settings say so.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        groups: Groups,
+        *,
+        may_rewind: bool,
+        last_of: Callable[[str], Mapping[TopicPartition, int]],
+        ends_of: Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        """
+        Make them for the *groups* of the target.
+
+        *last_of* gives what the last checkpoints of a group say, for the first look at it, and *ends_of* asks where the
+        target's logs end.
+        """
+        self.states: dict[str, Synced] = {}
+        self._flow = flow
+        self._groups = groups
+        self._may_rewind = may_rewind
+        self._last_of = last_of
+        self._ends_of = ends_of
+        self._clock = clock
+        self._events = events
+        self._seen: dict[str, dict[TopicPartition, int]] = {}
+
+    async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:
+        """Bring the target up to *wanted*, group by group, as far as that may be; give the groups that it is up to."""
+        for gone in self.states.keys() - wanted.keys():
+            del self.states[gone]
+            self._seen.pop(gone, None)
+        described = await self._groups.describe(wanted)
+        committed = await self._groups.committed(wanted)
+        ends = await self._ends_behind(wanted, committed)
+        queue = []
+        for group, offsets in wanted.items():
+            state, current = self._judge(group, offsets, described[group], committed[group])
+            due = self._due(offsets, current, ends) if state.is_writable else {}
+            if due:
+                queue.append(group)
+            else:
+                self._note(group, state, current, _detail(described[group], committed[group]))
+        await self._write_all(queue, wanted)
+        return frozenset(group for group, synced in self.states.items() if synced.state.is_writable)
+
+    async def _write_all(self, queue: list[str], wanted: Mapping[str, Offsets]) -> None:
+        async def write() -> None:
+            while queue:
+                group = queue.pop()
+                await self._write(group, wanted[group])
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(min(_WRITERS, len(queue))):
+                tasks.create_task(write(), name=f"{self._flow}/checkpoints/sync/{number}")
+
+    async def _write(self, group: str, offsets: Offsets) -> None:
+        """Look at the group again, and write what is still due."""
+        committed = (await self._groups.committed([group]))[group]
+        described = (await self._groups.describe([group]))[group]
+        ends = await self._ends_behind({group: offsets}, {group: committed})
+        state, current = self._judge(group, offsets, described, committed)
+        due = self._due(offsets, current, ends) if state.is_writable else {}
+        if not due:
+            self._note(group, state, current, _detail(described, committed))
+            return
+        answers = await self._groups.commit(group, due)
+        errors = [error for error in answers.values() if error is not None]
+        written = {tp: due[tp] for tp, error in answers.items() if error is None}
+        if any(error.code in _JOINED for error in errors):
+            self._note(group, AtTarget.ACTIVE, current, "")
+        elif errors:
+            self._note(group, AtTarget.REFUSED, {**current, **written}, str(errors[0]))
+        else:
+            self._note(group, AtTarget.IDLE, {**current, **written}, "", has_written=True)
+            self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
+
+    def _due(
+        self, offsets: Offsets, current: Offsets, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return due_offsets(offsets, current, may_rewind=self._may_rewind, ends=ends)
+
+    async def _ends_behind(
+        self, wanted: Mapping[str, Offsets], committed: Mapping[str, Committed]
+    ) -> Mapping[TopicPartition, int]:
+        """Ask where logs end of which groups are further on than wanted, after their offsets were read."""
+        ahead = set()
+        for group, offsets in wanted.items():
+            current = committed[group]
+            if not isinstance(current, BrokerAnsweredError):
+                ahead |= {tp for tp, offset in offsets.items() if tp in current and current[tp].offset > offset.offset}
+        return await self._ends_of(ahead) if ahead else {}
+
+    def _judge(
+        self, group: str, offsets: Offsets, described: Described, committed: Committed
+    ) -> tuple[AtTarget, Offsets]:
+        """Return how the group fares at the target, and what it has committed there for the partitions of *offsets*."""
+        description = None if isinstance(described, BrokerAnsweredError) else described
+        current = None if isinstance(committed, BrokerAnsweredError) else _only(committed, offsets)
+        ours = self._last_of(group)
+        state = judge_group_at_target(description, current, ours=ours, seen=self._seen.get(group))
+        return state, current or {}
+
+    def _note(self, group: str, state: AtTarget, current: Offsets, detail: str, *, has_written: bool = False) -> None:
+        """Remember what was found and written, and tell what has changed."""
+        if state is not AtTarget.UNKNOWN:
+            self._seen[group] = {tp: offset.offset for tp, offset in current.items()}
+        before, now = self.states.get(group), self._clock.monotonic()
+        written_ms = before.written_ms if before is not None else None
+        if has_written:
+            written_ms = self._clock.wall_ms()
+        if before is not None and before.state is state:
+            self.states[group] = attrs.evolve(before, detail=detail, written_ms=written_ms)
+            return
+        self.states[group] = Synced(state, now, detail, written_ms)
+        if state is AtTarget.WATCHED:
+            return
+        if not state.is_writable:
+            reason = f"{state.value}: {detail}" if detail else state.value
+            self._events.emit(GroupSyncSkipped(self._flow, group, state.name.lower(), reason))
+        elif before is not None and before.state is not AtTarget.WATCHED:
+            held_s = now - before.since
+            self._events.emit(GroupSyncResumed(self._flow, group, before.state.name.lower(), held_s))
+
+
+def _only(committed: Offsets, wanted: Offsets) -> dict[TopicPartition, CommittedOffset]:
+    return {tp: offset for tp, offset in committed.items() if tp in wanted}
+
+
+def _detail(described: Described, committed: Committed) -> str:
+    return "; ".join(str(answer) for answer in (described, committed) if isinstance(answer, BrokerAnsweredError))

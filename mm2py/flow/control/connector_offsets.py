@@ -1,0 +1,233 @@
+"""
+A connector's offsets as operators see and alter them (KIP-875), in the positions topic of a flow.
+
+The caller makes sure that the connector is stopped, so nothing else writes there or to the remote topics meanwhile.
+What is known of where records went stays. The next start begins after what the target holds: records that are copied
+again are appended, and their offsets are learnt from there on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.control.connector_offsets import Place, altered_positions
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.plugins import remote_names_of
+from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.model.run_chunk import RunChunk, chunk_key, decode_chunk, encode_chunk
+from mm2py.telemetry.events import OffsetsAltered
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.log_end import log_ends
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: Says that a partition had a position: where one has none, it was removed.
+_HAD_POSITION = RunChunk(
+    0, 0, 0, 0, is_origin=False, starts=array("q"), downs=array("q"), spans=array("q"), counts=array("q")
+)
+
+
+@attrs.frozen
+class _Kept:
+    """What the positions topic holds: each record of the connector by its place there, and what follows from them."""
+
+    records: Mapping[tuple[int | None, bytes], LogRecord]
+    positions: Mapping[TopicPartition, Position]
+    #: Partitions of which it is known where records went.
+    with_runs: Collection[TopicPartition]
+
+
+class ConnectorOffsets:
+    """The offsets of one flow's connectors. It opens the clusters for each call, and closes them again."""
+
+    def __init__(self, settings: FlowSettings, *, clock: Clock, events: EventLog) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+
+    @property
+    def _flow(self) -> Flow:
+        return self._settings.flow
+
+    async def read(self, connector: str) -> tuple[ConnectorOffset, ...]:
+        """Return the offsets as they were written last; a source connector's is that of the last copied record."""
+        async with self._open() as target:
+            kept = await self._read(target, connector)
+        found: dict[str, ConnectorOffset] = {}
+        for (_, key), record in kept.records.items():
+            named, offset = read_key(key), read_value(record.value)
+            if named is None or offset is None or (connector == SOURCE and not _is_copied(offset)):
+                continue
+            found[repr(sorted(named[1].items(), key=repr))] = ConnectorOffset(named[1], offset)
+        return tuple(sorted(found.values(), key=_in_order))
+
+    async def alter(self, connector: str, asked: Collection[ConnectorOffset], *, by: str) -> None:
+        """Alter offsets whose form is right. Raise OverrideRejectedError with all that is wrong with them."""
+        removed = [one.partition for one in asked if one.offset is None]
+        kept_ones = [one for one in asked if one.offset is not None]
+        async with self._open() as target:
+            kept = await self._read(target, connector)
+            tombstones = self._tombstones(connector, kept, removed)
+            if connector != SOURCE:
+                records = [LogRecord(offset_key(connector, one.partition), b'{"offset":0}') for one in kept_ones]
+                await self._write(target, [*tombstones, *records])
+                self._events.emit(OffsetsAltered(self._flow, connector, len(asked), len(removed), 0, 0, by))
+                return
+            places = await self._places(target, [one.source for one in kept_ones])
+            altered = altered_positions(kept_ones, kept.positions, places)
+            records = []
+            for one in altered:
+                key, value, headers = encode_position(self._flow.source, one.position)
+                records.append(LogRecord(key, value, tuple(headers)))
+            await self._write(target, [*tombstones, *records])
+        repeated, skipped = sum(one.repeated for one in altered), sum(one.skipped for one in altered)
+        count = len(altered) + len(removed)
+        self._events.emit(OffsetsAltered(self._flow, connector, count, len(removed), repeated, skipped, by))
+
+    async def reset(self, connector: str, *, by: str) -> None:
+        """Remove all offsets of a connector: each partition begins where the settings say."""
+        async with self._open() as target:
+            kept = await self._read(target, connector)
+            names = [named[1] for _, key in kept.records if (named := read_key(key)) is not None]
+            await self._write(target, self._tombstones(connector, kept, names))
+        self._events.emit(OffsetsAltered(self._flow, connector, len(names), len(names), 0, 0, by))
+
+    def _tombstones(self, connector: str, kept: _Kept, partitions: Collection[Mapping[str, Any]]) -> list[LogRecord]:
+        """Remove *partitions* under whichever spelling they have in the topic."""
+        records: list[LogRecord] = []
+        for (number, key), record in kept.records.items():
+            named = read_key(key)
+            if named is not None and named[1] in partitions and record.value is not None:
+                records.append(LogRecord(key, None, partition=number))
+        # Compaction forgets in time that there was a position. A start that finds none must not take what the target
+        # holds for the beginning of this copy.
+        if connector == SOURCE:
+            gone = {position for position in kept.positions if _members(self._flow, position) in partitions}
+            for source in sorted(gone - set(kept.with_runs)):
+                marker = encode_chunk(_HAD_POSITION, kept.positions[source].topic_id)
+                records.append(LogRecord(chunk_key(self._flow.source, source, 0), marker))
+        return records
+
+    async def _read(self, target: Cluster, connector: str) -> _Kept:
+        topic = self._settings.offset_storage_topic
+        await target.refresh_metadata({topic})
+        if not target.partitions_of(topic):
+            return _Kept({}, {}, ())
+        records: dict[tuple[int | None, bytes], LogRecord] = {}
+        positions: dict[TopicPartition, Position] = {}
+        with_runs: set[TopicPartition] = set()
+        for record in await TopicLog(target, topic).read_all():
+            match decode_chunk(record.key, record.value):
+                case (self._flow.source, chunk):
+                    (with_runs.add if chunk.chunk is not None else with_runs.discard)(chunk.source)
+                    continue
+            named = read_key(record.key)
+            if record.key is None or named is None or named[0] != connector:
+                continue
+            if not is_of(self._flow, connector, named[1]):
+                continue
+            records[record.partition, record.key] = record
+            match decode_position(record.key, record.value, record.headers):
+                case (_, Position() as position):
+                    positions[position.source] = position
+                case (_, TopicPartition() as source):
+                    positions.pop(source, None)
+        return _Kept(records, positions, with_runs)
+
+    async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
+        settings = self._settings
+        log = TopicLog(target, settings.offset_storage_topic)
+        await log.ensure(
+            settings.offset_storage_partitions,
+            settings.offset_storage_replication_factor,
+            setting="offset.storage.replication.factor",
+        )
+        await log.append(list(records))
+
+    # What both clusters say.
+
+    async def _places(
+        self, target: Cluster, sources: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Place | str]:
+        """Look where each of *sources* begins and ends, and where its remote partition does; a text says why not."""
+        if not sources:
+            return {}
+        name_remote = remote_names_of(self._settings)
+        remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in sources}
+        source_cluster = Cluster(self._settings.source, self._clock)
+        try:
+            await source_cluster.connect()
+            await source_cluster.refresh_metadata({source.topic for source in sources})
+            await target.refresh_metadata({remote.topic for remote in remote_of.values()})
+            there = [it for it in sources if it.partition in source_cluster.partitions_of(it.topic)]
+            starts = await source_cluster.list_offsets(there, EARLIEST) if there else {}
+            ends = await source_cluster.list_offsets(there, LATEST) if there else {}
+            remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
+            remote_ends = await _remote_ends(target, remotes)
+            places: dict[TopicPartition, Place | str] = {}
+            for source, remote in remote_of.items():
+                answers = (starts.get(source), ends.get(source), remote_ends.get(remote, 0))
+                places[source] = _place(answers, source_cluster.topic_id(source.topic), target.topic_id(remote.topic))
+            return places
+        finally:
+            await source_cluster.close()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Cluster]:
+        cluster = Cluster(self._settings.target, self._clock)
+        try:
+            await cluster.connect()
+            yield cluster
+        finally:
+            await cluster.close()
+
+
+def _place(
+    answers: tuple[int | BrokerAnsweredError | None, ...], topic_id: str | None, remote_topic_id: str | None
+) -> Place | str:
+    start, end, remote_end = answers
+    if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
+        return Place(start, end, topic_id, remote_end, remote_topic_id)
+    if start is None or end is None:
+        return "the source has no such topic-partition"
+    return str(next(answer for answer in answers if isinstance(answer, BrokerAnsweredError)))
+
+
+async def _remote_ends(
+    target: Cluster, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
+    """Return where the logs end at the target, what is not on all replicas yet included."""
+    if not partitions:
+        return {}
+    ends = await target.list_offsets(partitions, LATEST)
+    for partition, log_end in (await log_ends(target, partitions)).items():
+        end = ends[partition]
+        if isinstance(end, int):
+            ends[partition] = max(end, log_end)
+    return ends
+
+
+def _members(flow: Flow, source: TopicPartition) -> dict[str, Any]:
+    return {"cluster": flow.source, "partition": source.partition, "topic": source.topic}
+
+
+def _is_copied(offset: Mapping[str, Any]) -> bool:
+    """Whether a record was copied: before the first one, -1 stands there."""
+    last = offset.get("offset")
+    return not isinstance(last, int) or last >= 0
+
+
+def _in_order(one: ConnectorOffset) -> tuple[str, ...]:
+    numbers = {name: f"{value:012}" if isinstance(value, int) else str(value) for name, value in one.partition.items()}
+    return (numbers.get("topic", ""), numbers.get("partition", ""), repr(one.partition))

@@ -1,0 +1,181 @@
+"""
+What operators may ask of the flows of a node while they run: overrides, restarts, configs and offsets.
+
+REST asks for these; the daemon makes one `Control` for all flows that it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+from mm2py.clock import Clock
+from mm2py.core.control.connector_offsets import read_offsets
+from mm2py.core.control.live_config import (
+    LiveSetting,
+    connector_config,
+    live_settings,
+    patch_config,
+    put_config,
+    revert_config,
+)
+from mm2py.errors import (
+    Mm2Error,
+    OverrideConflictError,
+    OverrideRejectedError,
+    OverridesNotStoredError,
+    UnknownConnectorError,
+    UnknownFlowError,
+)
+from mm2py.flow.control.connector_offsets import ConnectorOffsets
+from mm2py.flow.control.overrides import OverrideControl
+from mm2py.flow.fleet import Fleet
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.state import FlowState
+from mm2py.telemetry.journal import EventLog
+
+
+class Control:
+    """
+    The requests that a node accepts for its flows. *by* is who makes one; by default this process.
+
+    Each raises UnknownFlowError where this node does not run the flow. What changes overrides also raises
+    OverrideRejectedError with all problems, OverrideConflictError where another node changed them meanwhile, and
+    OverridesNotStoredError where the target cluster does not store them.
+    """
+
+    def __init__(self, overrides: OverrideControl, fleet: Fleet, *, clock: Clock, events: EventLog) -> None:
+        self._overrides = overrides
+        self._fleet = fleet
+        self._clock = clock
+        self._events = events
+
+    # Overrides.
+
+    def overrides(self, flow: Flow) -> Overrides:
+        """Return the overrides of *flow*."""
+        self._overrides.settings_of(flow)
+        return self._overrides.stored(flow).overrides
+
+    async def change_overrides(
+        self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
+    ) -> Overrides:
+        """Store changed overrides of *flow* on the target cluster, then apply them within seconds; return them."""
+        return await self._overrides.change(flow, change, by=by or _this_process())
+
+    # Restarts (KIP-745).
+
+    async def restart(
+        self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
+    ) -> None:
+        """Restart a connector, see `FlowRunner.restart`. Raise UnknownConnectorError."""
+        runner = self._runner(flow)
+        runner.restart(connector, include_tasks=include_tasks, only_failed=only_failed, by=by or _this_process())
+
+    async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
+        """Restart one task of a connector. Raise UnknownTaskError where it has no such task."""
+        self._runner(flow).restart_task(connector, task, by=by or _this_process())
+
+    def _runner(self, flow: Flow) -> FlowRunner:
+        runner = self._fleet.runner(flow)
+        if runner is None:
+            raise UnknownFlowError(str(flow))
+        return runner
+
+    # Configs of connectors, changed while they run.
+
+    def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
+        """Return a connector's config in Connect's shape, live settings included; secrets are masked."""
+        self._overrides.settings_of(flow)
+        return connector_config(self._overrides.live, flow, connector)
+
+    def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
+        """Return the settings of a connector that replace the file's, with the file's values."""
+        return live_settings(self.overrides(flow), self._overrides.file, flow, connector)
+
+    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+        """Replace the config of a connector, see `mm2py.core.control.live_config.put_config`."""
+        change = self._overrides.config_change(flow, connector, body, put_config)
+        return await self.change_overrides(flow, change, by=by)
+
+    async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+        """Change the settings in *body*; None goes back to the file's value."""
+        change = self._overrides.config_change(flow, connector, body, patch_config)
+        return await self.change_overrides(flow, change, by=by)
+
+    async def revert_config(
+        self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
+    ) -> Overrides:
+        """Go back to the file's values, for some *keys* of a connector or for all."""
+        return await self.change_overrides(
+            flow, lambda overrides: revert_config(overrides, flow, connector, keys), by=by
+        )
+
+    # Offsets (KIP-875).
+
+    async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:
+        """Return a connector's offsets as stored on the target. Raise OverridesNotStoredError if it does not answer."""
+        offsets = self._offsets_of(flow, connector)
+        with self._not_stored(flow):
+            return await offsets.read(connector)
+
+    async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
+        """
+        Alter offsets of a stopped connector; `core.control.connector_offsets.read_offsets` has the form of *offsets*.
+
+        Raise OverrideRejectedError with all problems, OverrideConflictError where the connector is not stopped, and
+        OverridesNotStoredError where a cluster does not answer.
+        """
+        altered = self._offsets_of(flow, connector)
+        requested = read_offsets(flow, connector, offsets)
+        async with self._stopped(flow, connector):
+            await altered.alter(connector, requested, by=by or _this_process())
+
+    async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
+        """Remove all offsets of a stopped connector, so that it begins where its settings say."""
+        offsets = self._offsets_of(flow, connector)
+        async with self._stopped(flow, connector):
+            await offsets.reset(connector, by=by or _this_process())
+
+    def _offsets_of(self, flow: Flow, connector: str) -> ConnectorOffsets:
+        groups = {group.connector: group for group in self._runner(flow).view().groups}
+        if connector not in groups or self.overrides(flow).wanted(connector) is Wanted.DELETED:
+            raise UnknownConnectorError(str(flow), connector)
+        return ConnectorOffsets(self._overrides.settings_of(flow), clock=self._clock, events=self._events)
+
+    @asynccontextmanager
+    async def _stopped(self, flow: Flow, connector: str) -> AsyncIterator[None]:
+        """Keep a stopped connector from being resumed during the block. Raise OverrideConflictError if it runs."""
+        async with self._overrides.lock(flow):
+            stored = await self._overrides.current(flow)
+            if stored.overrides.wanted(connector) is not Wanted.STOPPED:
+                raise OverrideConflictError(
+                    "a connector must be stopped before its offsets are altered", "stop it first"
+                )
+            states = {group.connector: group.state for group in self._runner(flow).view().groups}
+            if states.get(connector) is not FlowState.STOPPED:
+                raise OverrideConflictError(
+                    f"{connector} of flow {flow} has not stopped yet", "try again in some seconds"
+                )
+            with self._not_stored(flow):
+                yield
+
+    @contextmanager
+    def _not_stored(self, flow: Flow) -> Iterator[None]:
+        """Raise OverridesNotStoredError for whatever keeps the target cluster from answering."""
+        try:
+            yield
+        except (OverrideRejectedError, OverrideConflictError):
+            raise
+        except Mm2Error as error:
+            raise OverridesNotStoredError(str(flow), flow.target, str(error)) from error
+
+
+def _this_process() -> str:
+    """Return the author of requests that do not name one."""
+    return f"mm2py on {socket.gethostname()}, process {os.getpid()}"

@@ -1,0 +1,210 @@
+"""
+The overrides of one flow, as its target cluster stores them in ``mm2-configs.<source>.internal``.
+
+The topic has one partition, so all readers see its records in the same order. A record counts where its revision is
+greater than that of the one that counted before. So when two daemons change the same revision at once, the first of
+them in the log has won; the other finds that out when it reads its own record back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides
+from mm2py.model.stored_overrides import (
+    NOTHING_STORED,
+    StoredOverrides,
+    decode_overrides,
+    encode_overrides,
+    overrides_key,
+    overrides_topic,
+)
+from mm2py.model.topic import is_other_topic
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.kept_log import Refilled, wrong_policy
+from mm2py.wire.security.access import NotAuthorizedError
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: How long the target may take for one reading or writing.
+_LIMIT_S: Final = 20.0
+_SETTING: Final = "config.storage.replication.factor"
+_REFUSED: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+@attrs.define(eq=False)
+class OverridesUnreadableError(Mm2Error):
+    """A flow has stored overrides that cannot be read, so what is to be paused is unknown."""
+
+    hint: ClassVar[str] = (
+        "run the version that wrote them, or do away with all orders of the flow by a record with this key and no "
+        "value; the flow starts by itself then"
+    )
+
+    cluster: str
+    topic: str
+    key: str
+    offset: int
+    cause: str = attrs.field(converter=shortened)
+
+    def __str__(self) -> str:
+        return (
+            f"what operators ordered, key {self.key} at offset {self.offset} of {self.topic} on cluster "
+            f"{self.cluster}, cannot be read: {self.cause}"
+        )
+
+
+@attrs.define(eq=False)
+class OverridesUnavailableError(Mm2Error):
+    """The mirror is not authorized to read overrides on the target."""
+
+    hint: ClassVar[str] = (
+        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; docs/security.md has it all"
+    )
+
+    cluster: str
+    topic: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} does not let us use {self.topic}: {self.cause}"
+
+
+class OverrideStore:
+    """Reads and writes the overrides of one flow. Each call opens a connection to the target and closes it."""
+
+    def __init__(self, settings: FlowSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+
+    @property
+    def topic(self) -> str:
+        """Return the name of the topic."""
+        return self._settings.config_storage_topic or overrides_topic(self.flow.source)
+
+    @property
+    def flow(self) -> Flow:
+        return self._settings.flow
+
+    async def read(self) -> StoredOverrides:
+        """
+        Return the overrides that count; `NOTHING_STORED` where there is no topic or no record.
+
+        Raise OverridesUnreadableError, OverridesUnavailableError, or the error of a target that does not answer.
+        """
+        async with self._open() as cluster:
+            return self._counting(await self._records(cluster))
+
+    async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
+        """
+        Write *overrides*, a change of those *before*, and make sure that they count.
+
+        The topic is created where it is missing. Raise OverrideConflictError where another daemon wrote first, and
+        TooFewBrokersError where `config.storage.replication.factor` asks too much.
+        """
+        kept = StoredOverrides(overrides, before.revision + 1, secrets.token_hex(4), by, self._clock.wall_ms())
+        record = LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)
+        async with self._open() as cluster:
+            log = TopicLog(cluster, self.topic)
+            await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            await log.append([record])
+            winner = self._winner(await self._records(cluster))
+            if winner is None or winner.value == record.value:
+                return kept
+            # Compaction keeps the last record of a key, which is ours: let it be the one that counts.
+            await log.append([LogRecord(winner.key, winner.value, partition=0)])
+            raise conflict(self.flow, self._decoded(winner))
+
+    async def refill(self, kept: StoredOverrides, topic_id: str | None) -> tuple[str | None, Refilled | None]:
+        """
+        Write *kept* again where its topic was deleted, or has another id than *topic_id* and holds no overrides.
+
+        Return the topic's id, and what was done. A record that was removed from the topic stays removed.
+        """
+        async with self._open() as cluster:
+            records = await self._records(cluster)
+            is_there, seen = bool(cluster.partitions_of(self.topic)), cluster.topic_id(self.topic)
+            if is_there and (records or not is_other_topic(topic_id, seen)):
+                return seen, None
+            log = TopicLog(cluster, self.topic)
+            was_made = await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            await log.append([LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)])
+            policy = await wrong_policy(cluster, self.topic)
+            return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)
+
+    async def _records(self, cluster: Cluster) -> list[LogRecord]:
+        """Return the flow's records in the topic, none where there is no topic."""
+        await cluster.refresh_metadata({self.topic})
+        if not cluster.partitions_of(self.topic):
+            known = cluster.metadata.topics.get(self.topic)
+            if known is not None and known.error_code in _REFUSED:
+                raise OverridesUnavailableError(cluster.alias, self.topic, "it refuses DESCRIBE")
+            return []
+        key = overrides_key(self.flow)
+        return [record for record in await TopicLog(cluster, self.topic).read_all() if record.key == key]
+
+    def _counting(self, records: Iterable[LogRecord]) -> StoredOverrides:
+        winner = self._winner(records)
+        return NOTHING_STORED if winner is None else self._decoded(winner)
+
+    def _winner(self, records: Iterable[LogRecord]) -> LogRecord | None:
+        """Return the record that counts; one that cannot be read counts where nothing that can follows."""
+        winner, revision = None, 0
+        for record in records:
+            if record.value is None:
+                winner, revision = None, 0
+                continue
+            try:
+                kept = decode_overrides(self.flow, record.value)
+            except ValueError:
+                winner = record
+                continue
+            if kept.revision > revision:
+                winner, revision = record, kept.revision
+        return winner
+
+    def _decoded(self, record: LogRecord) -> StoredOverrides:
+        try:
+            return decode_overrides(self.flow, record.value or b"")
+        except ValueError as error:
+            key = (record.key or b"").decode()
+            offset = -1 if record.offset is None else record.offset
+            raise OverridesUnreadableError(self._settings.target.alias, self.topic, key, offset, str(error)) from error
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Cluster]:
+        cluster = Cluster(self._settings.target, self._clock)
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                await cluster.connect()
+                yield cluster
+        except TimeoutError as error:
+            endpoint = self._settings.target
+            servers = ", ".join(endpoint.bootstrap_servers)
+            raise ClusterUnreachableError(endpoint.alias, servers, f"no answer in {_LIMIT_S:g} s") from error
+        except NotAuthorizedError as error:
+            raise OverridesUnavailableError(cluster.alias, self.topic, str(error)) from error
+        except BrokerAnsweredError as error:
+            if error.code in _REFUSED:
+                raise OverridesUnavailableError(cluster.alias, self.topic, str(error)) from error
+            raise
+        finally:
+            await cluster.close()
+
+
+def conflict(flow: Flow, kept: StoredOverrides) -> OverrideConflictError:
+    """Return the error for overrides of *flow* that another node changed meanwhile; *kept* is what counts now."""
+    who = f" by {kept.by}" if kept.by else ""
+    what = f"the orders of flow {flow} were changed elsewhere{who}, and are revision {kept.revision} now"
+    return OverrideConflictError(what, "look at them, and order again")

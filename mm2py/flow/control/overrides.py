@@ -1,0 +1,357 @@
+"""
+The overrides of a node's flows: read from the target clusters, changed, validated, stored and applied.
+
+Changes of one flow are made one after the other. Each is validated, then written to the target, and only then applied:
+what a daemon does is what the next one would do. Live settings take precedence over the file's and are validated for
+all flows together, because flows that feed each other must be refused here as in a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
+from mm2py.core.control.live_config import lines_of, read_config, refused
+from mm2py.errors import (
+    Mm2Error,
+    OverrideConflictError,
+    OverrideRejectedError,
+    OverridesNotStoredError,
+    UnknownFlowError,
+)
+from mm2py.flow.control.override_store import OverrideStore, OverridesUnavailableError, conflict
+from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.internal_topics import recreated
+from mm2py.flow.runner import FlowRunner
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides
+from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
+from mm2py.telemetry.events import (
+    LiveSettingsChanged,
+    LiveSettingsRejected,
+    OverridesLoaded,
+    OverridesStored,
+    OverridesUnavailable,
+)
+from mm2py.telemetry.journal import EventLog
+
+
+T = TypeVar("T")
+
+Lines = Mapping[str, str]
+#: `put_config` or `patch_config`: overrides, flow, connector, body and the file.
+ConfigVerb = Callable[[Overrides, Flow, str, Mapping[str, object], MirrorSettings], Overrides]
+
+
+@attrs.frozen
+class _Validated:
+    """The settings that a file and live lines amount to, flow by flow: valid while neither of them changes."""
+
+    file: MirrorSettings
+    lines: Mapping[Flow, Lines]
+    settings: MirrorSettings
+
+
+class OverrideControl:
+    """
+    The overrides of the flows of one node.
+
+    `file` has the settings of the files, `live` the same with live settings over them. *apply* is called for a flow
+    whose overrides changed.
+    """
+
+    def __init__(
+        self, settings: MirrorSettings, apply: Callable[[Flow], None], *, clock: Clock, events: EventLog
+    ) -> None:
+        self.file = settings
+        self.live = settings
+        self._on_change = apply
+        self._clock = clock
+        self._events = events
+        self._stored: dict[Flow, StoredOverrides] = {}
+        #: Ids of the topics that hold them, as last seen.
+        self._topic_ids: dict[Flow, str | None] = {}
+        self._lines: dict[Flow, Lines] = {}
+        #: Settings of flows that keep running with them, because their overrides no longer fit the file.
+        self._pinned: dict[Flow, FlowSettings] = {}
+        self._locks: dict[Flow, asyncio.Lock] = {}
+        self._validating = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    # Reading.
+
+    def stored(self, flow: Flow) -> StoredOverrides:
+        """Return the overrides of *flow* as last seen on the target; `NOTHING_STORED` until they were read."""
+        return self._stored.get(flow, NOTHING_STORED)
+
+    def settings_of(self, flow: Flow) -> FlowSettings:
+        """Return the settings of *flow*, live ones included. Raise UnknownFlowError where this node does not run it."""
+        if (pinned := self._pinned.get(flow)) is not None:
+            return pinned
+        return _of_flow(self.live, flow)
+
+    @property
+    def flows(self) -> tuple[FlowSettings, ...]:
+        """Return the settings of all flows, live ones included."""
+        return tuple(self.settings_of(settings.flow) for settings in self.file.flows)
+
+    # Starting a flow.
+
+    async def prepare(self, runner: FlowRunner) -> FlowSettings:
+        """
+        Read the overrides of a flow before it starts, and return the settings to start with.
+
+        Retries until it succeeds: a paused flow must not run because its target was unreachable for a moment.
+        """
+        flow = runner.flow
+        if flow not in self._stored:
+            stored = await runner.reach.insist("read overrides", [flow.target], lambda: self._read(runner))
+            self._stored[flow] = stored
+            if stored.revision:
+                self._events.emit(OverridesLoaded(flow, stored.revision, stored.by, stored.at_ms))
+        while True:
+            self._changed.clear()
+            try:
+                await self._adopt(flow)
+            except OverrideRejectedError as error:
+                self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=False))
+                runner.hold(error)
+                await self._changed.wait()
+            else:
+                runner.hold(None)
+                stored = self.stored(flow)
+                runner.apply_overrides(stored.overrides, by=stored.by)
+                return self.settings_of(flow)
+
+    async def _read(self, runner: FlowRunner) -> StoredOverrides:
+        """Read stored overrides; an error is shown in the flow's view."""
+        try:
+            stored = await OverrideStore(runner.settings, self._clock).read()
+        except OverridesUnavailableError as error:
+            # Without these rights no override can have been stored.
+            self._events.emit(OverridesUnavailable(runner.flow, str(error), error.hint))
+            return NOTHING_STORED
+        except Mm2Error as error:
+            runner.hold(error)
+            raise
+        runner.hold(None)
+        return stored
+
+    async def catch_up(self, flow: Flow) -> None:
+        """Apply overrides of *flow* made at another node, which ran it until now. Raise why they cannot be read."""
+        async with self.lock(flow):
+            known = self._stored.get(flow)
+            try:
+                stored = await OverrideStore(_of_flow(self.file, flow), self._clock).read()
+            except OverridesUnavailableError:
+                return  # as at a flow's start
+            if known is not None and not stored.is_same_as(known):
+                await self._accept(flow, stored)
+
+    # Changing.
+
+    async def change(self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = "") -> Overrides:
+        """
+        Change the overrides of *flow*, store and apply them; return them as changed.
+
+        Raise UnknownFlowError, OverrideRejectedError, OverrideConflictError where another node changed them meanwhile,
+        OverridesNotStoredError where the target does not store them, and whatever *change* raises.
+        """
+        settings = _of_flow(self.file, flow)
+        async with self.lock(flow):
+            known = await self.current(flow)
+            overrides = change(known.overrides)
+            if overrides == known.overrides:
+                return overrides
+            validated = None
+            if overrides.config != known.overrides.config:
+                validated = await self._validate(flow, overrides)
+            store = OverrideStore(settings, self._clock)
+            stored = await self._await_store(flow, store.write(overrides, before=known, by=by))
+            self._events.emit(OverridesStored(flow, stored.revision, stored.by))
+            self._report_settings(flow, known.overrides, stored)
+            await self._accept(flow, stored, validated)
+            return overrides
+
+    def config_change(
+        self, flow: Flow, connector: str, body: Mapping[str, object], verb: ConfigVerb
+    ) -> Callable[[Overrides], Overrides]:
+        """
+        Return a function that makes the change; it raises OverrideRejectedError with all problems of *body*.
+        """
+
+        def change(overrides: Overrides) -> Overrides:
+            try:
+                return verb(overrides, flow, connector, body, self.file)
+            except OverrideRejectedError as error:
+                others = self._further_problems(flow, connector, body, verb, overrides)
+                raise OverrideRejectedError((*error.problems, *others)) from error
+
+        return change
+
+    def _further_problems(
+        self, flow: Flow, connector: str, body: Mapping[str, object], verb: ConfigVerb, overrides: Overrides
+    ) -> tuple[str, ...]:
+        """Return the problems that *body* would have once those of its single settings are corrected."""
+        requested = read_config(flow, connector, body, self.file)
+        rest = {key: value for key, value in requested.values.items() if value is not None}
+        try:
+            lines = {**self._lines, flow: lines_of(flow, verb(overrides, flow, connector, rest, self.file))}
+            self._with_live(flow, lines, self.file)
+        except OverrideRejectedError as error:
+            return error.problems
+        return ()
+
+    def lock(self, flow: Flow) -> asyncio.Lock:
+        """Return the lock of changes to *flow*."""
+        return self._locks.setdefault(flow, asyncio.Lock())
+
+    async def current(self, flow: Flow) -> StoredOverrides:
+        """Return the overrides of *flow* unless another node changed them; its lock must be held."""
+        known = self._stored.get(flow)
+        if known is None:
+            raise OverridesNotStoredError(str(flow), flow.target, "what is stored there has not been read yet")
+        await self._refill(flow)
+        stored = await self._await_store(flow, OverrideStore(_of_flow(self.file, flow), self._clock).read())
+        if not stored.is_same_as(known):
+            await self._accept(flow, stored)
+            raise conflict(flow, stored)
+        return stored
+
+    async def refill(self, flow: Flow) -> bool:
+        """Write the overrides of *flow* again if their topic was deleted."""
+        async with self.lock(flow):
+            await self._refill(flow)
+        return True
+
+    async def _refill(self, flow: Flow) -> None:
+        stored = self.stored(flow)
+        if not stored.revision:
+            return
+        store = OverrideStore(_of_flow(self.file, flow), self._clock)
+        topic_id, refilled = await self._await_store(flow, store.refill(stored, self._topic_ids.get(flow)))
+        self._topic_ids[flow] = topic_id
+        if refilled is not None:
+            self._events.emit(recreated(flow, refilled))
+
+    async def _await_store(self, flow: Flow, answer: Awaitable[T]) -> T:
+        """Await what a store does. After a conflict apply what is stored; raise OverridesNotStoredError on failure."""
+        try:
+            return await answer
+        except OverrideConflictError:
+            stored = await self._await_store(flow, OverrideStore(_of_flow(self.file, flow), self._clock).read())
+            await self._accept(flow, stored)
+            raise
+        except Mm2Error as error:
+            cause = f"{error} ({error.hint})" if error.hint else str(error)
+            raise OverridesNotStoredError(str(flow), flow.target, cause) from error
+
+    async def _accept(self, flow: Flow, stored: StoredOverrides, validated: _Validated | None = None) -> None:
+        """Apply *stored* from now on; *validated* are the settings with them, where these are known already."""
+        self._stored[flow] = stored
+        try:
+            await self._adopt(flow, validated)
+        except OverrideRejectedError as error:
+            # They contradict settings of another flow, or of another daemon.
+            self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=True))
+        self._changed.set()
+        self._on_change(flow)
+
+    def _report_settings(self, flow: Flow, before: Overrides, stored: StoredOverrides) -> None:
+        for connector in sorted({*before.config, *stored.overrides.config}):
+            old, new = before.config.get(connector, {}), stored.overrides.config.get(connector, {})
+            changed = tuple(f"{key} = {value}" for key, value in new.items() if old.get(key) != value)
+            gone = tuple(key for key in old if key not in new)
+            if changed or gone:
+                self._events.emit(LiveSettingsChanged(flow, connector, changed, gone, stored.by))
+
+    # Settings.
+
+    async def _validate(self, flow: Flow, overrides: Overrides) -> _Validated:
+        async with self._validating:
+            return await self._candidate(flow, {**self._lines, flow: lines_of(flow, overrides)})
+
+    async def _adopt(self, flow: Flow, validated: _Validated | None = None) -> None:
+        """
+        Make the stored settings of *flow* count. Raise OverrideRejectedError where they cannot.
+
+        Settings *validated* before are parsed again only if the file or another flow changed since.
+        """
+        async with self._validating:
+            wanted = lines_of(flow, self.stored(flow).overrides)
+            if wanted != self._lines.get(flow, {}) or flow in self._pinned:
+                lines = {**self._lines, flow: wanted}
+                if validated is None or validated.file is not self.file or validated.lines != lines:
+                    validated = await self._candidate(flow, lines)
+                self.live, self._lines = validated.settings, lines
+                self._pinned.pop(flow, None)
+
+    async def _candidate(self, flow: Flow, lines: Mapping[Flow, Lines]) -> _Validated:
+        """Read the file with *lines* over it. Raise OverrideRejectedError with the keys as *flow*'s operator wrote."""
+        file = self.file
+        return _Validated(file, lines, await asyncio.to_thread(self._with_live, flow, lines, file))
+
+    @staticmethod
+    def _with_live(flow: Flow, lines: Mapping[Flow, Lines], file: MirrorSettings) -> MirrorSettings:
+        """Return *file* with *lines* over it. Raise OverrideRejectedError with the keys as *flow*'s operator wrote."""
+        together = {key: value for some in lines.values() for key, value in some.items()}
+        if not together:
+            return file
+        if file.with_live is None:
+            raise OverrideRejectedError(("these settings are not of a file, and cannot be changed while they count",))
+        try:
+            return judged(file.with_live(together))
+        except ConfigError as error:
+            raise refused(flow, error) from error
+
+    async def rebase(self, file: MirrorSettings) -> None:
+        """
+        Replace the file's settings by a newly read *file*.
+
+        Live settings stay over them. Where they no longer fit, that is reported, and the flow keeps its settings.
+        """
+        async with self._validating:
+            running = {settings.flow: settings for settings in self.flows}
+            before, self.file = {settings.flow: settings for settings in self.file.flows}, file
+            for settings in file.flows:
+                old = before.get(settings.flow)
+                if old is not None and _topic_of(old) != _topic_of(settings):
+                    self._stored.pop(settings.flow, None)  # they are stored elsewhere now
+                    self._topic_ids.pop(settings.flow, None)
+            there = {settings.flow for settings in file.flows}
+            self._stored = {flow: stored for flow, stored in self._stored.items() if flow in there}
+            await self._rebase(running, self._stored)
+        self._changed.set()
+
+    async def _rebase(self, running: Mapping[Flow, FlowSettings], known: Mapping[Flow, StoredOverrides]) -> None:
+        before = self._lines
+        self.live, self._lines, self._pinned = self.file, {}, {}
+        for flow, stored in known.items():
+            if not stored.overrides.config:
+                continue
+            try:
+                lines = {**self._lines, flow: lines_of(flow, stored.overrides)}
+                self.live = (await self._candidate(flow, lines)).settings
+            except OverrideRejectedError as error:
+                is_running = flow in before
+                self._events.emit(LiveSettingsRejected(flow, error.problems, is_running))
+                self._pinned[flow] = running[flow]
+            else:
+                self._lines = lines
+
+
+def _of_flow(settings: MirrorSettings, flow: Flow) -> FlowSettings:
+    for candidate in settings.flows:
+        if candidate.flow == flow:
+            return candidate
+    raise UnknownFlowError(str(flow))
+
+
+def _topic_of(settings: FlowSettings) -> tuple[object, ...]:
+    """Return the cluster and topic that hold a flow's overrides."""
+    return settings.target, settings.config_storage_topic

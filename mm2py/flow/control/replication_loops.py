@@ -1,0 +1,64 @@
+"""Refuse settings whose flows would feed each other without end; what cannot be told for sure is a note."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
+from mm2py.errors import Mm2Error
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.policy.loops import Loop, Mirror, describe, find_loop
+from mm2py.policy.plugins import PluginError
+
+
+_KEY = "replication.policy.class"
+
+
+def judged(settings: MirrorSettings) -> MirrorSettings:
+    """
+    Return *settings* with a note where flows may feed each other without end; raise ConfigError where they surely
+    would.
+
+    Flows that other nodes run with the same file count too.
+    """
+    mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
+    try:
+        loop = _found(mirrors)
+    except PluginError as error:
+        note = Problem(settings.path.name, _KEY, f"whether flows feed each other cannot be told: {error.reason}")
+        return attrs.evolve(settings, notes=(*settings.notes, note))
+    if loop is None:
+        return settings
+    message = describe({mirror.flow: mirror for mirror in mirrors}, loop)
+    if loop.is_sure:
+        hint = "take the default policy, mirror one way only, or see that no topic is taken by all of them"
+        if any(mirror.routed for mirror in mirrors):
+            hint = "see that routers leave what the policy puts before a name, or that no topic is taken by all of them"
+        raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
+    hint = "see that the policy's topic_source() and upstream_topic() tell where a topic came from"
+    return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
+
+
+def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
+    """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and will say so itself."""
+    for flow in flows:
+        if not flow.is_enabled:
+            continue
+        try:
+            policy = policy_of(flow)
+            topic_filter = topic_filter_of(flow)
+            transforms = transforms_of(flow)
+        except Mm2Error:
+            continue
+        routed = transforms.routed if transforms.has_routers else None
+        yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed)
+
+
+def _found(mirrors: Sequence[Mirror]) -> Loop | None:
+    try:
+        return find_loop(mirrors)
+    except Exception as error:  # what a class of somebody's own raises
+        names = ", ".join(sorted({type(mirror.policy).__name__ for mirror in mirrors}))
+        raise PluginError(_KEY, names, f"asking {names} failed: {error!r}") from error

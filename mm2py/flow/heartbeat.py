@@ -1,0 +1,109 @@
+"""
+The heartbeat task group: says on the target cluster, every second or so, that its flow is alive.
+
+It needs nothing but the target: neither the source, which may be away, nor Spark. Flows that are not enabled have this
+group too (MirrorMaker's rule), because the heartbeats of A->B on B come from nobody else, and other flows carry them
+on: A.heartbeats on C proves that a mirror A->C works from end to end.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from mm2py.core.backoff import Backoff
+from mm2py.errors import Mm2Error
+from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.plugins import policy_of
+from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
+from mm2py.model.state import HeartbeatsView
+from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: As in Java, whatever the number of the topic's partitions is: all of a flow's heartbeats stay in order.
+_PARTITION = 0
+_RETRY_PAUSES = Backoff(1.0, 15.0)
+
+
+class HeartbeatGroup(FlowGroup):
+    """Writes a flow's heartbeats. What the target refuses is told once, and tried again and again."""
+
+    connector = "MirrorHeartbeatConnector"
+    name = "heartbeats"
+
+    def __init__(self, around: FlowContext) -> None:
+        super().__init__(around)
+        self._sent = 0
+        self._last_ms: int | None = None
+
+    def counted(self) -> HeartbeatsView:
+        """Return how many heartbeats were written, and when the last one."""
+        return HeartbeatsView(self._sent, self._last_ms)
+
+    async def _live(self) -> None:
+        settings = self._settings
+        policy = policy_of(settings)
+        async with AsyncExitStack() as open_clusters:
+            target = Cluster(settings.target, self._clock)
+            open_clusters.push_async_callback(target.close)
+            await self._connect([target])
+            log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
+            while await self._goes_on():
+                if not await self._first_beat(log):
+                    continue
+                self._came_up()
+                self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats_interval_s))
+                await self._run_until_quiet([("beat", self._beat_forever(log))])
+
+    async def _first_beat(self, log: TopicLog) -> bool:
+        """Write one, however long it takes; False where the group is to leave off before that."""
+        pauses = _RETRY_PAUSES.pauses(self._around.jitter)
+        while not self._is_quiet:
+            if await self._beat(log, is_topic_sure=False):
+                return True
+            await self._clock.sleep(next(pauses))
+        return False
+
+    async def _beat_forever(self, log: TopicLog) -> None:
+        interval_s = self._settings.heartbeats_interval_s
+        last = self._clock.monotonic()
+        while True:
+            # As in Java the interval begins once the last one is written. So what could not be written in its time is
+            # left out: a heartbeat is about now.
+            await self._clock.sleep(interval_s)
+            if not await self._beat(log, is_topic_sure=True):
+                await self._first_beat(log)
+                self._last_error = self._hint = ""
+                self._events.emit(HeartbeatsResumed(self.flow, self._clock.monotonic() - last))
+            last = self._clock.monotonic()
+
+    async def _beat(self, log: TopicLog, *, is_topic_sure: bool) -> bool:
+        """Write one heartbeat, into a topic that is created where it may be missing; say whether it is there."""
+        settings = self._settings
+
+        async def attempt() -> bool:
+            try:
+                if not is_topic_sure:
+                    await log.ensure(
+                        1,
+                        settings.heartbeats_replication_factor,
+                        setting="heartbeats.topic.replication.factor",
+                    )
+                await log.append([self._record()])
+            except Mm2Error as error:
+                self._last_error, self._hint = str(error), error.hint
+                raise
+            return True
+
+        if not await self._reach.once("emit heartbeats", [self.flow.target], attempt):
+            return False
+        self._sent += 1
+        self._last_ms = self._clock.wall_ms()
+        return True
+
+    def _record(self) -> LogRecord:
+        now_ms = self._clock.wall_ms()
+        key, value = encode_heartbeat(Heartbeat(self.flow.source, self.flow.target, now_ms))
+        return LogRecord(key, value, partition=_PARTITION, timestamp_ms=now_ms)

@@ -1,0 +1,1 @@
+"""A flow's offset translations, and the offset syncs that Java reads."""

@@ -1,0 +1,278 @@
+"""
+Offset syncs: says, for Java MirrorMaker and its tools, where records went; written as acknowledgements come in.
+
+For each partition only its newest sync waits to be written, so that none is lost however fast they come, or however
+long the cluster is away that holds their topic, and no more than one for each partition is kept. What others wrote
+before us is read once: it is all that is known of what a Java MirrorMaker copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from typing import ClassVar
+
+import attrs
+
+from mm2py.core.backoff import Backoff
+from mm2py.core.offsets.offset_syncs import SyncProgress, advance
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.plugins import policy_of
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
+from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import LogRecord
+
+
+#: As in Java, whatever the number of the topic's partitions is.
+_PARTITION = 0
+_RETRY_PAUSES = Backoff(1.0, 15.0)
+#: How often it is asked whether a partition stands still.
+_TICK_S = 1.0
+#: How many syncs go into one request at most.
+_AT_ONCE = 5_000
+_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+
+
+@attrs.define(eq=False)
+class OffsetSyncsRefusedError(Mm2Error):
+    """The cluster that is to hold the offset syncs does not let the mirror write them."""
+
+    hint: ClassVar[str] = (
+        "grant the mirror's principal WRITE and DESCRIBE on that topic, and CREATE where it does not exist; or set "
+        "offset-syncs.topic.location = target, or emit.offset-syncs.enabled = false"
+    )
+
+    cluster: str
+    topic: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"offset syncs topic {self.topic} on cluster {self.cluster} is closed to the mirror: {self.error}"
+
+
+@attrs.frozen
+class _Delayed:
+    """A sync that is not due yet, and since when its partition has stood still."""
+
+    sync: OffsetSync
+    since: float
+
+
+class OffsetSyncs:
+    """The offset syncs of one flow: what the source group has beside copying."""
+
+    name = "offset-syncs"
+
+    def __init__(self, around: FlowContext, translations: Translations, life: SourceLife) -> None:
+        settings = around.settings
+        policy = policy_of(settings)
+        self._is_at_source = settings.offset_syncs.location == "source"
+        cluster = life.source if self._is_at_source else life.target
+        other = settings.flow.target if self._is_at_source else settings.flow.source
+        self._flow = settings.flow
+        self._settings = settings.offset_syncs
+        self._cluster = cluster
+        self._log = kept_log(settings.flow, cluster, policy.offset_syncs_topic(other), around.events, self._contents)
+        self._reach = around.reach
+        self._clock = around.clock
+        self._events = around.events
+        self._jitter = around.jitter
+        self._passed_over = around.passed_over
+        self._translations = translations
+        self._tasks = life.tasks
+        self._still_s = settings.epoch_ms / 1000
+        self._progress: dict[TopicPartition, SyncProgress] = {}
+        self._delayed: dict[TopicPartition, _Delayed] = {}
+        self._pending: dict[TopicPartition, OffsetSync] = {}
+        self._has_pending = asyncio.Event()
+        self._is_topic_sure = False
+        self._is_read = False
+        if self._settings.is_emitted:
+            life.tasks.listeners.append(self.note)
+
+    def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
+        """Take an epoch's acknowledgements of a partition."""
+        del begun_at
+        if not outcome.runs:
+            return
+        source, last = outcome.source, outcome.runs[-1]
+        progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._settings.lag_max)
+        sync = OffsetSync(source, last.upstream + last.length - 1, last.downstream + last.length - 1)
+        if progress.is_due:
+            self._delayed.pop(source, None)
+            self._put(sync)
+        else:
+            self._delayed[source] = _Delayed(sync, self._clock.monotonic())
+        self._progress[source] = attrs.evolve(progress, is_due=False)
+
+    def _put(self, sync: OffsetSync) -> None:
+        self._pending[sync.source] = sync
+        self._has_pending.set()
+
+    # Running.
+
+    async def run(self) -> None:
+        """Read what is there, and write what is due, until cancelled."""
+        pauses = _RETRY_PAUSES.pauses(self._jitter)
+        while self._settings.is_emitted or not self._is_read:
+            self._promote(before=self._clock.monotonic() - self._still_s)
+            is_done = self._is_read or await self._once(self._read)
+            if self._pending or self._log.is_look_due:
+                is_done = await self._once(self._write) and is_done
+            if is_done:
+                pauses = _RETRY_PAUSES.pauses(self._jitter)
+                await self._wait()
+            else:
+                await self._clock.sleep(next(pauses))
+
+    async def finish(self) -> None:
+        """Write all that waits, what is not due included."""
+        if self._settings.is_emitted:
+            self._promote(before=None)
+            if self._pending:
+                await self._once(self._write)
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_TICK_S):
+                await self._has_pending.wait()
+        except TimeoutError:
+            self._has_pending.clear()
+
+    def _promote(self, *, before: float | None) -> None:
+        """Have written what is not due, but of which no newer came: an idle partition's last record is told exactly."""
+        for source, delayed in list(self._delayed.items()):
+            if before is None or delayed.since <= before:
+                del self._delayed[source]
+                self._put(delayed.sync)
+
+    async def _once(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try once. What is refused, creating, reading or writing, is one thing to the operator, and told once."""
+
+        async def done() -> bool:
+            try:
+                await attempt()
+            except BrokerAnsweredError as error:
+                if error.code not in _REFUSALS:
+                    raise
+                self._is_topic_sure = False
+                raise OffsetSyncsRefusedError(self._cluster.alias, self._log.topic, error.name) from error
+            except Mm2Error:
+                self._is_topic_sure = False
+                raise
+            return True
+
+        return bool(await self._reach.once("write offset syncs", [self._cluster.alias], done))
+
+    async def _make_sure(self) -> None:
+        """Create the topic where it may be missing."""
+        if not self._is_topic_sure:
+            factor = self._settings.topic_replication_factor
+            await self._log.ensure(1, factor, setting="offset-syncs.topic.replication.factor")
+            self._is_topic_sure = True
+
+    async def _read(self) -> None:
+        """Read what was written before. Where that is not allowed, it stays unread: writing is what matters."""
+        if self._settings.is_emitted:
+            await self._make_sure()
+        else:
+            await self._cluster.refresh_metadata({self._log.topic})
+        if self._cluster.partitions_of(self._log.topic):
+            try:
+                await self._read_all()
+            except BrokerAnsweredError as error:
+                self._is_read = error.code in _REFUSALS
+                raise
+        self._is_read = True
+
+    async def _read_all(self) -> None:
+        newest: dict[TopicPartition, OffsetSync] = {}
+        needed: dict[TopicPartition, bool] = {}
+        strange: list[tuple[LogRecord, str]] = []
+        async with aclosing(self._log.read_from({})) as chunks:
+            async for chunk in chunks:
+                for sync in _syncs_in(chunk, strange):
+                    source = sync.source
+                    newest[source] = sync
+                    if source not in needed:
+                        needed[source] = self._translations.needs_syncs(source)
+                    if needed[source]:
+                        self._translations.learn(sync)
+                # A Java MirrorMaker writes one for every hundred records: millions may be there.
+                await self._clock.sleep(0)
+        self._catch_up(newest)
+        self._passed_over.note(self._log.topic, strange)
+        self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
+
+    def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
+        """Have written what an earlier life did not come to, of partitions that nothing is copied of meanwhile."""
+        if not self._settings.is_emitted:
+            return
+        for source, state in self._tasks.states.items():
+            known, sync = newest.get(source), _standing(state)
+            if sync is None:
+                continue
+            if source not in self._progress and (known is None or known.downstream < sync.downstream):
+                self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        """Return the newest sync of each partition, which is all that a new topic can hold."""
+        standing = [sync for state in self._tasks.states.values() if (sync := _standing(state)) is not None]
+        return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
+
+    async def _write(self) -> None:
+        """Write all that waits; what fails waits on, unless something newer came."""
+        await self._make_sure()
+        if self._log.is_look_due:
+            await self._log.look()
+        if not self._pending:
+            return
+        self._has_pending.clear()
+        pending, self._pending = self._pending, {}
+        begun = self._clock.monotonic()
+        left = list(pending.values())
+        try:
+            while left:
+                some = left[:_AT_ONCE]
+                await self._log.append([LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in some])
+                del left[: len(some)]
+        finally:
+            self._pending = {sync.source: sync for sync in left} | self._pending
+        took_ms = (self._clock.monotonic() - begun) * 1000
+        self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
+
+
+def _standing(state: PartitionState) -> OffsetSync | None:
+    """Return where a partition's last record went, where that is known."""
+    if state.position < 1 or state.downstream is None or state.downstream < 0:
+        return None
+    # Its own offset may be a marker's: then the record before it is there, which is not ahead either.
+    return OffsetSync(state.source, state.position - 1, state.downstream)
+
+
+def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
+    """Return the offset syncs among *records*; what is none goes to *strange*, without its content."""
+    for record in records:
+        if record.partition == _PARTITION:
+            try:
+                sync = decode_offset_sync(record.key, record.value)
+            except MalformedOffsetSyncError as error:
+                strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
+                continue
+            yield sync

@@ -1,0 +1,151 @@
+"""
+The way back: where records that a source got from its target came from.
+
+The flow in the other direction knows it. Where this node runs that flow, it lends what it has in memory; where another
+node does, what that keeps beside its positions, on our source cluster, is read on before each round that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from mm2py.clock import Clock
+from mm2py.core.offsets.translation import Translation, Untranslated
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.offsets.translations import Translations
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position, decode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.topic import is_other_topic
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+#: A topic that is not there, or may not be read, is not asked for again before this.
+_REFUSED_S = 60.0
+
+
+class ReverseTranslation(Protocol):
+    """Translates offsets of what came from the target."""
+
+    async def refresh(self) -> None:
+        """Bring it up to date before a round; raises what a cluster says against it."""
+        ...
+
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        """
+        Return what the *remote* partition came from; None for one of which nothing is known yet.
+
+        A router of that flow may have renamed the topic, so that the remote one's name does not tell.
+        """
+        ...
+
+    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
+        """Translate an offset of the *remote* partition, or say why not."""
+        ...
+
+
+class BorrowedTranslations:
+    """Those of a flow that this node runs: always up to date. A reload may give that flow others."""
+
+    def __init__(self, lent: Callable[[], Translations | None]) -> None:
+        self._lent = lent
+
+    async def refresh(self) -> None:
+        return
+
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        lent = self._lent()
+        return None if lent is None else lent.source_of(remote)
+
+    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
+        lent = self._lent()
+        return Untranslated.NOT_MIRRORED if lent is None else lent.upstream(remote, offset)
+
+
+class StoredTranslations:
+    """
+    Those that another node keeps for *flow* on *cluster*, which is that flow's target.
+
+    They are as old as its last flush of positions; what was copied since counts as not copied yet. *names* gives what
+    names that flow's remote topics, and is asked again when there is news: settings are reloaded while it runs.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        cluster: Cluster,
+        names: Callable[[], Callable[[str], str]],
+        *,
+        flow_runs: int,
+        partition_runs: int,
+        clock: Clock,
+    ) -> None:
+        self._flow = flow
+        self._names = names
+        self._sizes = (flow_runs, partition_runs)
+        self._clock = clock
+        self._cluster = cluster
+        self._log = TopicLog(cluster, f"mm2-offsets.{flow.source}.internal")
+        self._topic_id: str | None = None
+        self._read_to: dict[int, int] = {}
+        self._chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
+        self._positions: dict[TopicPartition, Position] = {}
+        self._translations: Translations | None = None
+        self._not_before = 0.0
+
+    async def refresh(self) -> None:
+        if self._clock.monotonic() < self._not_before:
+            return
+        has_news = False
+        try:
+            await self._cluster.refresh_metadata({self._log.topic})
+            topic_id = self._cluster.topic_id(self._log.topic)
+            if is_other_topic(self._topic_id, topic_id):
+                self._read_to, self._chunks, self._positions = {}, {}, {}
+            self._topic_id = topic_id or self._topic_id
+            async with aclosing(self._log.read_from(self._read_to)) as chunks:
+                async for records in chunks:
+                    for record in records:
+                        has_news |= self._take(record)
+        except BrokerAnsweredError:
+            self._not_before = self._clock.monotonic() + _REFUSED_S
+            raise
+        if has_news:
+            self._translations = self._made()
+
+    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+        return None if self._translations is None else self._translations.source_of(remote)
+
+    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
+        if self._translations is None:
+            return Untranslated.NOT_MIRRORED
+        return self._translations.upstream(remote, offset)
+
+    def _take(self, record: LogRecord) -> bool:
+        """Take one record of the positions topic; say whether it tells something new."""
+        if record.partition is not None and record.offset is not None:
+            self._read_to[record.partition] = record.offset + 1
+        match decode_chunk(record.key, record.value):
+            case (self._flow.source, KeptChunk() as chunk):
+                self._chunks[chunk.source, chunk.number] = chunk
+                return True
+        match decode_position(record.key, record.value, record.headers):
+            case (self._flow.source, Position() as position):
+                self._positions[position.source] = position
+            case (self._flow.source, TopicPartition() as source):
+                self._positions.pop(source, None)
+            case _:
+                return False
+        return True
+
+    def _made(self) -> Translations:
+        flow_runs, partition_runs = self._sizes
+        translations = Translations(flow_runs=flow_runs, partition_runs=partition_runs)
+        translations.load(self._chunks.values())
+        name_remote = self._names()
+        remote_of = {source: name_remote(source.topic) for source in self._positions}
+        translations.adopt(self._positions, remote_of)
+        return translations

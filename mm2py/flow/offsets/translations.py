@@ -1,0 +1,259 @@
+"""
+The offset translations of one flow: filled by the source group, asked by the checkpoint group.
+
+What is asked lies in memory, so that asking needs no cluster; `flow.offsets.run_store` keeps it on the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
+from mm2py.core.offsets.sync_store import Sync, SyncSlots
+from mm2py.core.offsets.translation import RunIndex, Translated, Translation, Untranslated
+from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import OffsetSync
+from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk, RunChunk
+from mm2py.model.topic import is_other_topic
+
+
+@attrs.frozen
+class Change:
+    """A chunk of a source partition's index that is to be written; removed where there is none."""
+
+    source: TopicPartition
+    number: int
+    topic_id: str | None = None
+    chunk: RunChunk | None = None
+
+
+@attrs.define
+class _Known:
+    """What is known of one source partition; None where no index could be begun yet."""
+
+    topic_id: str | None = None
+    index: RunIndex | None = None
+    syncs: SyncSlots | None = None
+
+
+class Translations:
+    """
+    Translates offsets that groups commit: always that of the next record to read.
+
+    Partitions are asked for by their name at the side that the offset is of. There are at most *flow_runs* runs, and
+    *partition_runs* of one partition; beyond that old ones are put together (`RunIndex.coarsen`).
+    """
+
+    def __init__(self, *, flow_runs: int, partition_runs: int) -> None:
+        self._flow_runs = flow_runs
+        self._partition_runs = partition_runs
+        self._known: dict[TopicPartition, _Known] = {}
+        self._source_of: dict[TopicPartition, TopicPartition] = {}
+        self._kept: dict[TopicPartition, list[KeptChunk]] = {}
+        self._written: dict[TopicPartition, int] = {}
+        self._is_ready = False
+        self._runs = 0
+
+    @property
+    def runs(self) -> int:
+        """Return how many runs are in memory."""
+        return self._runs
+
+    # Asking.
+
+    def downstream(self, source: TopicPartition, upstream: int) -> Translation:
+        """Translate an offset of the *source* partition."""
+        known = self._known.get(source)
+        if known is None:
+            return self._unknown()
+        index, syncs = known.index, known.syncs
+        answer = index.downstream(upstream) if index is not None else self._unknown()
+        if syncs is not None and (index is None or index.is_unknown(upstream)):
+            answer = _better(answer, syncs.downstream(upstream), index.end if index is not None else None)
+        return answer
+
+    def upstream(self, remote: TopicPartition, downstream: int) -> Translation:
+        """Translate an offset of the *remote* partition."""
+        source = self._source_of.get(remote)
+        known = self._known.get(source) if source is not None else None
+        if known is None:
+            return self._unknown()
+        index, syncs = known.index, known.syncs
+        answer = index.upstream(downstream) if index is not None else self._unknown()
+        if syncs is not None and (index is None or index.is_unknown_at_target(downstream)):
+            answer = _better(answer, syncs.upstream(downstream), index.covered_to if index is not None else None)
+        return answer
+
+    def source_of(self, remote: TopicPartition) -> TopicPartition | None:
+        """Return the source partition of a *remote* one, None for one that the flow does not write."""
+        return self._source_of.get(remote)
+
+    def _unknown(self) -> Untranslated:
+        return Untranslated.NOT_MIRRORED if self._is_ready else Untranslated.NOT_READY
+
+    # Learning, which is the source group's.
+
+    def load(self, kept: Iterable[KeptChunk]) -> None:
+        """Take what the positions topic holds, before `adopt` says what of it is of use."""
+        self._kept, self._written = {}, {}
+        for one in kept:
+            if one.chunk is not None:
+                self._kept.setdefault(one.source, []).append(one)
+                self._written[one.source] = max(one.number + 1, self._written.get(one.source, 0))
+
+    def adopt(self, positions: Mapping[TopicPartition, Position], remote_of: Mapping[TopicPartition, str]) -> None:
+        """
+        Translate for the partitions of *remote_of* from now on, which are copied from *positions* on.
+
+        What is known of a topic that was deleted and created again is forgotten.
+        """
+        for source, remote_topic in remote_of.items():
+            self._source_of[TopicPartition(remote_topic, source.partition)] = source
+            position = positions.get(source)
+            if position is None:
+                continue
+            known = self._known.get(source)
+            if known is not None and is_other_topic(known.topic_id, position.topic_id):
+                self.forget(source)
+            known = self._known.setdefault(source, _Known())
+            known.topic_id = position.topic_id or known.topic_id
+            kept = self._kept.pop(source, ())
+            if known.index is None:
+                known.index = _restored(kept, position) or _begun(position)
+                self._runs += len(known.index) if known.index is not None else 0
+        self._is_ready = True
+
+    def take(self, outcome: PartitionOutcome, begun_at: int) -> None:
+        """Learn from what an epoch did, which began at upstream offset *begun_at*."""
+        known = self._known.get(outcome.source)
+        if known is None:
+            return
+        begun_at = begun_at if outcome.known_from is None else outcome.known_from
+        end = None if outcome.downstream is None or outcome.is_unsure else outcome.downstream + 1
+        if known.index is None:
+            if not outcome.runs and end is None:
+                return
+            first = outcome.runs[0].downstream if outcome.runs else end
+            known.index = RunIndex(begun_at, first or 0)
+        index, before = known.index, len(known.index)
+        index.take(begun_at, outcome.runs, outcome.position, end)
+        self._runs += len(index) - before
+        self._bound(index)
+
+    def needs_syncs(self, source: TopicPartition) -> bool:
+        """Whether offset syncs can tell anything of a source partition that runs do not."""
+        known = self._known.get(source)
+        return known is None or known.index is None or not known.index.is_complete
+
+    def learn(self, sync: OffsetSync) -> None:
+        """Take an offset sync that somebody wrote, in the order of the log."""
+        known = self._known.setdefault(sync.source, _Known())
+        point = Sync(sync.upstream, sync.downstream)
+        if known.syncs is None:
+            known.syncs = SyncSlots(point)
+        else:
+            known.syncs.add(point)
+
+    def forget(self, source: TopicPartition) -> None:
+        """Forget what is known of a source partition: its topic, or its remote one, is another now."""
+        self._kept.pop(source, None)
+        known = self._known.pop(source, None)
+        if known is not None and known.index is not None:
+            self._runs -= len(known.index)
+
+    def _bound(self, index: RunIndex) -> None:
+        while len(index) > self._partition_runs and self._coarsen(index):
+            continue
+        while self._runs > self._flow_runs:
+            longest = max((known.index for known in self._known.values() if known.index is not None), key=len)
+            if not self._coarsen(longest):
+                return  # a run or two for each of very many partitions, which cannot be fewer
+
+    def _coarsen(self, index: RunIndex) -> bool:
+        before = len(index)
+        index.coarsen()
+        self._runs += len(index) - before
+        return len(index) < before
+
+    # Keeping, which is the keeper's.
+
+    def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:
+        """
+        Return what is to be written since this was last asked for: first what is removed, then what changed.
+
+        It is that of *sources*, or of all partitions. Whoever could not write it gives it back to `put_back`.
+        """
+        removed: list[Change] = []
+        changed: list[Change] = []
+        for source in sorted({*self._known, *self._written}) if sources is None else sources:
+            known = self._known.get(source)
+            index = known.index if known is not None else None
+            if index is None and source in self._kept:
+                continue  # of a topic that is not mirrored at present
+            count, written = chunk_count(index) if index is not None else 0, self._written.get(source, 0)
+            removed += [Change(source, number) for number in range(count, written)]
+            if index is not None and known is not None:
+                changed += [
+                    Change(source, number, known.topic_id, cut_chunk(index, number)) for number in changed_chunks(index)
+                ]
+                index.first_changed = None
+            self._written[source] = count
+        return removed + changed
+
+    def everything(self) -> list[Change]:
+        """Return all that is to stand in the topic, and forget nothing of what is still to be written."""
+        kept = [one for some in self._kept.values() for one in some]
+        known = [(source, it.topic_id, it.index) for source, it in self._known.items() if it.index is not None]
+        return [
+            *(Change(one.source, one.number, one.topic_id, one.chunk) for one in kept),
+            *(
+                Change(source, number, topic_id, cut_chunk(index, number))
+                for source, topic_id, index in known
+                for number in range(chunk_count(index))
+            ),
+        ]
+
+    def put_back(self, changes: Iterable[Change]) -> None:
+        """Note that *changes* may not have been written."""
+        for change in changes:
+            self._written[change.source] = max(change.number + 1, self._written.get(change.source, 0))
+            known = self._known.get(change.source)
+            if known is not None and known.index is not None:
+                known.index.first_changed = 0
+
+
+def _restored(kept: Iterable[KeptChunk], position: Position) -> RunIndex | None:
+    """Make an index of what was *kept* of the topic that *position* is of; None where that is nothing."""
+    index = put_together(one for one in kept if not is_other_topic(one.topic_id, position.topic_id))
+    if index is None:
+        return None
+    if (
+        position.downstream is not None
+        and index.covered_to <= position.next_upstream
+        and index.end > position.downstream + 1
+    ):
+        return None  # the position was written after the target had lost records
+    index.first_changed = None
+    return index
+
+
+def _begun(position: Position) -> RunIndex | None:
+    """Begin an index where copying begins; a position of Java's does not say where that is at the target."""
+    if position.downstream is None:
+        return None
+    return RunIndex(position.next_upstream, position.downstream + 1, is_origin=position.downstream < 0)
+
+
+def _better(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:
+    """Return the one that says more: neither is ever ahead, so the greater is nearer."""
+    if not isinstance(by_syncs, Translated):
+        return ours
+    if limit is not None and by_syncs.offset > limit:
+        by_syncs = attrs.evolve(by_syncs, offset=limit)
+    if isinstance(ours, Translated) and ours.offset >= by_syncs.offset:
+        return ours
+    return by_syncs

@@ -1,0 +1,312 @@
+"""
+Partitions of which the source or the target is not what their position is about.
+
+It looks at both clusters, tells what is wrong once, and does what the flow's policies say, as
+`core.source.broken_history` decides, partition by partition. A partition in question is not copied meanwhile; all
+others are. What was decided is stored before anything is copied by it, so that a crash in between ends in the same
+decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+
+import attrs
+
+from mm2py.core.source.broken_history import (
+    Act,
+    Finding,
+    GoOn,
+    Look,
+    RecreateRemote,
+    Stop,
+    Trouble,
+    decide,
+    diagnose,
+    policy_of,
+    position_after,
+    reset,
+)
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.topic import is_other_topic
+from mm2py.telemetry.events import (
+    RemoteTopicDeleted,
+    RemoteTopicRecreated,
+    RemoteTopicRewound,
+    SourceRecordsExpired,
+    SourceTopicRecreated,
+    SourceTruncated,
+    StepFailed,
+)
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.log_end import EpochEnd, epoch_ends, log_ends
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topics.admin import Admin
+
+
+#: Poll interval for open questions and for clusters that were unreachable.
+_TICK_S = 1.0
+#: How often partitions that are interrupted again and again are asked about.
+_SUSPECTS_EVERY_S = 5.0
+_EVENTS = {
+    Trouble.RECREATED: SourceTopicRecreated,
+    Trouble.EXPIRED: SourceRecordsExpired,
+    Trouble.TRUNCATED: SourceTruncated,
+    Trouble.REWOUND: RemoteTopicRewound,
+    Trouble.REMADE: RemoteTopicRecreated,
+}
+
+
+@attrs.frozen
+class _Case:
+    """A partition, what was seen of it, and what follows."""
+
+    state: PartitionState
+    look: Look
+    finding: Finding
+    act: Act
+
+
+class BrokenHistory:
+    """Answers the questions that the copying of one flow raises."""
+
+    name = "truth"
+
+    def __init__(self, around: FlowContext, life: SourceLife) -> None:
+        self._settings = around.settings
+        self._clock = around.clock
+        self._events = around.events
+        self._reach = around.reach
+        self._life = life
+        self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
+        #: Of what was told, that which could not be done yet.
+        self._undone: set[TopicPartition] = set()
+        self._remaking: set[str] = set()
+        self._aliases = (around.settings.flow.source, around.settings.flow.target)
+
+    async def run(self) -> None:
+        """Look whenever a partition is in question."""
+        tasks = self._life.tasks
+        suspected_at = self._clock.monotonic()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await tasks.has_questions.wait()
+            tasks.has_questions.clear()
+            if tasks.questions():
+                await self._reach.once("look at what a position is about", self._aliases, self._answer)
+            if self._clock.monotonic() - suspected_at >= _SUSPECTS_EVERY_S:
+                suspected_at = self._clock.monotonic()
+                if tasks.suspects():
+                    await self._reach.once("look for missing topics", self._aliases, self._look_for_topics)
+
+    async def finish(self) -> None:
+        """Leave open questions to the next life: nothing was copied meanwhile."""
+
+    async def _answer(self) -> bool:
+        cases, fine = [], []
+        for state, look in await self._look(self._life.tasks.questions()):
+            finding = diagnose(state, look)
+            if finding is None:
+                self._told.pop(state.source, None)
+                fine.append(state)
+                continue
+            cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.truth)))
+        self._note_remaking(cases)
+        for state in fine:
+            if state.source.topic in self._remaking:
+                self._life.tasks.look_later(state.source, _TICK_S / 2)
+            else:
+                self._life.tasks.clear_doubt(state.source)
+        for case in cases:
+            self._tell(case)
+        for case in cases:
+            if isinstance(case.act, Stop):
+                self._life.tasks.stop(case.state.source, case.act.failure)
+        for topic in sorted({case.state.source.topic for case in cases if isinstance(case.act, RecreateRemote)}):
+            await self._recreate(topic)
+        if any(case.finding.trouble is Trouble.RECREATED for case in cases):
+            self._life.topics.want_refresh()
+        await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
+        return True
+
+    def _note_remaking(self, cases: Iterable[_Case]) -> None:
+        """Note which topics wait for their remote topic to be deleted; nothing is written to it meanwhile."""
+        for case in cases:
+            if isinstance(case.act, RecreateRemote):
+                self._remaking.add(case.state.source.topic)
+            else:
+                self._remaking.discard(case.state.source.topic)
+
+    # Looking.
+
+    async def _look(self, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
+        """Look at both clusters; what cannot be looked at now is left in question."""
+        source, target = self._life.source, self._life.target
+        before = await self._topic_ids(states)
+        present = [state for state in states if self._is_present(state)]
+        tps = [state.source for state in present]
+        starts = await source.list_offsets(tps, EARLIEST)
+        ends = await source.list_offsets(tps, LATEST)
+        histories = await epoch_ends(source, {it.source: it.leader.epoch for it in present if it.leader is not None})
+        remote_ends = await _remote_ends(target, list(map(_remote_of, present)))
+        # Offsets are asked for by name: they count where that stood for the same topics all the while.
+        after = await self._topic_ids(present)
+        found: list[tuple[PartitionState, Look]] = []
+        for state in present:
+            start, end, remote_end = starts[state.source], ends[state.source], remote_ends[_remote_of(state)]
+            history, ids = histories.get(state.source), after[state.source]
+            are_same = ids == before[state.source]
+            if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int) and are_same:
+                look = Look(ids[0], start, end, ids[1], remote_end)
+                if isinstance(history, EpochEnd):
+                    look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
+                found.append((state, look))
+            else:
+                self._life.tasks.look_later(state.source, _TICK_S)
+        return found
+
+    async def _topic_ids(
+        self, states: Collection[PartitionState]
+    ) -> dict[TopicPartition, tuple[str | None, str | None]]:
+        """Return which topics have the names now, at the source and at the target."""
+        source, target = self._life.source, self._life.target
+        await source.refresh_metadata({state.source.topic for state in states})
+        await target.refresh_metadata({state.remote_topic for state in states})
+        return {
+            state.source: (source.topic_id(state.source.topic), target.topic_id(state.remote_topic)) for state in states
+        }
+
+    def _is_present(self, state: PartitionState) -> bool:
+        """Whether both partitions have a leader; where one does not, the question stays."""
+        source, target = self._life.source, self._life.target
+        if source.leader(state.source) is not None and target.leader(_remote_of(state)) is not None:
+            return True
+        is_at_source = state.source.partition in source.partitions_of(state.source.topic)
+        if not is_at_source or not target.partitions_of(state.remote_topic):
+            self._life.topics.want_refresh()
+        self._life.tasks.look_later(state.source, _TICK_S)
+        return False
+
+    async def _look_for_topics(self) -> bool:
+        """Have topics looked at soon where those of interrupted partitions are missing, and notice other ones."""
+        suspects = self._life.tasks.suspects()
+        source, target = self._life.source, self._life.target
+        await source.refresh_metadata({state.source.topic for state in suspects})
+        await target.refresh_metadata({state.remote_topic for state in suspects})
+        for state in suspects:
+            if not source.partitions_of(state.source.topic) or not target.partitions_of(state.remote_topic):
+                self._life.topics.want_refresh()
+            elif is_other_topic(state.topic_id, source.topic_id(state.source.topic)):
+                self._life.tasks.question(state, Ended.RECREATED, RECREATED)
+            elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
+                failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
+                self._life.tasks.question(state, Ended.TARGET_REWOUND, failure)
+        return True
+
+    # Acting.
+
+    def _tell(self, case: _Case) -> None:
+        """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
+        state, finding, act = case.state, case.finding, case.act
+        about = (finding.trouble, case.look.topic_id, case.look.remote_topic_id)
+        is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
+        is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
+        if self._told.get(state.source) == about and not is_anew:
+            return
+        self._told[state.source] = about
+        setting, policy = policy_of(finding.trouble, self._settings.truth)
+        self._events.emit(
+            _EVENTS[finding.trouble](
+                flow=self._settings.flow,
+                source=state.source,
+                remote_topic=state.remote_topic,
+                message=finding.message,
+                records=finding.records,
+                setting=setting,
+                policy=policy,
+                position=state.repair.position if state.repair is not None else state.position,
+                goes_on_at=act.position if isinstance(act, GoOn) else None,
+                lost=act.lost if isinstance(act, GoOn) else None,
+                repeated=act.repeated if isinstance(act, GoOn) else None,
+            )
+        )
+        if finding.trouble is Trouble.RECREATED:
+            for other in self._life.tasks.of_topic(state.source.topic):
+                if is_other_topic(other.topic_id, case.look.topic_id):
+                    self._life.tasks.question(other, Ended.RECREATED, RECREATED)
+
+    async def _go_on(self, cases: Iterable[_Case]) -> None:
+        """Store positions, then copy from them; what is a guess is stored once it is proven."""
+        decided: list[tuple[_Case, GoOn, Position]] = [
+            (case, case.act, position_after(case.act, case.state, case.look))
+            for case in cases
+            if isinstance(case.act, GoOn)
+        ]
+        self._undone |= {case.state.source for case, _, _ in decided}
+        final = [position for _, act, position in decided if act.repair is None]
+        try:
+            await self._life.positions.write(final)
+        except (ClusterUnreachableError, BrokerConnectionError):
+            raise
+        except Mm2Error as error:
+            failure = PartitionFailure(f"its new position cannot be stored: {error}", error.hint, type(error).__name__)
+            for position in final:
+                self._life.tasks.stop(position.source, failure)
+            raise
+        self._undone -= {case.state.source for case, _, _ in decided}
+        now = self._clock.monotonic()
+        for case, act, position in decided:
+            state = reset(case.state, act, case.look, now=now)
+            if act.repair is None:
+                state = attrs.evolve(state, written=position, unwritten_bytes=0)
+            breaks_history = case.finding.trouble is not Trouble.EXPIRED
+            self._life.tasks.reset(state, breaks_history=breaks_history)
+
+    async def _recreate(self, topic: str) -> None:
+        """Delete the remote topic once nobody writes any partition of it; a look at the topics creates it again."""
+        tasks = self._life.tasks
+        states = [it for it in tasks.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)]
+        if any(tasks.is_held(state.source) or not state.is_questioned for state in states):
+            for state in states:
+                # One that came with the new topic lies in the remote topic that is about to go.
+                tasks.question(state, Ended.RECREATED, RECREATED)
+                tasks.look_later(state.source, _TICK_S / 2)
+            return
+        remote = states[0].remote_topic
+        error = (await Admin(self._life.target).delete_topics([remote]))[remote]
+        if error is not None and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            hint = "allow the deletion of topics at the target, or choose another copy.on.source.recreated"
+            self._events.emit(StepFailed(self._settings.flow, f"delete {remote}", str(error), hint))
+            for state in states:
+                failure = PartitionFailure(f"{remote} cannot be deleted: {error}", hint, "TopicRecreated")
+                tasks.stop(state.source, failure)
+            return
+        if error is None:
+            self._events.emit(RemoteTopicDeleted(self._settings.flow, topic, remote))
+        self._life.topics.want_refresh()
+
+
+def _remote_of(state: PartitionState) -> TopicPartition:
+    return TopicPartition(state.remote_topic, state.source.partition)
+
+
+async def _remote_ends(
+    target: Cluster, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
+    """Return where the logs end at the target, what is not on all replicas yet included."""
+    ends = await target.list_offsets(partitions, LATEST)
+    for partition, log_end in (await log_ends(target, partitions)).items():
+        end = ends[partition]
+        if isinstance(end, int):
+            ends[partition] = max(end, log_end)
+    return ends

@@ -1,0 +1,297 @@
+"""
+One copy task: an unbroken sequence of epochs.
+
+It runs what its source task group plans for it, waits where there is nothing to do, and sits out the time in which a
+lost epoch might still write. It knows nothing of positions: it hands plans in and outcomes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.backoff import Backoff
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.flow.source.transactions import transactions_of
+from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow
+from mm2py.model.rates import RateShare
+from mm2py.model.state import TaskState, TaskView
+from mm2py.model.transform import Transform
+from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
+from mm2py.telemetry.journal import EventLog
+
+
+#: The first epochs of a flow's copy tasks have different lengths, so that their boundaries do not coincide.
+_SHORTEST_FIRST_EPOCH_MS = 500
+
+
+class Epochs(Protocol):
+    """Where epochs are run: `mm2py.pipeline.epoch_jobs.EpochRunner`, or a test's own."""
+
+    async def ready(self) -> None: ...
+
+    async def run(self, plan: EpochPlan) -> EpochOutcome: ...
+
+    def nudge(self, flow: Flow, task: int) -> bool: ...
+
+    def is_waiting(self, flow: Flow, task: int) -> bool: ...
+
+    def is_late(self, flow: Flow, task: int) -> bool: ...
+
+    async def settle(self, flow: Flow) -> None: ...
+
+
+class Planner(Protocol):
+    """Who knows what a copy task shall do next, and takes over what it did."""
+
+    @property
+    def copy_tasks(self) -> int: ...
+
+    def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
+        """Return what *task* may copy now; it holds these until they are put back."""
+        ...
+
+    def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
+        """Return what *task* may take of the limits that these partitions fall under."""
+        ...
+
+    def next_retry_at(self, task: int) -> float | None:
+        """Return when something may be planned for *task* again that is pausing now."""
+        ...
+
+    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        """Take over an outcome."""
+        ...
+
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
+        """Note that an epoch brought no outcome; before *quiet_until* it may still write."""
+        ...
+
+    def put_back(self, plan: EpochPlan) -> None:
+        """Let others have the plan's partitions."""
+        ...
+
+
+@attrs.frozen
+class _Numbers:
+    """What a copy task shows of its last epoch."""
+
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    boundary_ms: float = 0.0
+    worker: str = ""
+
+
+class CopyTask:
+    """
+    One copy task of a flow.
+
+    a. At most one of its epochs runs at a time.
+    b. After a lost epoch nothing of it runs before that epoch can no longer write.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        task: int,
+        transform: Transform | None = None,
+        *,
+        planner: Planner,
+        epochs: Epochs,
+        clock: Clock,
+        events: EventLog,
+        jitter: Callable[[], float],
+    ) -> None:
+        self.task = task
+        #: What its records go through; None where it copies batches unopened.
+        self._transform = transform
+        self._settings = settings
+        self._planner = planner
+        self._epochs = epochs
+        self._clock = clock
+        self._events = events
+        self._jitter = jitter
+        self._backoff = Backoff(settings.restart_backoff_ms / 1000, settings.restart_backoff_max_ms / 1000)
+        self._poked = asyncio.Event()
+        self._epoch = 0
+        self._lost_in_a_row = 0
+        self._lost_in_all = 0
+        self._last_error = ""
+        self._numbers = _Numbers()
+        self._state = TaskState.IDLE
+        self._is_draining = False
+        self._quiet_until = 0.0
+        self._is_hurried = False
+        #: An epoch was not back in time, and none has come back since.
+        self._was_late = False
+
+    def poke(self) -> None:
+        """Make the copy task look at its plan again: end its epoch, or its wait."""
+        self._poked.set()
+        self._epochs.nudge(self._settings.flow, self.task)
+
+    def restart(self) -> None:
+        """End the epoch, or the pause after lost ones, and plan again at once; no lost epoch is overtaken."""
+        self._is_hurried = True
+        self.poke()
+
+    def drain(self) -> None:
+        """Run no further epoch."""
+        self._is_draining = True
+        self.poke()
+
+    def reopen(self) -> None:
+        """Let `run` run epochs again that a drain had ended."""
+        self._is_draining = False
+
+    def view(self, partitions: int) -> TaskView:
+        state, flow = self._state, self._settings.flow
+        if state is not TaskState.IDLE and (self._was_late or self._epochs.is_late(flow, self.task)):
+            state = TaskState.LATE
+        elif state is TaskState.RUNNING and self._epochs.is_waiting(flow, self.task):
+            state = TaskState.WAITING_FOR_SLOT
+        return TaskView(
+            task=self.task,
+            state=state,
+            epoch=self._epoch,
+            partitions=partitions,
+            records_per_s=self._numbers.records_per_s,
+            bytes_per_s=self._numbers.bytes_per_s,
+            boundary_ms=self._numbers.boundary_ms,
+            lost_epochs=self._lost_in_all,
+            worker=self._numbers.worker,
+            last_error=self._last_error,
+        )
+
+    async def run(self) -> None:
+        """Run epoch after epoch until drained."""
+        while not self._is_draining:
+            if not await self._is_ready():
+                continue
+            # Cleared before the look at the plan: whoever pokes later is seen by the wait, or by the epoch's end.
+            self._poked.clear()
+            partitions = self._planner.take_partitions(self.task)
+            if partitions:
+                await self._run_epoch(self._plan(partitions))
+            else:
+                await self._wait()
+
+    async def _is_ready(self) -> bool:
+        """Wait until Spark takes epochs; where it cannot be started, pause, and say that it is not."""
+        try:
+            await self._epochs.ready()
+        except Mm2Error as error:
+            if error.verdict is Verdict.STOP_FLOW:
+                raise
+            self._lost_in_a_row += 1
+            self._last_error = str(error)
+            pause_s = self._backoff.pause_s(self._lost_in_a_row, self._jitter())
+            self._events.emit(CopyTaskLost(self._settings.flow, self.task, self._epoch, str(error), pause_s))
+            await self._back_off(pause_s)
+            return False
+        return not self._is_draining
+
+    def _plan(self, partitions: tuple[PartitionPlan, ...]) -> EpochPlan:
+        settings = self._settings
+        plan = EpochPlan(
+            flow=settings.flow,
+            task=self.task,
+            epoch=self._epoch,
+            source=settings.source,
+            target=settings.target,
+            partitions=partitions,
+            limits=settings.limits,
+            epoch_ms=self._epoch_ms(),
+            drain_ms=settings.drain_ms,
+            rates=self._planner.rates(self.task, partitions),
+            transform=self._transform,
+            transactions=transactions_of(settings, self._transform),
+        )
+        self._epoch += 1
+        return plan
+
+    def _epoch_ms(self) -> int:
+        full_ms = self._settings.epoch_ms
+        if self._epoch > 0:
+            return full_ms
+        share_ms = full_ms * (self.task + 1) // max(1, self._planner.copy_tasks)
+        return min(full_ms, max(_SHORTEST_FIRST_EPOCH_MS, share_ms))
+
+    async def _run_epoch(self, plan: EpochPlan) -> None:
+        self._state = TaskState.RUNNING
+        begun = self._clock.monotonic()
+        pause_s = 0.0
+        try:
+            outcome = await self._epochs.run(plan)
+        except EpochLostError as error:
+            pause_s = self._lose(plan, error)
+        else:
+            self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
+        finally:
+            self._planner.put_back(plan)
+            self._state = TaskState.IDLE
+        if pause_s:
+            await self._back_off(pause_s)
+
+    def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        if self._lost_in_a_row:
+            self._events.emit(CopyTaskRecovered(plan.flow, plan.task, plan.epoch, self._lost_in_a_row))
+            self._lost_in_a_row = 0
+        self._was_late = False
+        self._numbers = _Numbers(
+            records_per_s=outcome.records / took_s if took_s else 0.0,
+            bytes_per_s=outcome.bytes / took_s if took_s else 0.0,
+            boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
+            worker=outcome.worker,
+        )
+        self._planner.account(plan, outcome, took_s=took_s)
+
+    def _lose(self, plan: EpochPlan, lost: EpochLostError) -> float:
+        """Note the loss and give the pause until its partitions may be planned again."""
+        self._lost_in_a_row += 1
+        self._lost_in_all += 1
+        self._numbers = _Numbers()
+        self._last_error = lost.cause
+        self._was_late = self._was_late or lost.is_late
+        quiet_ms = plan.longest_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
+        now = self._clock.monotonic()
+        self._quiet_until = now + quiet_ms / 1000
+        pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._jitter())
+        self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
+        self._planner.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
+        return pause_s
+
+    async def _back_off(self, pause_s: float) -> None:
+        """Sit a pause out; a poke does not shorten it, a drain does, and a restart as far as may be."""
+        self._state = TaskState.BACKING_OFF
+        self._is_hurried = False
+        until = self._clock.monotonic() + pause_s
+        while not self._is_draining and (left := until - self._clock.monotonic()) > 0:
+            self._poked.clear()
+            await self._poked_within(left)
+            if self._is_hurried:
+                self._lost_in_a_row = 0
+                until = min(until, self._quiet_until)
+        self._state = TaskState.IDLE
+
+    async def _wait(self) -> None:
+        retry_at = self._planner.next_retry_at(self.task)
+        if retry_at is None or math.isinf(retry_at):
+            await self._poked.wait()
+        else:
+            await self._poked_within(max(0.0, retry_at - self._clock.monotonic()))
+
+    async def _poked_within(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,493 @@
+"""
+The source task group, from its first look at the clusters to its drain.
+
+A life opens both clusters, reads positions, and then runs its loops side by side: copying, looking at topics, writing
+positions, watching clusters that went away. These fall together and restart together. What the group does beside
+copying (`BackgroundLoop`) is supervised one by one: nothing of it stops the copying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Protocol, TypeVar
+
+import attrs
+
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import Mm2Error
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.offsets.run_store import TranslationKeeper
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.copy_task import Epochs
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.flow.source.positions import Positions
+from mm2py.flow.source.transactions import end_open_transactions
+from mm2py.flow.supervise import supervise
+from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
+from mm2py.flow.topics.ownership import SyncedMemory
+from mm2py.flow.topics.remote_topics import Mirrored, Topics
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.positions import Position
+from mm2py.model.state import FlowState, FlowView, total_lag
+from mm2py.telemetry.events import (
+    ConnectorRestarted,
+    CopyTaskRestarted,
+    Event,
+    FlowDrained,
+    FlowFailed,
+    FlowStarted,
+    FlowSummary,
+    PositionsRead,
+    PositionsWritten,
+)
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topics.admin import Admin
+
+
+T = TypeVar("T")
+
+_SUMMARY_EVERY_S = 30.0
+#: How often it is asked whether a position is due, and a cluster that is away whether it is back.
+_TICK_S = 1.0
+#: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
+_UNSETTLED_REFRESH_S = 10.0
+#: What a drain leaves, once its time is over, for writing positions, and then for what side loops have left.
+_FINISH_S = 3.0
+
+
+class BackgroundLoop(Protocol):
+    """Something that the source group does beside copying, on the same clusters."""
+
+    @property
+    def name(self) -> str:
+        """Name it in the log, behind ``A->B/source/``."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled. What it raises is told, and it runs again after a pause; copying goes on."""
+        ...
+
+    async def finish(self) -> None:
+        """Write what is left, once the last epoch is accounted for and `run` has ended; three seconds at most."""
+        ...
+
+
+@attrs.frozen
+class SourceLife:
+    """What one life of the group works with."""
+
+    source: Cluster
+    target: Cluster
+    positions: Positions
+    topics: Topics
+    tasks: SourceTasks
+    keeper: TranslationKeeper
+
+
+class SourceGroup(FlowGroup):
+    """Copies a flow's topics. It is what the whole flow is there for: where it fails, the flow has failed."""
+
+    connector = "MirrorSourceConnector"
+    name = "source"
+
+    def __init__(
+        self,
+        around: FlowContext,
+        epochs: Epochs,
+        translations: Translations,
+        sides: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
+        measures: FlowMeasures | None = None,
+        *,
+        watches: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
+    ) -> None:
+        """
+        Make a group; *sides* make what runs beside copying, again for each life and before its first epoch.
+
+        *watches* do so too, but only look, and go on while the group is paused. *measures* counts what is copied,
+        across lives.
+        """
+        super().__init__(around)
+        self._epochs = epochs
+        self._translations = translations
+        self._sides = sides
+        self._watches = watches
+        self._measures = measures or FlowMeasures(around.clock)
+        self._source_tasks: SourceTasks | None = None
+        self._overrides = NO_ORDERS
+        self._is_refreshing = False
+
+    # What may be asked of it.
+
+    def apply_overrides(self, overrides: Overrides) -> None:
+        """Copy, and leave alone, what *orders* say from now on."""
+        self._overrides = overrides
+        if self._source_tasks is not None:
+            self._source_tasks.apply_overrides(overrides)
+
+    def restart_alone(self, *, by: str = "") -> None:
+        """Restart whatever runs beside the copy tasks, and look at the topics at once; copying goes on."""
+        if self._state is not FlowState.RUNNING:
+            self.restart(by=by)
+            return
+        self._restarts += 1
+        self._is_refreshing = True
+        self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=True, by=by))
+        self._tell_news()
+
+    def restart_task(self, task: int, *, by: str = "") -> bool:
+        tasks = self._source_tasks
+        if not 0 <= task < (tasks.copy_tasks if tasks is not None else self._settings.tasks_max):
+            return False
+        if tasks is None or self._state in {FlowState.FAILED, FlowState.RESTARTING}:
+            self.restart(by=by)
+        elif self._state is FlowState.RUNNING:
+            tasks.restart(task)
+            self._events.emit(CopyTaskRestarted(self.flow, task, by))
+        return True
+
+    def lost_tasks(self) -> tuple[int, ...]:
+        tasks = self._source_tasks
+        return tasks.in_trouble() if tasks is not None and self._state is FlowState.RUNNING else ()
+
+    async def _settle(self) -> None:
+        await self._epochs.settle(self.flow)
+
+    def _failure(self, error: Mm2Error) -> Event:
+        return FlowFailed(self.flow, str(error), error.hint)
+
+    # A life.
+
+    async def _live(self) -> None:
+        # Epochs of a life that fell over may still be writing.
+        await self._epochs.settle(self.flow)
+        async with AsyncExitStack() as open_clusters:
+            settings = self._settings
+            source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
+            for cluster in (source, target):
+                open_clusters.push_async_callback(cluster.close)
+            await self._connect((source, target))
+            if not await self._goes_on():
+                return
+            positions = Positions(settings, source, target, self._events, self._passed_over)
+            topics = Topics(
+                settings,
+                Admin(source),
+                Admin(target),
+                SyncedMemory(settings, target, self._events, self._passed_over),
+                reach=self._reach,
+                clock=self._clock,
+                events=self._events,
+            )
+            await self._reach.insist(
+                "end open transactions", [self.flow.target], lambda: end_open_transactions(settings, target)
+            )
+            await self._reach.insist("read positions", [self.flow.target], positions.read)
+            self._translations.load(positions.runs)
+            keeper = TranslationKeeper(settings, positions.log, clock=self._clock, events=self._events)
+            positions.beside = lambda: keeper.records(self._translations.everything())
+            tasks = SourceTasks(
+                settings,
+                self._epochs,
+                clock=self._clock,
+                events=self._events,
+                jitter=self._around.jitter,
+                measures=self._measures,
+            )
+            positions.committed = lambda: [it.written for it in tasks.states.values() if it.written is not None]
+            tasks.listeners.append(self._translations.take)
+            tasks.break_listeners.append(self._forget)
+            mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
+            adopted = await self._reach.insist(
+                "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
+            )
+            life = SourceLife(source, target, positions, topics, tasks, keeper)
+            await self._fence(life)
+            self._started(tasks)
+            await self._work(life, is_settled=adopted.is_settled)
+
+    @property
+    def _aliases(self) -> tuple[str, str]:
+        return self.flow.source, self.flow.target
+
+    async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
+        """Hand the mirrored partitions to the source tasks; say whether a start is known for each of them."""
+        self._measures.missing_partitions = mirrored.missing_partitions
+        self._measures.heartbeats = mirrored.heartbeats
+        unknown = tasks.unknown(mirrored)
+        fresh = await positions.begin(
+            {partition: place for partition, place in unknown.items() if partition not in positions.known}
+        )
+        for partition in fresh:
+            self._translations.forget(partition)  # an operator removed its position: it may be another topic's
+        single = {it: place.remote_topic for it, place in mirrored.places.items()}
+        begins = {**positions.known, **fresh}
+        self._translations.adopt(begins, single)
+        tasks.adopt(mirrored, begins, unwritten=fresh)
+        left = tasks.unknown(mirrored)
+        if unknown:
+            found = len(unknown) - len(fresh) - len(left)
+            self._events.emit(PositionsRead(self.flow, found, len(fresh)))
+        return Mirrored(mirrored.places, is_settled=mirrored.is_settled and not left)
+
+    def _forget(self, state: PartitionState) -> None:
+        """Translate nothing by what was known of a partition whose history broke."""
+        self._translations.forget(state.source)
+        self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
+
+    def _started(self, tasks: SourceTasks) -> None:
+        # It stays after the group's life, so that a drained flow shows how far it came.
+        self._source_tasks = tasks
+        tasks.apply_overrides(self._overrides)
+        self._came_up()
+        self._events.emit(FlowStarted(self.flow, tasks.topics, len(tasks.states), tasks.copy_tasks))
+
+    async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
+        """Copy, and rest while the group is paused, until its life is to end."""
+        watches = [make(life) for make in self._watches]
+        sides = [*(make(life) for make in self._sides), *watches]
+        is_clean = True
+        while is_clean and await self._rest(life, watches):
+            is_clean = await self._copy(life, sides, is_settled=is_settled)
+            is_settled = False
+
+    async def _rest(self, life: SourceLife, watches: Sequence[BackgroundLoop]) -> bool:
+        """Copy nothing while the group is paused, but write positions and keep watch; say what `_goes_on` says."""
+        if not self._is_quiet:
+            return True
+        async with asyncio.TaskGroup() as loops:
+            others = [
+                loops.create_task(self._write_forever(life), name=f"{self.task}/positions"),
+                *(loops.create_task(self._run_side(it), name=f"{self.task}/{it.name}") for it in watches),
+            ]
+            goes_on = await self._goes_on()
+            for other in others:
+                other.cancel()
+        life.topics.want_refresh()  # who knows what changed at the source meanwhile
+        return goes_on
+
+    async def _copy(self, life: SourceLife, sides: Sequence[BackgroundLoop], *, is_settled: bool) -> bool:
+        """
+        Run the loops of the group until it is to leave off, then write what is left.
+
+        False where an epoch was not over in time: what it wrote is known to the next life alone.
+        """
+        self._came_up()
+        life.tasks.reopen()
+        async with asyncio.TaskGroup() as loops:
+            copying = loops.create_task(life.tasks.run(), name=self.task)
+            writing = loops.create_task(self._write_forever(life), name=f"{self.task}/positions")
+            while True:
+                others = self._beside(loops, life, sides, is_settled=is_settled)
+                await self._until(lambda: self._is_quiet or self._is_refreshing)
+                if self._is_quiet:
+                    break
+                await _cancel(others)
+                self._is_refreshing = is_settled = False
+                life.topics.want_refresh()
+            self._state = FlowState.DRAINING
+            begun = self._clock.monotonic()
+            life.tasks.drain()
+            _, late = await asyncio.wait({copying}, timeout=self._drain_within_s)
+            for loop in (copying, writing, *others):
+                loop.cancel()
+        is_written = await self._write_last(life, sides)
+        records = sum(state.records for state in life.tasks.states.values())
+        self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
+        if not late:
+            await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
+        return not late
+
+    async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:
+        """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""
+        if not self._is_admitted:
+            return False
+        is_written = await self._finish("positions", self._write_once(life, is_interval_over=True))
+        async with asyncio.TaskGroup() as last:
+            for side in sides:
+                last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
+        return bool(is_written)
+
+    def _beside(
+        self, loops: asyncio.TaskGroup, life: SourceLife, sides: Sequence[BackgroundLoop], *, is_settled: bool
+    ) -> list[asyncio.Task[None]]:
+        """Start what runs beside copying and writing positions."""
+        return [
+            loops.create_task(body, name=f"{self.task}/{name}")
+            for name, body in (
+                ("topics", self._refresh_forever(life, is_settled=is_settled)),
+                ("clusters", self._watch_forever(life)),
+                ("summary", self._summarise_forever()),
+                *((side.name, self._run_side(side)) for side in sides),
+            )
+        ]
+
+    async def _run_side(self, side: BackgroundLoop) -> None:
+        await supervise(
+            f"{self.task}/{side.name}",
+            side.run,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            jitter=self._around.jitter,
+            report=self._events.emit,
+        )
+
+    # Its loops.
+
+    async def _refresh_forever(self, life: SourceLife, *, is_settled: bool) -> None:
+        interval_s = self._settings.refresh_topics_interval_s
+        while True:
+            is_over = is_settled and not self._settings.refresh_topics_enabled
+            pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
+            await life.topics.until_due(None if is_over else pause_s)
+
+            async def refresh() -> Mirrored:
+                return await self._adopt(life.tasks, life.positions, await life.topics.refresh_once())
+
+            mirrored = await self._reach.once("refresh topics", self._aliases, refresh)
+            is_settled = mirrored is not None and mirrored.is_settled
+
+    async def _write_forever(self, life: SourceLife) -> None:
+        interval_s = self._settings.offset_flush_interval_ms / 1000
+        # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
+        written_at = self._clock.monotonic() - interval_s * self._around.jitter()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(interval_s, _TICK_S)):
+                    await life.tasks.has_unfenced.wait()
+            life.tasks.has_unfenced.clear()
+            await self._fence(life)
+            await self._look_at_internal_topics(life)
+            is_over = self._clock.monotonic() - written_at >= interval_s
+            if await self._write_once(life, is_interval_over=is_over) and is_over:
+                written_at = self._clock.monotonic()
+
+    async def _look_at_internal_topics(self, life: SourceLife) -> None:
+        """Have what vanished made and filled again, even if nothing is to be written."""
+        for log in (life.positions.log, life.topics.memory.log):
+            if log.is_look_due:
+                await self._reach.once(f"look at {log.topic}", [self.flow.target], log.look)
+
+    async def _fence(self, life: SourceLife) -> None:
+        """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
+        waiting = life.tasks.unfenced()
+        if not waiting:
+            return
+
+        async def fence() -> Sequence[Position]:
+            try:
+                return await life.positions.fence(waiting)
+            except Mm2Error as error:
+                life.tasks.note_unfenced(waiting, PartitionFailure(str(error), error.hint, type(error).__name__))
+                raise
+
+        fenced = await self._reach.once("begin positions", [self.flow.target], fence)
+        life.tasks.note_fenced(fenced or ())
+
+    async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
+        """Write the positions that are due; say whether all of them are safe now."""
+        due = life.tasks.due_positions(is_interval_over=is_interval_over)
+        # What is known of where records went is never older than the position: behind it, a resume finds out.
+        moved = {*(position.source for position in due), *life.tasks.take_committed()}
+        changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
+        if not due and not changes:
+            self._reach.succeeded("write positions")
+            return True
+        begun, is_written = self._clock.monotonic(), False
+
+        async def write() -> bool:
+            await life.keeper.write(changes)
+            await life.positions.write(due)
+            return True
+
+        try:
+            is_written = bool(await self._reach.once("write positions", [self.flow.target], write))
+        finally:
+            if not is_written:
+                self._translations.put_back(changes)
+        if not is_written or not due:
+            return is_written
+        life.tasks.note_written(due)
+        self._events.emit(PositionsWritten(self.flow, len(due), (self._clock.monotonic() - begun) * 1000))
+        return True
+
+    async def _finish(self, name: str, rest: Awaitable[T]) -> T | None:
+        """Return *rest* its few seconds; None where they were not enough, or where it failed, which is noted."""
+        try:
+            async with asyncio.timeout(_FINISH_S):
+                return await rest
+        except TimeoutError:
+            return None
+        except Mm2Error as error:
+            self._reach.failed(f"finish {name}", error)
+            return None
+
+    async def _watch_forever(self, life: SourceLife) -> None:
+        """After a partition was interrupted, find out whether a cluster is away, and when it is back."""
+        while True:
+            await life.tasks.is_interrupted.wait()
+            life.tasks.is_interrupted.clear()
+            refusals, life.tasks.refusals = life.tasks.refusals, {}
+            for refusal in refusals.values():
+                self._reach.refused(refusal)
+            await self._ask(life)
+            while not self._reach.is_complete:
+                await self._clock.sleep(_TICK_S)
+                await self._ask(life)
+
+    async def _ask(self, life: SourceLife) -> None:
+        for cluster in (life.source, life.target):
+
+            async def attempt(cluster: Cluster = cluster) -> bool:
+                await cluster.refresh_metadata(())
+                return True
+
+            await self._reach.once("look at the brokers", [cluster.alias], attempt)
+
+    async def _summarise_forever(self) -> None:
+        while True:
+            await self._clock.sleep(_SUMMARY_EVERY_S)
+            view = self.show(FlowView(self.flow, FlowState.RUNNING))
+            self._events.emit(
+                FlowSummary(
+                    flow=self.flow,
+                    topics=view.topics,
+                    partitions=len(view.partitions),
+                    stopped_partitions=view.stopped_partitions,
+                    records=view.records,
+                    records_per_s=view.records_per_s,
+                    bytes_per_s=view.bytes_per_s,
+                    lag=view.lag,
+                    latency_p50_ms=view.latency_p50_ms,
+                    latency_p99_ms=view.latency_p99_ms,
+                )
+            )
+
+    # Looking at it.
+
+    def show(self, view: FlowView) -> FlowView:
+        """Put into a flow's *view* what the group copies and how fast."""
+        tasks = self._source_tasks
+        if tasks is None:
+            return self._measures.flow(view)
+        partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
+        return self._measures.flow(
+            attrs.evolve(
+                view,
+                topics=tasks.topics,
+                partitions=partitions,
+                tasks=copy_tasks,
+                records_per_s=sum(task.records_per_s for task in copy_tasks),
+                bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
+                lag=total_lag(partition.lag for partition in partitions),
+            )
+        )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

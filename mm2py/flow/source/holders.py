@@ -1,0 +1,72 @@
+"""
+Which copy task each partition is assigned to, and which one holds it.
+
+A partition changes hands only between two epochs: it is assigned again at any time, but whoever holds it keeps it until
+it puts it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.source.assignment import Assignment, assign_beside
+from mm2py.core.transform.matching import TopicTransforms
+from mm2py.model.flow import TopicPartition
+from mm2py.telemetry.events import AssignmentChanged
+from mm2py.telemetry.journal import EventLog
+
+
+class Holders:
+    """The assignment of one flow. `holder` says which copy task may be writing a partition."""
+
+    def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
+        self.holder: dict[TopicPartition, int] = {}
+        self._settings = settings
+        self._transforms = transforms
+        self._events = events
+        self._assignment: Assignment | None = None
+
+    @property
+    def copy_tasks(self) -> int:
+        return self._assignment.copy_tasks if self._assignment else 0
+
+    @property
+    def owners(self) -> Mapping[TopicPartition, int]:
+        """Which copy task each partition is assigned to."""
+        return self._assignment.task_of if self._assignment else {}
+
+    def of_task(self, task: int) -> list[TopicPartition]:
+        """Return what *task* may copy now: its own partitions that no other one holds."""
+        own = self._assignment.of_task(task) if self._assignment else ()
+        return [partition for partition in own if self.holder.get(partition, task) == task]
+
+    def heirs(self, partitions: Iterable[TopicPartition]) -> set[int]:
+        """Return the copy tasks that may take those of *partitions* that nobody holds."""
+        owners = self.owners
+        return {owners[it] for it in partitions if it in owners and it not in self.holder}
+
+    def assign(self, rates: Mapping[TopicPartition, float | None]) -> set[int]:
+        """
+        Assign the partitions that have *rates* again; give the copy tasks that have to plan again.
+
+        Those that lose partitions end their epochs, those that gain some follow.
+        """
+        before, partitions = self._assignment, list(rates)
+        now = assign_beside(
+            partitions,
+            {partition: rate for partition, rate in rates.items() if rate is not None},
+            before,
+            tasks_max=self._settings.tasks_max,
+            record_task_of={it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None},
+            record_tasks=len(self._transforms.tasks),
+        )
+        if before is not None and now.task_of == before.task_of:
+            return set()
+        self._assignment = now
+        self._events.emit(
+            AssignmentChanged(self._settings.flow, now.copy_tasks, len(now.task_of), now.moves, now.reason.value)
+        )
+        was = before.task_of if before else {}
+        changed = [it for it in {*was, *now.task_of} if was.get(it) != now.task_of.get(it)]
+        return {self.holder[it] for it in changed if it in self.holder} | self.heirs(changed)

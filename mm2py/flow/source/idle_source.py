@@ -1,0 +1,105 @@
+"""
+Looking at what the copying does not tell: how far the source has gone on where nothing is read, and what it keeps.
+
+A partition that is paused or stopped falls behind, and retention comes nearer to it; whoever is to notice needs true
+numbers just then, as of one whose epoch does not come back. So the source is asked where such logs begin and end, all
+in one question to each broker; and now and then for the retention of all topics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
+from mm2py.core.source import progress
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topics.admin import Admin
+
+
+_LOOK_EVERY_S = 10.0
+
+
+class IdleSourceWatch:
+    """Watches the source of one flow, beside the copying."""
+
+    name = "source-watch"
+
+    def __init__(self, around: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
+        self._source = around.flow.source
+        self._interval_s = around.settings.refresh_topics_interval_s
+        self._begun_at = 0.0
+        self._reach = around.reach
+        self._clock = around.clock
+        self._measures = measures
+        settings = around.settings
+        self._asked_after_s, measures.lag_holds_s = lag_holds_s(
+            settings.epoch_ms, settings.drain_ms, look_every_s=_LOOK_EVERY_S
+        )
+        self._life = life
+        self._admin = Admin(life.source)
+        self._topics: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
+        life.topics.watch(self._adopt)
+
+    def _adopt(self, remote_of: Mapping[str, str]) -> None:
+        self._topics = frozenset(remote_of)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        read_at, self._begun_at = -math.inf, self._clock.monotonic()
+        while True:
+            now = self._clock.monotonic()
+            # Where there is nothing to ask, nobody answers: the source may be away.
+            if self._topics - self._known or (self._topics and now - read_at >= self._interval_s):
+                await self._reach.once("read what source topics keep", [self._source], self._read_retention)
+                read_at = now
+            await self._clock.sleep(_LOOK_EVERY_S)
+            if unread := self._unread():
+                await self._reach.once("look at what is not read", [self._source], partial(self._look, unread))
+
+    async def finish(self) -> None:
+        """There is nothing to finish."""
+
+    async def _read_retention(self) -> bool:
+        """Learn what topics keep; of those whose configs may not be read it stays unknown."""
+        topics = self._topics
+        described = await self._admin.topic_configs(topics, RETENTION_CONFIGS)
+        found: dict[str, Retention] = {}
+        for topic, configs in described.items():
+            if not isinstance(configs, BrokerAnsweredError):
+                retention = Retention.of({key: entry.value for key, entry in configs.items()})
+                if retention is not None:
+                    found[topic] = retention
+        self._measures.retention, self._known = found, topics
+        return True
+
+    def _unread(self) -> frozenset[TopicPartition]:
+        """Return what nobody reads at the moment, and what no epoch has told of for too long."""
+        tasks, asked_s = self._life.tasks, self._measures.asked_s
+        watched_s = self._clock.monotonic() - self._begun_at
+
+        def is_untold(source: TopicPartition) -> bool:
+            return not tasks.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
+
+        return frozenset(it for it in tasks.states if it.topic in self._topics and is_untold(it))
+
+    async def _look(self, unread: frozenset[TopicPartition]) -> bool:
+        """Bring it up to date."""
+        tasks, cluster = self._life.tasks, self._life.source
+        starts = await cluster.list_offsets(unread, EARLIEST)
+        ends = await cluster.list_offsets(unread, LATEST)
+        for source in unread:
+            start, end, state = starts[source], ends[source], tasks.states.get(source)
+            if isinstance(start, BrokerAnsweredError) or isinstance(end, BrokerAnsweredError):
+                continue
+            if state is not None:
+                tasks.states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
+                self._measures.look(tasks.states[source])
+        return True

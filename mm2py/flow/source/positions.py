@@ -1,0 +1,228 @@
+"""
+Positions, kept on the target cluster in Java MirrorMaker 2's own topic and bytes.
+
+They are read once at start, and all written again where their topic vanishes meanwhile. Where a topic-partition has
+none, its start is written before its first epoch, together with where the target's log ends and who writes there: only
+so a crash in the first minute can be resumed exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+
+import attrs
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.plugins import transforms_of
+from mm2py.flow.topics.remote_topics import Place
+from mm2py.flow.unreadable_records import PassedOver
+from mm2py.model.epoch import ProducerMark
+from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import Unreadable
+from mm2py.model.group import CommittedOffset
+from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.groups.consumer_groups import Groups
+from mm2py.wire.produce import init_producer_id
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord
+
+
+class Positions:
+    """
+    The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it.
+
+    `runs` is what the topic held beside them when it was read: where records went.
+
+    `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        source: Cluster,
+        target: Cluster,
+        events: EventLog,
+        passed_over: PassedOver | None = None,
+    ) -> None:
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
+        self._settings = settings
+        self._source = source
+        self._target = target
+        correct = self._overtaken if settings.is_exactly_once else None
+        topic = settings.offset_storage_topic
+        self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct)
+        self.beside: Callable[[], Sequence[LogRecord]] = tuple
+        self.committed: Callable[[], Iterable[Position]] = tuple
+        self.known: dict[TopicPartition, Position] = {}
+        self.runs: tuple[KeptChunk, ...] = ()
+        self._removed: set[TopicPartition] = set()
+        #: A producer id that nobody writes with: it is not known whether the topic names it.
+        self._spare: ProducerMark | None = None
+
+    async def read(self) -> Mapping[TopicPartition, Position]:
+        """Read what the topic holds; create it where there is none."""
+        settings = self._settings
+        await self.log.ensure(
+            settings.offset_storage_partitions,
+            settings.offset_storage_replication_factor,
+            setting="offset.storage.replication.factor",
+        )
+        # Behind a transaction of a killed daemon, be it Java's, more may have been written.
+        await self.log.await_stable()
+        known: dict[TopicPartition, Position] = {}
+        removed: set[TopicPartition] = set()
+        runs: dict[tuple[TopicPartition, int], KeptChunk] = {}
+        strange: list[tuple[LogRecord, str]] = []
+        for record in await self.log.read_all():
+            match decode_chunk(record.key, record.value):
+                case (settings.flow.source, KeptChunk() as chunk):
+                    runs[chunk.source, chunk.number] = chunk
+                    continue
+                case Unreadable(problem):
+                    strange.append((record, problem))
+                    continue
+            match decode_position(record.key, record.value, record.headers):
+                case (settings.flow.source, Position() as position):
+                    known[position.source] = position
+                    removed.discard(position.source)
+                case (settings.flow.source, TopicPartition() as source):
+                    known.pop(source, None)
+                    removed.add(source)
+                case Unreadable(problem):
+                    strange.append((record, problem))
+        self._passed_over.note(self.log.topic, strange)
+        # Where there are runs, there was a position: compaction forgets in time that it was removed.
+        removed |= {source for (source, _), kept in runs.items() if kept.chunk is not None} - known.keys()
+        self.known, self._removed = known, removed
+        self.runs = tuple(runs.values())
+        return known
+
+    async def write(self, positions: Collection[Position]) -> None:
+        """Write *positions* and wait until they are safe."""
+        await self.log.append(self._records(positions))
+        self.known |= {position.source: position for position in positions}
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        standing = {**self.known, **{position.source: position for position in self.committed()}}
+        # A position rests on what is known of where records went.
+        return [*self.beside(), *self._records(standing.values())]
+
+    async def _overtaken(self) -> Sequence[LogRecord]:
+        """Return the positions of transactions before which an older one should have come, but came behind."""
+        await self.log.await_stable()
+        newest: dict[TopicPartition, Position] = {}
+        last: dict[TopicPartition, Position] = {}
+        for record in await self.log.read_all():
+            match decode_position(record.key, record.value, record.headers):
+                case (self._settings.flow.source, Position() as position):
+                    source = position.source
+                    last[source] = position
+                    newest[source] = max(newest.get(source, position), position, key=attrgetter("next_upstream"))
+                case _:
+                    continue
+        return self._records(it for it in newest.values() if last[it.source].next_upstream < it.next_upstream)
+
+    def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
+        records = []
+        for position in positions:
+            key, value, headers = encode_position(self._settings.flow.source, position)
+            records.append(LogRecord(key, value, tuple(headers)))
+        return records
+
+    async def begin(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        """
+        Decide where the topic-partitions that have no position start; `fence` writes that down.
+
+        Where an operator removed the position, the partition is copied again behind what the target holds. A target
+        that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
+        first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
+        are left out, and asked for again by the next refresh.
+
+        Where they start at the source's end (`auto.offset.reset`), that counts only if those records are not in the
+        source at all: what lies behind them was never copied.
+
+        Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
+        copied and did not commit yet is found in the target, as above.
+        """
+        if not places:
+            return {}
+        remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
+        when = LATEST if self._settings.auto_offset_reset == "latest" else EARLIEST
+        is_committed = self._settings.limits.reads_committed
+        group = await self._start_group()
+        committed = {source: at.offset for source, at in group.items() if source not in self._removed}
+        beyond = [source for source in places if source not in committed]
+        starts = await self._source.list_offsets(beyond, when, reads_committed=is_committed) if beyond else {}
+        ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
+        first = await self._searches(remote_of, ends, committed) if when == LATEST else {}
+        fresh: dict[TopicPartition, Position] = {}
+        for source, place in places.items():
+            start = committed[source] if source in committed else starts[source]
+            end = ends[remote_of[source]]
+            if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
+                downstream = end - 1 if end == 0 or source in self._removed else None
+                fresh[source] = Position(
+                    source,
+                    start,
+                    downstream,
+                    place.topic_id,
+                    remote_topic_id=place.remote_topic_id,
+                    search_from=first[source] if first.get(source, start) < start else None,
+                )
+        return fresh
+
+    async def fence(self, states: Collection[PartitionState]) -> list[Position]:
+        """
+        Write where *states* stand before anything is sent, with a producer id that their partitions have not had.
+
+        One is asked for, whatever their number: sequences count in each partition by themselves. Records of transformed
+        topics are written by others.
+        """
+        if self._spare is None and not all(state.is_transformed for state in states):
+            self._spare = await init_producer_id(self._target)
+        standing = [
+            state.standing if state.is_transformed else attrs.evolve(state.standing, producer=self._spare)
+            for state in states
+        ]
+        await self.write(standing)
+        self._spare = None
+        return standing
+
+    async def _searches(
+        self,
+        remote_of: Mapping[TopicPartition, TopicPartition],
+        ends: Mapping[TopicPartition, int | BrokerAnsweredError],
+        committed: Collection[TopicPartition],
+    ) -> dict[TopicPartition, int]:
+        """Return where the source begins of those partitions whose last records at the target may come from there."""
+        transforms = transforms_of(self._settings)
+        wanted = [
+            source
+            for source, remote in remote_of.items()
+            if ends[remote] != 0
+            and source not in self._removed
+            and source not in committed
+            and transforms.task_of(source.topic) is None  # what a transform made is not in the source
+        ]
+        starts = await self._source.list_offsets(wanted, EARLIEST) if wanted else {}
+        for start in starts.values():
+            if isinstance(start, BrokerAnsweredError):
+                raise start
+        return {source: start for source, start in starts.items() if isinstance(start, int)}
+
+    async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return what the group has committed that partitions start from. Raise what keeps it from being known."""
+        group = self._settings.start_group
+        if not group:
+            return {}
+        answer = (await Groups(self._source).committed([group]))[group]
+        if isinstance(answer, BrokerAnsweredError):
+            raise answer
+        return answer

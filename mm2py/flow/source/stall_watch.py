@@ -1,0 +1,72 @@
+"""Telling which topic-partitions have stood still for long, although each of them goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from mm2py.core.source.stalls import Stall, follow
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.flow import TopicPartition
+from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
+
+
+_LOOK_EVERY_S: Final = 5.0
+_NAMED: Final = 10
+
+
+@attrs.define
+class Stalls:
+    """What stands still, and what was told of it; it outlives the lives of the source group."""
+
+    known: Mapping[TopicPartition, Stall] = attrs.field(factory=dict)
+
+
+class StallWatch:
+    """Watches the partitions of one flow, beside the copying."""
+
+    name = "stall-watch"
+
+    def __init__(self, around: FlowContext, stalls: Stalls, life: SourceLife) -> None:
+        self._flow = around.flow
+        self._reach = around.reach
+        self._clock = around.clock
+        self._events = around.events
+        self._stalls = stalls
+        self._tasks = life.tasks
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            if self._reach.is_complete:
+                self._look()
+            else:
+                # That a whole cluster is away is told already; once it is back, each has its time to go on.
+                self._stalls.known = {source: it for source, it in self._stalls.known.items() if it.is_told}
+
+    async def finish(self) -> None:
+        """There is nothing to finish."""
+
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        followed = follow(self._stalls.known, self._tasks.wanted(), now=now)
+        self._stalls.known = followed.stalls
+        for hint in dict.fromkeys(it.why.hint for it in followed.begun):
+            some = [it for it in followed.begun if it.why.hint == hint]
+            message = some[0].why.message
+            self._events.emit(PartitionsHeldUp(self._flow, _names(some), len(some), _held_s(some, now), message, hint))
+        if followed.over:
+            over = followed.over
+            self._events.emit(PartitionsGoOn(self._flow, _names(over), len(over), _held_s(over, now)))
+
+
+def _names(stalls: Sequence[Stall]) -> tuple[str, ...]:
+    return tuple(str(it.source) for it in stalls[:_NAMED])
+
+
+def _held_s(stalls: Sequence[Stall], now: float) -> float:
+    return max(now - it.since for it in stalls)

@@ -1,0 +1,122 @@
+"""
+Keeping the access control entries of remote topics in step with their sources'.
+
+What is due is decided in `core.topics.acls`; this loop looks, remembers, sends and tells. A cluster without an
+authorizer is told once and asked again at every interval, in case it gets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.flow.topics.refusals import RefusalLog
+from mm2py.model.acl import TopicAcl
+from mm2py.model.synced import ForgottenAcl, SyncedAcl
+from mm2py.policy.selection import judge_topic
+from mm2py.telemetry.events import AclSyncIdle, TopicAclsChanged
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
+
+
+_STEP = "synchronise topic ACLs"
+#: A look that failed because a cluster was away is repeated after this.
+_RETRY_S = 10.0
+
+
+class AclSync:
+    """The access control entries of one flow's remote topics."""
+
+    name = "topic-acls"
+
+    def __init__(self, around: FlowContext, life: SourceLife) -> None:
+        settings = around.settings
+        self._settings = settings
+        self._reach = around.reach
+        self._clock = around.clock
+        self._events = around.events
+        self._source = life.source
+        self._target = life.target
+        self._memory = life.topics.memory
+        self._complaints = RefusalLog(around.flow, _STEP, around.events)
+        self._idle: set[str] = set()
+        self._policy = policy_of(settings)
+        self._name_remote = remote_names_of(settings)
+        self._filter = topic_filter_of(settings)
+
+    async def run(self) -> None:
+        """Synchronise for as long as the flow lives; returns at once where the setting is off."""
+        settings = self._settings
+        if not settings.topic_sync.acls_enabled:
+            return
+        interval_s = settings.topic_sync.acls_interval_s
+        while True:
+            is_done = await self._reach.once(_STEP, (settings.flow.source, settings.flow.target), self._sync_once)
+            await self._clock.sleep(interval_s if is_done else min(interval_s, _RETRY_S))
+
+    async def finish(self) -> None:
+        """Leave what is not done yet to the next start."""
+
+    async def _sync_once(self) -> bool:
+        source = await self._describe(self._source)
+        # A target that cannot be asked, or has nobody to heed the answer, is not told anything either.
+        target = None if source is None else await self._describe(self._target)
+        if source is None or target is None:
+            return True
+        await self._memory.load()
+        plan = self._plan(source, target)
+        await self._memory.write([*map(SyncedAcl, plan.create), *map(ForgottenAcl, plan.forget)])
+        uncreated = await create_topic_acls(self._target, plan.create)
+        undeleted = await delete_topic_acls(self._target, plan.delete)
+        deleted = [acl for acl in plan.delete if acl not in undeleted]
+        await self._memory.write([ForgottenAcl(acl) for acl in (*uncreated, *deleted)])
+        self._note(plan, {**uncreated, **undeleted})
+        created = [acl for acl in plan.create if acl not in uncreated]
+        if created or deleted:
+            told = (tuple(map(str, created)), tuple(map(str, deleted)))
+            self._events.emit(TopicAclsChanged(self._settings.flow, *told))
+        return True
+
+    async def _describe(self, cluster: Cluster) -> frozenset[TopicAcl] | None:
+        """Read a cluster's entries; None where there is no authorizer, or where we may not, which is told."""
+        subject = f"ACLs of {cluster.alias}"
+        try:
+            acls = await describe_topic_acls(cluster)
+        except BrokerAnsweredError as error:
+            if error.code == ErrorCode.SECURITY_DISABLED:
+                if cluster.alias not in self._idle:
+                    self._events.emit(AclSyncIdle(self._settings.flow, cluster.alias))
+                self._idle.add(cluster.alias)
+            else:
+                self._complaints.note([subject], {subject: error})
+            return None
+        self._idle.discard(cluster.alias)
+        self._complaints.note([subject], {})
+        return acls
+
+    def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
+        settings = self._settings
+        name_remote = self._name_remote
+
+        def is_mirrored(topic: str) -> bool:
+            return judge_topic(
+                topic,
+                settings.flow,
+                self._policy,
+                self._filter,
+                heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+            ).is_replicated
+
+        with_prefixed = settings.topic_sync.acls_prefixed
+        wanted = mirrored_acls(source, is_mirrored, name_remote, with_prefixed=with_prefixed)
+        upstream = mirrored_acls(source, lambda _: True, name_remote, with_prefixed=True)
+        return plan_acls(wanted, upstream, target, self._memory.acls, deletes=settings.topic_sync.acls_delete)
+
+    def _note(self, plan: AclPlan, refused: dict[TopicAcl, BrokerAnsweredError]) -> None:
+        asked = {acl.topic for acl in (*plan.create, *plan.delete)}
+        self._complaints.note(asked, {acl.topic: error for acl, error in refused.items()})

@@ -1,0 +1,141 @@
+"""
+Creating remote topics, with their sources' configs from the first moment on.
+
+A compacted topic that were created without its cleanup policy would lose records before somebody noticed. Where the
+target does not take a config, because it is older or built otherwise, the topic is created without configs and gets
+one by one what the target does take; where the source's may not be read, the topic is created without them, which is
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.topics.configs import copied_configs
+from mm2py.core.topics.limits import BROKER_NAMES, limits_of_brokers, wider_limits
+from mm2py.core.topics.topology import CreateTopic
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.topics.ownership import SyncedMemory
+from mm2py.flow.topics.refusals import RefusalLog
+from mm2py.model.flow import Flow
+from mm2py.model.synced import SyncedConfig
+from mm2py.model.topic import NewTopic, TopicsView
+from mm2py.policy.plugins import load_config_property_filter
+from mm2py.telemetry.events import TopicLimitsRaised
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topics.admin import Admin
+
+
+#: How many topics are named in an event.
+_NAMED = 5
+
+
+class TopicCreation:
+    """How one flow creates remote topics."""
+
+    def __init__(
+        self, settings: FlowSettings, source: Admin, target: Admin, memory: SyncedMemory, events: EventLog
+    ) -> None:
+        self._replication_factor = settings.replication_factor
+        self._source = source
+        self._target = target
+        self._memory = memory
+        self._flow = settings.flow
+        self._events = events
+        self._complaints = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
+        sync = settings.topic_sync
+        self._remembers = sync.configs_enabled
+        self._chosen = load_config_property_filter(
+            sync.config_filter_class,
+            config_properties_exclude=sync.configs_exclude,
+            use_defaults_from=sync.use_defaults_from,
+        )
+
+    async def create(
+        self, wanted: Sequence[CreateTopic], source_topics: TopicsView
+    ) -> dict[str, BrokerAnsweredError | None]:
+        """Create the remote topics that are *wanted*; per remote topic None, or why the target refused it."""
+        if not wanted:
+            return {}
+        described = await self._source.topic_configs([it.topic for it in wanted])
+        brokers_limits = await self._limits_of_brokers()
+        configs: dict[str, dict[str, str]] = {}
+        limits: dict[str, Mapping[str, str]] = {}
+        unread: dict[str, BrokerAnsweredError] = {}
+        for it in wanted:
+            found = described[it.topic]
+            if isinstance(found, BrokerAnsweredError):
+                unread[it.remote_topic] = found
+                configs[it.remote_topic] = {}
+            else:
+                limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
+                configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
+        new = [
+            NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
+            for it in wanted
+        ]
+        unremembered = await self._remember(new)
+        results = await self._target.create_topics(new)
+        untaken = [
+            topic
+            for topic in new
+            if topic.configs and (error := results[topic.name]) is not None and error.code == ErrorCode.INVALID_CONFIG
+        ]
+        refused = await self._create_bare(untaken, results)
+        self._complaints.note(list(results), unremembered | unread | refused)
+        created = {topic: limits[topic] for topic in limits if results[topic] is None and topic not in refused}
+        tell_raised(self._flow, created, self._events)
+        return results
+
+    async def _limits_of_brokers(self) -> dict[str, int]:
+        """Ask the target's brokers for their limits; where we may not, the first look at the topics sets them right."""
+        try:
+            return limits_of_brokers(await self._target.broker_configs(BROKER_NAMES.values()))
+        except BrokerAnsweredError:
+            return {}
+
+    async def _remember(self, new: Sequence[NewTopic]) -> dict[str, Mm2Error]:
+        """
+        Write down what is about to be set, as the mirror's.
+
+        Else a source that changes its configs before the first comparison would make those here look set by hand.
+        Creating topics does not wait for it: where it fails, that comparison takes what agrees with the source.
+        """
+        entries = [SyncedConfig(topic.name, key, (value,)) for topic in new for key, value in topic.configs.items()]
+        if not entries or not self._remembers:
+            return {}
+        try:
+            await self._memory.load()
+            await self._memory.write(entries)
+        except Mm2Error as error:
+            return {topic.name: error for topic in new if topic.configs}
+        return {}
+
+    async def _create_bare(
+        self, topics: Sequence[NewTopic], results: dict[str, BrokerAnsweredError | None]
+    ) -> dict[str, BrokerAnsweredError]:
+        """Create *topics* without configs and set those that the target takes; give an error per topic for others."""
+        if not topics:
+            return {}
+        bare = [NewTopic(topic.name, topic.partitions, topic.replication_factor) for topic in topics]
+        results |= await self._target.create_topics(bare)
+        created = {topic.name: topic.configs for topic in topics if results[topic.name] is None}
+        refused = await self._target.alter_topic_configs(created)
+        return {topic: next(iter(errors.values())) for topic, errors in refused.items()}
+
+    def _factor(self, topic: str, source_topics: TopicsView) -> int:
+        if self._replication_factor is not None:
+            return self._replication_factor
+        return max(1, min(source_topics.topics[topic].replication_factor, self._target.brokers))
+
+
+def tell_raised(flow: Flow, limits: Mapping[str, Mapping[str, str]], events: EventLog) -> None:
+    """Tell which remote topics got which *limits*, those with the same ones together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for topic, raised in sorted(limits.items()):
+        if raised:
+            alike.setdefault(tuple(f"{key}={value}" for key, value in sorted(raised.items())), []).append(topic)
+    for raised_to, topics in alike.items():
+        events.emit(TopicLimitsRaised(flow, tuple(topics[:_NAMED]), len(topics), raised_to))

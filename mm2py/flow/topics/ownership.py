@@ -1,0 +1,137 @@
+"""
+What a flow remembers of the configs and access control entries that it put on the target.
+
+It is kept in a compacted topic on the target cluster (see `mm2py.model.synced`) and read once. What is about to be
+sent is written down before it is sent: of what a crash leaves behind, everything is known as the mirror's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import attrs
+
+from mm2py.config.settings import FlowSettings
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.unreadable_records import PassedOver
+from mm2py.model.acl import TopicAcl
+from mm2py.model.foreign import Unreadable
+from mm2py.model.synced import (
+    ForgottenAcl,
+    ForgottenConfig,
+    Synced,
+    SyncedAcl,
+    SyncedConfig,
+    decode_synced,
+    encode_synced,
+    synced_topic,
+)
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord
+
+
+@attrs.define(eq=False)
+class NoMemoryError(Mm2Error):
+    """The target refuses the topic in which a flow remembers what it set."""
+
+    hint: ClassVar[str] = (
+        "grant the mirror's principal CREATE, WRITE, READ and DESCRIBE on this topic; until then configs and ACLs of "
+        "remote topics are not kept in step"
+    )
+
+    cluster: str
+    topic: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} does not let us use {self.topic}: {self.cause}"
+
+
+class SyncedMemory:
+    """
+    The memory of one flow. Until `load` has succeeded it must not be asked.
+
+    Each entry has one writer: who creates topics and who keeps their configs take turns, ACLs are another's.
+    """
+
+    def __init__(
+        self, settings: FlowSettings, target: Cluster, events: EventLog, passed_over: PassedOver | None = None
+    ) -> None:
+        self._passed_over = passed_over or PassedOver(settings.flow, events)
+        self._replication_factor = settings.offset_storage_replication_factor
+        self._cluster = target.alias
+        topic = synced_topic(settings.flow.source)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents)
+        self._loading = asyncio.Lock()
+        self._is_loaded = False
+        self._configs: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._acls: set[TopicAcl] = set()
+
+    async def load(self) -> None:
+        """Read the topic, once; create it where there is none."""
+        async with self._loading:
+            if self._is_loaded:
+                return
+            with self._explained():
+                await self.log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+                records = await self.log.read_all()
+            strange: list[tuple[LogRecord, str]] = []
+            for record in records:
+                match decode_synced(record.key, record.value):
+                    case Unreadable(problem):
+                        strange.append((record, problem))
+                    case None:
+                        continue
+                    case entry:
+                        self._take(entry)
+            self._passed_over.note(self.log.topic, strange)
+            self._is_loaded = True
+
+    def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
+        """Return the values by key that the mirror put on a remote topic."""
+        return self._configs.get(remote_topic, {})
+
+    @property
+    def acls(self) -> frozenset[TopicAcl]:
+        """The entries that the mirror created."""
+        return frozenset(self._acls)
+
+    async def write(self, entries: Sequence[Synced]) -> None:
+        """Remember *entries* and wait until they are safe."""
+        with self._explained():
+            await self.log.append([LogRecord(*encode_synced(entry)) for entry in entries])
+        for entry in entries:
+            self._take(entry)
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        entries: list[Synced] = [
+            SyncedConfig(topic, key, values)
+            for topic, by_key in self._configs.items()
+            for key, values in by_key.items()
+        ]
+        entries += map(SyncedAcl, self._acls)
+        return [LogRecord(*encode_synced(entry)) for entry in entries]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Return what a refusal means: a broker's own words do not tell which right is missing for what."""
+        try:
+            yield
+        except BrokerAnsweredError as error:
+            raise NoMemoryError(self._cluster, self.log.topic, str(error)) from error
+
+    def _take(self, entry: Synced) -> None:
+        match entry:
+            case SyncedConfig(topic, key, values):
+                self._configs.setdefault(topic, {})[key] = values
+            case ForgottenConfig(topic, key):
+                self._configs.get(topic, {}).pop(key, None)
+            case SyncedAcl(acl):
+                self._acls.add(acl)
+            case ForgottenAcl(acl):
+                self._acls.discard(acl)

@@ -1,0 +1,78 @@
+"""What clusters refuse topic by topic: said once for each reason, all topics of one reason together, and once when it
+works."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events import TopicSyncFailed, TopicSyncRecovered
+from mm2py.telemetry.journal import EventLog
+
+
+#: A thousand topics that lack one right are one line of the log.
+_NAMED = 10
+
+_RIGHTS = {
+    "DescribeConfigs": "DESCRIBE_CONFIGS on the topics",
+    "IncrementalAlterConfigs": "ALTER_CONFIGS on the remote topics",
+    "DescribeAcls": "DESCRIBE on the cluster",
+    "CreateAcls": "ALTER on the cluster",
+    "DeleteAcls": "ALTER on the cluster",
+}
+_HINTS = {
+    "INVALID_CONFIG": "the target does not take these values; leave the keys out with config.properties.exclude",
+    "POLICY_VIOLATION": "a policy of the target forbids it; leave the keys out with config.properties.exclude",
+    "UNSUPPORTED_VERSION": "the brokers are too old for it (Kafka 2.3); switch it off, or upgrade them",
+}
+
+
+class RefusalLog:
+    """What one loop was refused, by subject: a topic, or whatever else it asked about."""
+
+    def __init__(self, flow: Flow, step: str, events: EventLog) -> None:
+        self._flow = flow
+        self._step = step
+        self._events = events
+        self._open: dict[str, tuple[str, str]] = {}
+
+    def note(self, asked: Collection[str], refused: Mapping[str, Mm2Error]) -> None:
+        """Tell what is *refused* that was not before, and what of the *asked* works again."""
+        mended = sorted(subject for subject in asked if subject in self._open and subject not in refused)
+        for subject in mended:
+            del self._open[subject]
+        if mended:
+            self._events.emit(TopicSyncRecovered(self._flow, self._step, tuple(mended[:_NAMED]), len(mended)))
+        news: dict[tuple[str, str], list[str]] = {}
+        for subject, error in sorted(refused.items()):
+            reason = _reason(error)
+            if self._open.get(subject) != reason:
+                self._open[subject] = reason
+                news.setdefault(reason, []).append(subject)
+        for subjects in news.values():
+            error = refused[subjects[0]]
+            named = tuple(subjects[:_NAMED])
+            self._events.emit(
+                TopicSyncFailed(self._flow, self._step, named, len(subjects), str(error), hint_for(error))
+            )
+
+    def forget(self, present: Collection[str]) -> None:
+        """Leave out what is not among the *present* subjects any more."""
+        self._open = {subject: reason for subject, reason in self._open.items() if subject in present}
+
+
+def hint_for(error: Mm2Error) -> str:
+    """Return what an operator may try; a right that is missing is named as Kafka names it."""
+    if not isinstance(error, BrokerAnsweredError):
+        return error.hint
+    if error.name.endswith("AUTHORIZATION_FAILED") and error.request in _RIGHTS:
+        return f"grant the mirror's principal {_RIGHTS[error.request]} of {error.cluster}"
+    return _HINTS.get(error.name, error.hint)
+
+
+def _reason(error: Mm2Error) -> tuple[str, str]:
+    """Return what makes errors of different topics the same."""
+    if isinstance(error, BrokerAnsweredError):
+        return f"{error.cluster} {error.request}", error.name
+    return type(error).__name__, str(error)

@@ -1,0 +1,264 @@
+"""
+Topics: look at both clusters, create and grow remote topics, say what can be copied where.
+
+What is due is decided in `core.topics.topology`; this room looks and acts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.reach import Reach
+from mm2py.flow.topics.creation import TopicCreation
+from mm2py.flow.topics.ownership import SyncedMemory
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import TopicsView
+from mm2py.policy.selection import near_misses
+from mm2py.telemetry.events import (
+    NoTopicsMatched,
+    PartitionsGrown,
+    StepFailed,
+    TopicCreated,
+    TopicRemoved,
+    TopicsRefreshed,
+)
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.security.access import unseen
+from mm2py.wire.topic_log import TooFewBrokersError
+from mm2py.wire.topics.admin import Admin
+
+
+_MAX_MESSAGE_BYTES = "max.message.bytes"
+#: Kafka's own default, for a cluster that does not let us read configs.
+_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+#: Brokers learn of a new topic one after the other: how often, and how far apart, it is looked for.
+_LOOKS = 20
+_LOOK_PAUSE_S = 0.1
+
+
+@attrs.frozen
+class Place:
+    """Where a topic-partition goes, and what its remote topic takes."""
+
+    remote_topic: str
+    topic_id: str | None
+    max_message_bytes: int
+    remote_topic_id: str | None = None
+
+
+@attrs.frozen
+class Mirrored:
+    """What a flow mirrors, as of one look. `is_settled` is False where something could not be created or grown."""
+
+    places: Mapping[TopicPartition, Place]
+    is_settled: bool
+    #: How many partitions the target should have and does not.
+    missing_partitions: int = 0
+    #: Those of the topics at the source that hold heartbeats.
+    heartbeats: frozenset[str] = frozenset()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(partition.topic for partition in self.places)
+
+    @property
+    def remote_of(self) -> dict[str, str]:
+        """The remote topic of each topic."""
+        return {partition.topic: place.remote_topic for partition, place in self.places.items()}
+
+
+class Topics:
+    """The topics of one flow."""
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        source: Admin,
+        target: Admin,
+        memory: SyncedMemory,
+        *,
+        reach: Reach,
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._reach = reach
+        self._clock = clock
+        self._events = events
+        self.memory = memory
+        self._creation = TopicCreation(settings, source, target, memory, events)
+        self._watchers: list[Callable[[Mapping[str, str]], None]] = []
+        self._latest = Mirrored({}, is_settled=False)
+        self._known: frozenset[str] = frozenset()
+        self._clashes: Mapping[str, str] = {}
+        self._is_idle = False
+        self._wanted = asyncio.Event()
+        self._policy = policy_of(settings)
+        self._filter = topic_filter_of(settings)
+        self._transforms = transforms_of(settings)
+
+    @property
+    def latest(self) -> Mirrored:
+        """What is mirrored, as of the last look."""
+        return self._latest
+
+    async def refresh_once(self) -> Mirrored:
+        """Look at both clusters, bring the target up to date, and give what can be copied now."""
+        view = await self._source.list_topics()
+        source = _partition_counts(view)
+        remote_of = self._select(source)
+        seen = await self._target.list_topics()
+        target: Mapping[str, int] = _partition_counts(seen)
+        actions = missing(remote_of, source, target)
+        refused = await self._act(actions, view)
+        if len(actions) > len(refused):
+            seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
+            target = _partition_counts(seen)
+        places = copyable(remote_of, source, target)
+        limits = await self._message_limits(sorted(set(places.values())))
+        found = {
+            partition: Place(
+                remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
+            )
+            for partition, remote in places.items()
+        }
+        mirrored = Mirrored(
+            found,
+            is_settled=not missing(remote_of, source, target),
+            missing_partitions=sum(source[topic] for topic in remote_of) - len(found),
+            heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
+        )
+        self._latest = mirrored
+        self._tell(mirrored, frozenset(remote_of), len(actions))
+        self._tell_idle(remote_of, source)
+        for watcher in self._watchers:
+            watcher(mirrored.remote_of)
+        return mirrored
+
+    def want_refresh(self) -> None:
+        """Have topics looked at soon: something was found that a look would mend or tell."""
+        self._wanted.set()
+
+    async def until_due(self, interval_s: float | None) -> None:
+        """Wait until *interval_s* is over, or until a look is wanted; with None only the latter."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await self._wanted.wait()
+        self._wanted.clear()
+
+    def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
+        """Call *watcher* with the remote topic of each mirrored topic, now and after each look."""
+        self._watchers.append(watcher)
+        watcher(self._latest.remote_of)
+
+    async def measure_again(self) -> Mirrored:
+        """Learn again how large batches remote topics take; everything else is as the last look saw it."""
+        limits = await self._message_limits(sorted(set(self._latest.remote_of.values())))
+        places = {
+            partition: attrs.evolve(place, max_message_bytes=limits.get(place.remote_topic, place.max_message_bytes))
+            for partition, place in self._latest.places.items()
+        }
+        self._latest = attrs.evolve(self._latest, places=places)
+        return self._latest
+
+    def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
+        settings = self._settings
+        selected = select(
+            source,
+            settings.flow,
+            self._policy,
+            self._filter,
+            heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+            transforms=self._transforms,
+        )
+        for topic, other in selected.clashes.items():
+            if self._clashes.get(topic) != other:
+                hint = "rename one of them, or leave one out with topics.exclude"
+                error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
+                self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
+        self._clashes = selected.clashes
+        return selected.remote_of
+
+    async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
+        """Carry out what is due; say for which remote topics the target refused it, and why."""
+        new = [action for action in actions if isinstance(action, CreateTopic)]
+        grown = [action for action in actions if isinstance(action, GrowPartitions)]
+        created = await self._creation.create(new, source_topics)
+        extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
+        flow = self._settings.flow
+        for a in new:
+            if created[a.remote_topic] is None:
+                self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason.value))
+        for b in grown:
+            if extended[b.remote_topic] is None:
+                self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason.value))
+        self._note_refusals("create remote topics", created)
+        self._note_refusals("grow remote topics", extended)
+        return {topic: error for topic, error in {**created, **extended}.items() if error is not None}
+
+    def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
+        errors = [(topic, error) for topic, error in results.items() if error is not None]
+        if errors:
+            self._reach.failed(step, self._explained(*errors[0]))
+        elif results:
+            self._reach.answered((), step)
+
+    def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
+        """Name the setting where more replicas are asked for than there are brokers; Kafka's words name none."""
+        factor, brokers = self._settings.replication_factor, self._target.brokers
+        if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and factor is not None and factor > brokers:
+            return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
+        return unseen(error)
+
+    async def _look_for(
+        self, lacking: Callable[[Mapping[str, int]], Iterable[Action]], refused: Mapping[str, BrokerAnsweredError]
+    ) -> TopicsView:
+        """Look at the target again until all that was created or grown can be seen."""
+        seen = TopicsView({})
+        for _ in range(_LOOKS):
+            seen = await self._target.list_topics()
+            left = {action.remote_topic for action in lacking(_partition_counts(seen))}
+            if left <= refused.keys():
+                break
+            await self._clock.sleep(_LOOK_PAUSE_S)
+        return seen
+
+    async def _message_limits(self, remote_topics: list[str]) -> dict[str, int]:
+        described = await self._target.topic_configs(remote_topics, [_MAX_MESSAGE_BYTES])
+        limits = dict.fromkeys(remote_topics, _DEFAULT_MAX_MESSAGE_BYTES)
+        for topic, configs in described.items():
+            entry = None if isinstance(configs, BrokerAnsweredError) else configs.get(_MAX_MESSAGE_BYTES)
+            if entry is not None and entry.value is not None:
+                limits[topic] = int(entry.value)
+        return limits
+
+    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int) -> None:
+        flow = self._settings.flow
+        for topic in sorted(self._known - topics):
+            self._events.emit(TopicRemoved(flow, topic))
+        self._known = topics
+        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
+
+    def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
+        """Report that nothing is mirrored: mostly somebody misspelt a name, or forgot what a pattern must match."""
+        was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, remote_of))
+        if self._is_idle and not was_idle:
+            near = near_misses(self._settings.topics, source)
+            hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
+            self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
+
+
+def _partition_counts(view: TopicsView) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in view.topics.items()}

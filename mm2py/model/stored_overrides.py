@@ -1,0 +1,181 @@
+"""
+The byte form of a flow's orders in ``mm2-configs.<source>.internal``, one record for each flow.
+
+The topic is Kafka Connect's, which Java MirrorMaker 2 writes too. Our keys begin with none of its words
+(KafkaConfigBackingStore), so that Java names the record once in its log and passes over it; the value is JSON, as it
+expects of every record there. What cannot be read to the last member is refused: half of an order is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.foreign import read_json
+from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+
+
+T = TypeVar("T")
+
+VERSION = 1
+_KEY = "mm2py-orders-"
+_MEMBERS = ("groups", "topics", "partitions", "limit", "topicLimits", "config")
+
+
+@attrs.frozen
+class StoredOverrides:
+    """
+    Overrides as they are kept.
+
+    `revision` counts the changes, 0 where there was none. `mark` tells two writers of one revision apart. `by` is who
+    ordered it, `at_ms` when, in wall time.
+    """
+
+    overrides: Overrides = NO_ORDERS
+    revision: int = 0
+    mark: str = ""
+    by: str = ""
+    at_ms: int = 0
+
+    def is_same_as(self, other: StoredOverrides) -> bool:
+        """Whether nobody changed anything between the two."""
+        return (self.revision, self.mark) == (other.revision, other.mark)
+
+
+NOTHING_STORED = StoredOverrides()
+
+
+def overrides_topic(source_alias: str) -> str:
+    """Name the topic on the target cluster; as MM2's other internal topics it is never mirrored."""
+    return f"mm2-configs.{source_alias}.internal"
+
+
+def overrides_key(flow: Flow) -> bytes:
+    """Return the record key of a flow's orders."""
+    return f"{_KEY}{flow}".encode()
+
+
+def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
+    """Return the record value that keeps the orders of *flow*."""
+    overrides = kept.overrides
+    value = {
+        "version": VERSION,
+        "flow": str(flow),
+        "revision": kept.revision,
+        "mark": kept.mark,
+        "by": kept.by,
+        "atMs": kept.at_ms,
+        "overrides": {
+            "groups": {connector: wanted.value for connector, wanted in sorted(overrides.groups.items())},
+            "topics": sorted(overrides.topics),
+            "partitions": [{"topic": it.topic, "partition": it.partition} for it in sorted(overrides.partitions)],
+            "limit": _limit_members(overrides.limit),
+            "topicLimits": {topic: _limit_members(limit) for topic, limit in sorted(overrides.topic_limits.items())},
+            "config": {connector: dict(sorted(lines.items())) for connector, lines in sorted(overrides.config.items())},
+        },
+    }
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
+    """Read the orders of *flow*. Raise ValueError that says what cannot be read."""
+    try:
+        content = _object(read_json(value), "the record")
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    version = content.get("version")
+    if version != VERSION:
+        raise ValueError(f"its version is {version!r}, this program knows {VERSION}")
+    try:
+        if content["flow"] != str(flow):
+            raise ValueError(f"it is about flow {content['flow']!r}")
+        return StoredOverrides(
+            _overrides(_object(content["overrides"], "overrides")),
+            _number(content["revision"], "revision"),
+            _text(content["mark"], "mark"),
+            _text(content["by"], "by"),
+            _number(content["atMs"], "atMs"),
+        )
+    except KeyError as error:
+        raise ValueError(f"it has no {error.args[0]!r}") from error
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _overrides(members: Mapping[str, Any]) -> Overrides:
+    if unknown := sorted(members.keys() - set(_MEMBERS)):
+        raise ValueError(f"it orders {', '.join(map(repr, unknown))}, of which this program knows nothing")
+    config = _each(members["config"], "config", lambda lines, what: _each(lines, what, _text))
+    return Overrides(
+        groups=_each(members["groups"], "groups", _wanted),
+        topics=frozenset(_text(topic, "topics") for topic in _array(members["topics"], "topics")),
+        partitions=frozenset(_partition(it) for it in _array(members["partitions"], "partitions")),
+        limit=_limit(members["limit"], "limit"),
+        topic_limits=_each(members["topicLimits"], "topicLimits", _limit),
+        config=config,
+    )
+
+
+def _limit_members(limit: RateLimit) -> dict[str, float]:
+    members = {"bytesPerS": limit.bytes_per_s, "recordsPerS": limit.records_per_s}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _limit(value: object, what: str) -> RateLimit:
+    members = _object(value, what)
+    if unknown := sorted(members.keys() - {"bytesPerS", "recordsPerS"}):
+        raise ValueError(f"{what} has {', '.join(map(repr, unknown))}, of which this program knows nothing")
+    bytes_per_s, records_per_s = (members.get(name) for name in ("bytesPerS", "recordsPerS"))
+    return RateLimit(_rate(bytes_per_s, what), _rate(records_per_s, what))
+
+
+def _rate(value: object, what: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is limited to {value!r}, which is no number")
+    return float(value)
+
+
+def _wanted(value: object, what: str) -> Wanted:
+    try:
+        return Wanted(value)
+    except ValueError:
+        raise ValueError(f"{what} is wanted {value!r}, of which this program knows nothing") from None
+
+
+def _partition(value: object) -> TopicPartition:
+    members = _object(value, "partitions")
+    return TopicPartition(_text(members["topic"], "partitions"), _number(members["partition"], "partitions"))
+
+
+def _each(value: object, what: str, read: Callable[[object, str], T]) -> dict[str, T]:
+    return {name: read(member, f"{what} of {name}") for name, member in _object(value, what).items()}
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what}: an object is expected, found {value!r}")
+    return value
+
+
+def _array(value: object, what: str) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"{what}: a list is expected, found {value!r}")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: a text is expected, found {value!r}")
+    return value
+
+
+def _number(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what}: a whole number is expected, found {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""An epoch inside a Spark task: batches fetched and produced, unopened."""

@@ -1,0 +1,267 @@
+"""
+The copy loop of one epoch.
+
+Plain asyncio that knows nothing of Spark: it runs inside a Spark task's Python worker and is driven directly by
+tests. It fetches from the leaders of the source, produces to the leaders of the target until the epoch's time is
+over, waits for what is in flight, and says what it did. It decides nothing about topics or assignments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+from collections.abc import Collection
+from typing import Final
+from zlib import crc32
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.pipeline.copy.fetching import SourceReader
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.resume import Resumer
+from mm2py.pipeline.copy.sending import BatchSender, end_remade, is_remade
+from mm2py.pipeline.copy.throttle import Throttle
+from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
+from mm2py.wire.cluster import Cluster
+
+
+_POLL_S: Final = 0.1
+_UNREACHABLE_PAUSE_S: Final = 0.2
+#: Part of the drain time in which queued batches are still sent; the rest is for answers alone.
+_SENDING_SHARE: Final = 0.6
+
+_UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
+
+
+async def copy_epoch(plan: EpochPlan, clock: Clock, hosted: WorkerState) -> EpochOutcome:
+    """
+    Run one epoch as *plan* says and give its outcome.
+
+    Trouble with clusters, brokers and partitions is part of the outcome. Only a bug raises, and then the daemon
+    treats the epoch as lost.
+    """
+    return await _Epoch(plan, clock, hosted).run()
+
+
+class _Epoch:
+    def __init__(self, plan: EpochPlan, clock: Clock, hosted: WorkerState) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._hosted = hosted
+        self._loop = asyncio.get_running_loop()
+        self._copies = [PartitionCopy.of(partition) for partition in plan.partitions]
+        self._source = hosted.cluster(plan.source, clock)
+        self._target = hosted.cluster(plan.target, clock)
+        self._started = self._loop.time()
+        self._end = self._started + plan.epoch_ms / 1000
+        #: Later than the epoch's own end while there is something to settle first.
+        self._deadline = self._started + plan.longest_ms / 1000
+        self._cpu_started = _cpu_s()
+        self._drain_started = self._deadline
+        self._sender: BatchSender | None = None
+        self._reader: SourceReader | None = None
+
+    async def run(self) -> EpochOutcome:
+        if await self._prepare():
+            await self._copy()
+        return self._outcome()
+
+    async def _prepare(self) -> bool:
+        """Learn the leaders; False when the time was over before both clusters answered."""
+        plan = self._plan
+        trouble = PartitionFailure("the clusters did not answer within the epoch's time")
+        while True:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
+                    for copy in self._copies:
+                        copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
+                    await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
+                    await self._end_remade()
+                    for copy in self._copies:
+                        copy.trouble = None
+                    return True
+            except _UNREACHABLE as error:
+                trouble = failure_of(error, (plan.source, plan.target))
+            except TimeoutError:
+                pass  # What went wrong before says more.
+            for copy in self._copies:
+                copy.trouble = trouble
+            if self._is_over() or self._loop.time() >= self._end:
+                return False
+            await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    async def _end_remade(self) -> None:
+        """End the partitions whose remote topic is another one of its name, before anything is written to it."""
+        suspects = [copy for copy in self._copies if is_remade(self._target, copy)]
+        if suspects:
+            await self._target.refresh_metadata({copy.remote.topic for copy in suspects})
+        for copy in suspects:
+            if is_remade(self._target, copy):
+                end_remade(copy)
+
+    def _is_over(self) -> bool:
+        stop_file = self._plan.stop_file
+        return self._loop.time() >= self._deadline or (stop_file is not None and os.path.exists(stop_file))  # noqa: PTH110
+
+    async def _copy(self) -> None:
+        plan = self._plan
+        last_send_at = self._deadline + plan.drain_ms / 1000
+        sender = BatchSender(self._target, plan.limits, self._clock, last_send_at=last_send_at)
+        reader = SourceReader(
+            self._source,
+            sender,
+            self._copies,
+            limits=plan.limits,
+            clock=self._clock,
+            sessions=self._hosted.sessions,
+            replicas=self._hosted.replicas,
+            checked=self._hosted.checked,
+            throttle=Throttle(plan.rates, self._copies, self._hosted.cut),
+        )
+        self._sender, self._reader = sender, reader
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                sender.start(tasks)
+                reader.start(tasks, self._deadline)
+                background = [
+                    tasks.create_task(self._follow_leaders(self._source), name="follow source leaders"),
+                    tasks.create_task(self._follow_leaders(self._target), name="follow target leaders"),
+                    tasks.create_task(self._start_partitions(reader), name="start partitions"),
+                ]
+                await self._until_over(reader, sender)
+                await reader.finish()
+                await self._drain(sender)
+                for task in background:
+                    task.cancel()
+        finally:
+            sender.stop()
+            sender.close_unanswered()
+
+    async def _start_partitions(self, reader: SourceReader) -> None:
+        def start(copy: PartitionCopy) -> None:
+            # One that nobody writes yet was only to be looked at: the daemon stores what was found before it is copied.
+            if copy.producer is not None:
+                reader.assign(copy)
+
+        copies = self._copies
+        if self._plan.rates:
+            # Where a limit is less than a batch, whoever is asked for first gets it: not the same in each epoch.
+            copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
+        for copy in copies:
+            if not copy.is_unsure:
+                start(copy)
+        resumer = Resumer(
+            self._source,
+            self._target,
+            self._clock,
+            self._hosted.walks,
+            reads_committed=self._plan.limits.reads_committed,
+        )
+        await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
+
+    async def _until_over(self, reader: SourceReader, sender: BatchSender) -> None:
+        """Wait for the deadline or the stop file; the deadline is the epoch's own once everything is settled."""
+        await self._clock.sleep(0)  # partitions are being assigned
+        while not self._is_over():
+            is_settling = reader.is_connecting or sender.is_connecting or any(map(_is_resuming, self._copies))
+            if not is_settling and self._end < self._deadline:
+                self._deadline = reader.deadline = max(self._end, self._loop.time())
+            left = self._deadline - self._loop.time()
+            await self._clock.sleep(min(left, _POLL_S) if self._plan.stop_file or is_settling else left)
+
+    async def _drain(self, sender: BatchSender) -> None:
+        """Send what is queued, wait for what is in flight, both within the drain time."""
+        self._drain_started = self._loop.time()
+        drain_s = self._plan.drain_ms / 1000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_s * _SENDING_SHARE):
+                if not sender.is_idle:
+                    await sender.drained.wait()
+        sender.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._drain_started + drain_s):
+                if sender.unanswered:
+                    await sender.all_answered.wait()
+        for copy in self._copies:
+            sender.discard(copy)
+
+    async def _follow_leaders(self, cluster: Cluster) -> None:
+        """Ask for metadata when somebody met a broker that does not lead any more; partitions find it by themselves."""
+        is_source = cluster is self._source
+        wanted = self._reader.wants_metadata if is_source and self._reader else self._wants_target_metadata()
+        topics: Collection[str] = {copy.plan.source.topic if is_source else copy.remote.topic for copy in self._copies}
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            try:
+                await cluster.refresh_metadata(topics)
+            except ClusterUnreachableError:
+                # Whoever needs it meets the same trouble, tells it, and asks again.
+                await self._clock.sleep(_UNREACHABLE_PAUSE_S)
+
+    def _wants_target_metadata(self) -> asyncio.Event:
+        assert self._sender is not None  # noqa: S101 - set just before the tasks start
+        return self._sender.wants_metadata
+
+    def _outcome(self) -> EpochOutcome:
+        now = self._loop.time()
+        sender, reader = self._sender, self._reader
+        outcome = EpochOutcome(
+            flow=self._plan.flow,
+            task=self._plan.task,
+            epoch=self._plan.epoch,
+            partitions=tuple(copy.outcome() for copy in self._copies if _has_news(copy)),
+            elapsed_s=now - self._started,
+            drain_s=max(0.0, now - self._drain_started),
+            cpu_s=_cpu_s() - self._cpu_started,
+            rss_bytes=_rss_bytes(),
+            worker=worker_name(),
+        )
+        if sender is None or reader is None:
+            return outcome
+        return attrs.evolve(
+            outcome,
+            latency=sender.latency.histogram(),
+            age=reader.age.histogram(),
+            fetches=reader.requests,
+            produces=sender.requests,
+            retries=sender.retries + reader.retries,
+            throttled_ms=sender.throttled_ms + reader.throttled_ms,
+            rates=reader.throttle.uses(),
+        )
+
+
+def _is_resuming(copy: PartitionCopy) -> bool:
+    return copy.is_unsure and not copy.has_ended and copy.trouble is None
+
+
+def _has_news(copy: PartitionCopy) -> bool:
+    """Leave out what the daemon knows already."""
+    return bool(
+        copy.records
+        or copy.ended is not Ended.OK
+        or copy.trouble
+        or copy.high_watermark >= 0
+        or copy.position != copy.plan.position
+        or copy.is_unsure != copy.plan.is_unsure
+        or copy.in_flight
+        or copy.downstream != copy.plan.downstream
+        or copy.producer != copy.plan.producer
+    )
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _rss_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib is not imported in workers
+        return int(statm.read().split()[1]) * resource.getpagesize()

@@ -1,0 +1,244 @@
+"""
+From a fetched record set to batches.
+
+Decides for each batch how it travels: unopened, on the record path, or not at all. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from mm2py.errors import CorruptBatchError, RecordTooLargeError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.wire.batches.batch import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    MalformedRecordSetError,
+    RecordBatchView,
+    batches,
+)
+from mm2py.wire.batches.rebuild import BAD_CHECKSUM, Rebuilder, Rebuilt, UnreadableBatchError
+from mm2py.wire.fetch_forms import PartitionAnswer
+
+
+#: length, leader epoch, magic, attributes; they start behind the base offset
+_GLANCE: Final = struct.Struct(">iib4xh")
+_GLANCE_AT: Final = 8
+_BASE_OFFSET: Final = struct.Struct(">q")
+#: base offset, last offset delta
+_OFFSETS: Final = struct.Struct(">q15xi")
+_COALESCE_AT_LEAST: Final = 4
+#: What is not coalesced, where a codec's number stands for batches that are.
+_OTHER: Final = -1
+_NEEDS_OPENING: Final = LOG_APPEND_TIME | DELETE_HORIZON
+#: Without aborted transactions in the answer, transactional data is data like any other.
+_NOT_COALESCED: Final = CONTROL | _NEEDS_OPENING
+
+
+class DataFilter:
+    """
+    Tells data batches from what is not copied: control batches and, where only committed data counts, aborted ones.
+
+    The broker lists the aborted transactions of an answer's range by producer id and first offset; a transaction
+    ends with the next control batch of its producer id. Fetch answers are complete in this, so each gets a new filter.
+    """
+
+    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
+        self._upcoming = sorted((first_offset, producer_id) for producer_id, first_offset in aborted)
+        self._aborted: set[int] = set()
+
+    def is_data(self, batch: RecordBatchView) -> bool:
+        """Whether *batch* is to be copied; ask once for each batch, in order."""
+        while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
+            self._aborted.add(self._upcoming.pop(0)[1])
+        if batch.is_control:
+            self._aborted.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborted)
+
+
+def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> None:
+    """
+    Queue what *answer* brings for *copy*, and move its fetch position behind it.
+
+    Trouble with the data itself ends the partition at that offset; what lies before is queued.
+    """
+    record_set = answer.record_set
+    if len(record_set) == 0:
+        return
+    try:
+        if not answer.aborted and _is_backlog_of_small(record_set, copy.fetch.offset, limits):
+            _ingest_small(copy, record_set, limits)
+        else:
+            data = DataFilter(answer.aborted)
+            for batch in batches(record_set):
+                if not _ingest_batch(copy, batch, data, limits):
+                    return
+    except MalformedRecordSetError as error:
+        end_corrupt(copy, error.offset, error.detail)
+
+
+def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimits) -> bool:
+    if len(record_set) < HEADER_BYTES:
+        return False
+    (base_offset,) = _BASE_OFFSET.unpack_from(record_set)
+    length, _, magic, _ = _GLANCE.unpack_from(record_set, _GLANCE_AT)
+    size = length + LOG_OVERHEAD_BYTES
+    return bool(
+        magic == MAGIC_V2
+        and base_offset >= position
+        and size < limits.coalesce_below_bytes
+        and len(record_set) >= size * _COALESCE_AT_LEAST
+    )
+
+
+def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter, limits: CopyLimits) -> bool:
+    """Queue one batch, or pass it over; False once the partition has ended."""
+    position = copy.fetch.offset
+    if batch.magic < MAGIC_V2:
+        return _rebuild(copy, batch.view, position, codec=limits.codec)
+    after = batch.last_offset + 1
+    if after <= position:
+        return True
+    copy.read_under(batch.leader_epoch, batch.base_offset)
+    if not batch.matches_crc():
+        return end_corrupt(copy, batch.base_offset, BAD_CHECKSUM)
+    if not data.is_data(batch) or batch.record_count == 0:
+        copy.batches_dropped += 1
+        copy.pass_over(after)
+        copy.fetch.offset = after
+        return True
+    if (
+        batch.attributes & _NEEDS_OPENING
+        or batch.base_offset < position
+        or batch.has_holes
+        or batch.size_bytes > copy.plan.max_message_bytes
+        or limits.codec not in (None, batch.codec)
+    ):
+        return _rebuild(copy, batch.view, position, after, codec=limits.codec)
+    copy.put(BufferedBatch(batch.view, batch.record_count, batch.base_offset, after, batch.max_timestamp))
+    copy.fetch.offset = after
+    return True
+
+
+def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimits) -> None:
+    """Put the small plain batches of a backlog together; everything between them goes the ordinary way."""
+    data = DataFilter(())
+    limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
+    for offset_range, after in _offset_ranges(record_set, limits.coalesce_below_bytes):
+        if after is not None:
+            # A stretch was written under one leader.
+            _, leader_epoch, _, _ = _GLANCE.unpack_from(offset_range, _GLANCE_AT)
+            copy.read_under(leader_epoch, copy.fetch.offset)
+            if not _rebuild(copy, offset_range, copy.fetch.offset, after, limit_bytes=limit, codec=limits.codec):
+                return
+        else:
+            for batch in batches(offset_range):
+                if not _ingest_batch(copy, batch, data, limits):
+                    return
+
+
+def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, int | None]]:
+    """
+    Cut a record set into stretches of small plain batches of one codec and one leader, and others.
+
+    Each of the former comes with the offset behind it.
+    """
+    glance = _GLANCE.unpack_from
+    at = start = last = count = 0
+    end = len(record_set) - HEADER_BYTES
+    kind = _OTHER
+    led_by = -1
+    while at <= end:
+        length, leader_epoch, magic, attributes = glance(record_set, at + _GLANCE_AT)
+        size = length + LOG_OVERHEAD_BYTES
+        if size < HEADER_BYTES or at + size > len(record_set):
+            break
+        is_small = size < below_bytes and magic == MAGIC_V2 and not attributes & _NOT_COALESCED
+        this = attributes & CODEC_MASK if is_small else _OTHER
+        if this != kind or leader_epoch != led_by:
+            if at > start:
+                yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
+            start, count, kind, led_by = at, 0, this, leader_epoch
+        count += 1
+        last = at
+        at += size
+    if at > start:
+        yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
+    if at < len(record_set):
+        # Cut off, older than magic 2, or nonsense: the ordinary way tells which.
+        yield record_set[at:], None
+
+
+def _offset_behind(record_set: memoryview, at: int) -> int:
+    base_offset, last_offset_delta = _OFFSETS.unpack_from(record_set, at)
+    return int(base_offset + last_offset_delta + 1)
+
+
+def _rebuild(
+    copy: PartitionCopy,
+    record_set: memoryview,
+    position: int,
+    after: int | None = None,
+    *,
+    limit_bytes: int | None = None,
+    codec: int | None = None,
+) -> bool:
+    """Send *record_set*, whole data batches, down the record path; False once the partition has ended."""
+    rebuilder = Rebuilder(limit_bytes or copy.plan.max_message_bytes, codec)
+    unreadable: UnreadableBatchError | None = None
+    try:
+        rebuilder.add(bytes(record_set), from_offset=position)
+    except UnreadableBatchError as error:
+        unreadable = error
+    for rebuilt in rebuilder.finish():
+        if not _put_rebuilt(copy, rebuilt):
+            return False
+    if unreadable is not None:
+        return end_corrupt(copy, unreadable.offset, unreadable.detail)
+    if after is not None:
+        copy.pass_over(after)
+        copy.fetch.offset = after
+    return True
+
+
+def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
+    limit = copy.plan.max_message_bytes
+    if len(rebuilt.batch) > limit:
+        # The builder lets only a batch's first record exceed its limit, so this one is alone in its batch.
+        source = copy.plan.source
+        error = RecordTooLargeError(source.topic, source.partition, rebuilt.first_upstream, len(rebuilt.batch), limit)
+        copy.end(
+            Ended.FAILED,
+            PartitionFailure(str(error), error.hint, type(error).__name__, rebuilt.first_upstream),
+        )
+        return False
+    next_upstream = rebuilt.last_upstream + 1
+    copy.put(
+        BufferedBatch(
+            rebuilt.batch,
+            rebuilt.record_count,
+            rebuilt.first_upstream,
+            next_upstream,
+            rebuilt.max_timestamp,
+            rebuilt.runs,
+        )
+    )
+    copy.fetch.offset = next_upstream
+    return True
+
+
+def end_corrupt(copy: PartitionCopy, offset: int, detail: str) -> bool:
+    """End *copy* at a batch of the source that is not what its producer made; False, for the caller to pass on."""
+    source = copy.plan.source
+    error = CorruptBatchError(source.topic, source.partition, offset, detail)
+    copy.end(Ended.FAILED, PartitionFailure(str(error), error.hint, type(error).__name__, offset))
+    return False

@@ -1,0 +1,92 @@
+"""
+Does the source still hold what was copied from it?
+
+After an unclean leader election, or with a log restored from a backup, a source partition may lack records that were
+copied, and hold others at their offsets. Nobody tells a reader: the new leader answers fetches at the old position as
+soon as its log has grown past it. But each batch names the leader epoch under which it was written, and a leader knows
+where each epoch ends in its log (KIP-101, KIP-320). So before anything is fetched under a leader epoch that is not the
+one of the last record read, its leader is asked; if that epoch ends before the position, history has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.epoch import Ended, LeaderMark, PartitionFailure
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.log_end import EpochEnd, epoch_ends
+from mm2py.wire.metadata import UNKNOWN_EPOCH
+
+
+#: What was found to hold, by cluster, topic id, topic and partition: the epoch asked for and that of the leader asked.
+#: It stays in the Python worker, so that an idle partition is not asked about in each epoch.
+Checked = dict[tuple[str, str | None, str, int], tuple[int, int]]
+
+HINT_TRUNCATED = "an unclean leader election, or a restored log; copy.on.source.truncated says what happens then"
+
+
+class HistoryCheck:
+    """Asks the source's leaders about partitions, all that are waiting at once."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        checked: Checked,
+        *,
+        assign: Callable[[PartitionCopy], None],
+        retry: Callable[[PartitionCopy, str], None],
+    ) -> None:
+        """Make a check; *assign* is called for a partition whose history holds, *retry* where nobody could say."""
+        self._source = source
+        self._checked = checked
+        self._assign = assign
+        self._retry = retry
+        self._waiting: list[PartitionCopy] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def is_due(self, copy: PartitionCopy) -> bool:
+        """Whether *copy* must be asked about before it is fetched under its present leader."""
+        mark = copy.leader_before(copy.fetch.offset)
+        own = self._source.leader_epoch(copy.plan.source)
+        if mark is None or own in (UNKNOWN_EPOCH, mark.epoch):
+            return False
+        return self._checked.get(self._key(copy)) != (mark.epoch, own)
+
+    def ask(self, copy: PartitionCopy, tasks: asyncio.TaskGroup) -> None:
+        """Have *copy* asked about, together with others that come in the same turn of the event loop."""
+        self._waiting.append(copy)
+        if self._task is None or self._task.done():
+            self._task = tasks.create_task(self._ask_all(), name="compare the source's history")
+
+    async def _ask_all(self) -> None:
+        while self._waiting:
+            copies, self._waiting = self._waiting, []
+            marks = {copy: mark for copy in copies if (mark := copy.leader_before(copy.fetch.offset)) is not None}
+            asked_of = {copy: self._source.leader_epoch(copy.plan.source) for copy in marks}
+            ends = await epoch_ends(self._source, {copy.plan.source: mark.epoch for copy, mark in marks.items()})
+            for copy, mark in marks.items():
+                self._judge(copy, mark, asked_of[copy], ends.get(copy.plan.source))
+
+    def _judge(
+        self, copy: PartitionCopy, mark: LeaderMark, own: int, end: EpochEnd | BrokerAnsweredError | None
+    ) -> None:
+        source, position = copy.plan.source, copy.fetch.offset
+        if not isinstance(end, EpochEnd):
+            self._retry(copy, str(end or f"the leader of {source} does not say whether it holds what was copied"))
+        elif end.end < position:
+            where = f"ends at {end.end}" if end.end >= 0 else "is unknown"
+            message = (
+                f"{source} was copied up to upstream offset {position}, the last of it written under leader epoch "
+                f"{mark.epoch}, which {where} at the source now"
+            )
+            copy.end(Ended.TRUNCATED, PartitionFailure(message, HINT_TRUNCATED, "SourceTruncated", max(0, end.end)))
+        else:
+            self._checked[self._key(copy)] = (mark.epoch, own)
+            self._assign(copy)
+
+    def _key(self, copy: PartitionCopy) -> tuple[str, str | None, str, int]:
+        source = copy.plan.source
+        return self._source.alias, copy.plan.topic_id, source.topic, source.partition

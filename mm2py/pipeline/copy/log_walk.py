@@ -1,0 +1,166 @@
+"""
+The logs of one partition at both clusters, read from their leaders one answer after the other.
+
+For finding out what has arrived; what is copied comes through `mm2py.pipeline.copy.fetching`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.ingest import DataFilter
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
+from mm2py.wire.batches.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.requests import EARLIEST, id_bytes
+
+
+_WALK_BYTES: Final = 4 * 1024 * 1024
+_WAIT_MS: Final = 500
+_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 0.2
+
+
+class NotThereError(Exception):
+    """What the target should hold cannot be read; says why."""
+
+
+class OtherTopicError(Exception):
+    """What has the name now at *cluster* is not the topic that is asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+
+class LogWalker:
+    """Reads what lies at both ends of a copy."""
+
+    def __init__(self, source: Cluster, target: Cluster, clock: Clock, *, reads_committed: bool) -> None:
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._reads_committed = reads_committed
+
+    async def walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
+        """Return the source's data batches from *start* to the end there is now, each with the offset behind it."""
+        source, topic_id = copy.plan.source, copy.plan.topic_id
+        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
+        while True:
+            answer = await self._ask(self._source, source, position, topic_id, reads_committed=self._reads_committed)
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
+                position.offset = copy.position
+                continue
+            if answer.error_code:
+                detail = f"{copy.plan.source} at offset {position.offset}"
+                raise error_of(answer.error_code, self._source.alias, "Fetch", detail)
+            end = answer.last_stable_offset if self._reads_committed else answer.high_watermark
+            if not answer.record_set and position.offset >= end:
+                return
+            data = DataFilter(answer.aborted)
+            for batch in batches(answer.record_set):
+                after = _offset_behind(batch)
+                if after <= position.offset:
+                    continue
+                position.offset = after
+                copy.read_under(batch.leader_epoch, batch.base_offset)
+                if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
+                    yield batch, after
+            if position.offset >= end:
+                return
+
+    async def target_batches(
+        self, copy: PartitionCopy, start: int, downstream: int
+    ) -> AsyncIterator[tuple[RecordBatchView, list[RecordContent]]]:
+        """Return the target's batches from *start* on with their records, up to the one at *downstream*."""
+        topic_id = copy.plan.remote_topic_id
+        position = FetchPosition(copy.remote_topic, copy.remote.partition, start, -1, None, topic_id=id_bytes(topic_id))
+        while position.offset <= downstream:
+            answer = await self._ask(self._target, copy.remote, position, topic_id, reads_committed=False)
+            if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise NotThereError(f"{copy.remote} cannot be compared with its source without READ on it")
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                position.offset = max(position.offset + 1, await self._first_left(copy.remote))
+                continue
+            if answer.error_code:
+                raise error_of(answer.error_code, self._target.alias, "Fetch", str(copy.remote))
+            whole = list(batches(answer.record_set))
+            if not whole:
+                # Compaction has removed it.
+                position.offset += 1
+            for batch in whole:
+                try:
+                    contents = [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
+                except UnreadableBatchError as error:
+                    raise NotThereError(f"{copy.remote} at downstream offset {error.offset}: {error.detail}") from error
+                yield batch, contents
+                position.offset = batch.last_offset + 1
+
+    async def search_bounds(self, source: TopicPartition, timestamp: int) -> tuple[int, int | None]:
+        """
+        Return where the source's log begins, and from where on it may hold a record of that *timestamp*.
+
+        None where all that it holds is older. It saves reading what is: a search may begin at the log's start.
+        """
+        starts = await self._source.list_offsets([source], EARLIEST)
+        found = starts if timestamp < 0 else await self._source.list_offsets([source], timestamp)
+        start, first = starts[source], found[source]
+        if isinstance(start, BrokerAnsweredError):
+            raise start
+        if isinstance(first, BrokerAnsweredError):
+            raise first
+        return start, None if first < 0 else max(start, first)
+
+    async def _first_left(self, remote: TopicPartition) -> int:
+        """Return where the target's log begins."""
+        start = (await self._target.list_offsets([remote], EARLIEST))[remote]
+        if isinstance(start, BrokerAnsweredError):
+            raise start
+        return start
+
+    async def _ask(
+        self,
+        cluster: Cluster,
+        tp: TopicPartition,
+        position: FetchPosition,
+        topic_id: str | None,
+        *,
+        reads_committed: bool,
+    ) -> PartitionAnswer:
+        """Fetch once, looking the leader up again where it moved, and which topic it is that it leads."""
+        sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
+        cause: BrokerConnectionError | None = None
+        for _ in range(_ATTEMPTS):
+            await cluster.ensure_metadata([tp.topic])
+            node = cluster.leader(tp)
+            if node is not None:
+                try:
+                    connection = await cluster.connection(node, "resume")
+                    answer = await fetch_once(connection, position, sizes, _WAIT_MS)
+                except BrokerConnectionError as error:
+                    cause = error
+                else:
+                    if not needs_metadata(answer.error_code):
+                        return answer
+            await self._clock.sleep(_PAUSE_S)
+            await cluster.refresh_metadata([tp.topic])
+            if is_other_topic(cluster.topic_id(tp.topic), topic_id):
+                raise OtherTopicError(cluster)
+        raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
+
+
+def _offset_behind(batch: RecordBatchView) -> int:
+    """Return the upstream offset after *batch*, which must be what its producer made."""
+    if batch.magic < MAGIC_V2:
+        return decode(bytes(batch.view))[-1].offset + 1
+    if not batch.matches_crc():
+        raise UnreadableBatchError(batch.base_offset, BAD_CHECKSUM)
+    return batch.last_offset + 1

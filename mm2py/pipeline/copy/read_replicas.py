@@ -1,0 +1,36 @@
+"""
+Which replica a source partition is read from (KIP-392).
+
+The leader names a replica in the rack that the reader says it is in; from then on that one is asked, until it fails or
+some minutes are over, and then the leader again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mm2py.model.flow import TopicPartition
+
+
+#: How long a replica is read without asking the leader again, as Java's consumer does by its default settings.
+_LEASE_S: Final = 300.0
+
+
+class ReadReplicas:
+    """The replicas that leaders have named, for all source clusters of a worker."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, TopicPartition], tuple[int, float]] = {}
+
+    def note(self, cluster: str, partition: TopicPartition, node: int, now: float) -> None:
+        """Read *partition* from the broker *node* from now on."""
+        self._known[cluster, partition] = (node, now + _LEASE_S)
+
+    def of(self, cluster: str, partition: TopicPartition, now: float) -> int | None:
+        """Return the broker to read *partition* from; None for its leader."""
+        node, until = self._known.get((cluster, partition), (None, 0.0))
+        return node if now < until else None
+
+    def forget(self, cluster: str, partition: TopicPartition) -> bool:
+        """Read *partition* from its leader again; False where that is so already."""
+        return self._known.pop((cluster, partition), None) is not None

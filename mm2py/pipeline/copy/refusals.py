@@ -1,0 +1,33 @@
+"""Errors of clusters as reasons why a partition does not get on: whom they keep out, and what to grant to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mm2py.errors import Mm2Error
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import PartitionFailure
+from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
+from mm2py.wire.security.contexts import principal_of
+
+
+def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> PartitionFailure:
+    """Put *error* into words for the operator; *endpoints* are those that it may have come from."""
+    name = type(error).__name__
+    if isinstance(error, BrokerAccessError | ClusterAccessError):
+        return PartitionFailure(str(error), error.hint, name, cluster=error.cluster)
+    if isinstance(error, NotAuthorizedError):
+        principals = [principal_of(endpoint) for endpoint in endpoints if endpoint.alias == error.cluster]
+        hint = error.hint_for(principals[0]) if principals else error.hint
+        return PartitionFailure(str(error), hint, name, cluster=error.cluster)
+    return PartitionFailure(str(error), error.hint, name)
+
+
+def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
+    """Return the failure where *error* says that a cluster did not let us in; None for everything else."""
+    return failure_of(error) if isinstance(error, BrokerAccessError | ClusterAccessError) else None
+
+
+def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:
+    """Return what to grant to whom on a topic."""
+    return f"grant {principal_of(endpoint)} {operation} on topic {topic} of cluster {endpoint.alias}"

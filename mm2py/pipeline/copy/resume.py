@@ -1,0 +1,415 @@
+"""
+Finding out what has arrived, before anything is written.
+
+For each partition whose position is unsure: read the target's end and last record, walk the source from the position,
+and go on exactly behind what is there, or say that it cannot be proven. `core.source.resume` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.source import resume
+from mm2py.core.source.alignment import Alignment
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan, Runs
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.ingest import end_corrupt
+from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, OtherTopicError
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.sending import HINT_REWOUND, end_remade
+from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
+from mm2py.wire.batches.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.log_end import log_ends
+from mm2py.wire.requests import LATEST
+
+
+_AT_ONCE: Final = 8
+_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 0.2
+#: Two looks at the target's end this far apart must agree: a request of a lost writer may still be on its way
+#: through the broker when we first ask.
+_SETTLE_S: Final = 0.25
+#: How many of the target's last records must reappear in the source, in order, to prove a match.
+_MATCH_RECORDS: Final = 32
+
+#: How many records are put beside each other one by one, in 16 bytes of memory each.
+_ALIGN_RECORDS: Final = 4_000_000
+
+_HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
+
+
+@attrs.frozen
+class Walked:
+    """
+    How far a walk came whose epoch was over: the next upstream offset, and the records behind it.
+
+    `runs` say where those records are at the target, as far as their number proves it.
+    """
+
+    position: int
+    records: int
+    runs: Runs = attrs.field(factory=Runs, eq=False)
+
+
+@attrs.define
+class _Comparison:
+    """Both sides being put beside each other, as far as the last epoch came; *why* their number proves nothing."""
+
+    alignment: Alignment
+    why: str
+    upstream: int
+    downstream: int
+
+
+@attrs.frozen
+class _Tail:
+    """The target's last records. A target that stamps records itself (LogAppendTime) has no timestamps to compare."""
+
+    records: tuple[RecordContent, ...]
+    is_stamped: bool = False
+    why_empty: str = ""
+
+
+#: Walks by what they are about. They stay in the Python worker, so that a long one is not started again in each epoch.
+Walks = dict[tuple[str, PartitionPlan], Walked | _Comparison]
+
+
+class Resumer:
+    """Resolves unsure partitions of one epoch."""
+
+    def __init__(self, source: Cluster, target: Cluster, clock: Clock, walks: Walks, *, reads_committed: bool) -> None:
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._walks = walks
+        self._logs = LogWalker(source, target, clock, reads_committed=reads_committed)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
+        """
+        Make sure of each partition's position; hand over to *resolved* those that may be copied, each once it may.
+
+        Partitions that have trouble are tried again until the caller gives up. They are asked for leader by leader,
+        so that a broker that is away keeps only its own waiting.
+        """
+        by_leader: dict[int | None, list[PartitionCopy]] = {}
+        for copy in copies:
+            by_leader.setdefault(self._target.leader(copy.remote), []).append(copy)
+        async with asyncio.TaskGroup() as tasks:
+            for leader, group in by_leader.items():
+                tasks.create_task(self._resolve_group(group, resolved), name=f"resume partitions of {leader}")
+
+    async def _resolve_group(self, unsure: list[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
+        while True:
+            try:
+                ends = await self._settled_ends([copy.remote for copy in unsure])
+            except ClusterUnreachableError as error:
+                for copy in unsure:
+                    copy.trouble = _trouble(error)
+            else:
+                async with asyncio.TaskGroup() as tasks:
+                    for copy in unsure:
+                        end = ends.get(copy.remote)
+                        tasks.create_task(self._resolve(copy, end, resolved), name=f"resume {copy.remote}")
+            unsure = [copy for copy in unsure if copy.is_unsure and not copy.has_ended]
+            if not unsure:
+                return
+            await self._clock.sleep(_PAUSE_S)
+
+    async def _settled_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        """Return the partitions' ends at the target once they stand still; those where more is coming have an error."""
+        ends = await self._target.list_offsets(partitions, LATEST)
+        growing: set[TopicPartition] = set()
+        for _ in range(_ATTEMPTS):
+            await self._clock.sleep(_SETTLE_S)
+            before, ends = ends, await self._target.list_offsets(partitions, LATEST)
+            growing = {tp for tp, end in before.items() if isinstance(end, int) and ends[tp] != end}
+            if not growing:
+                break
+        for tp in growing:
+            detail = f"{tp} keeps growing: another writer is at it"
+            ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
+        for tp, log_end in (await log_ends(self._target, partitions)).items():
+            end = ends[tp]
+            if isinstance(end, int) and log_end > end:
+                detail = f"{log_end - end} records of {tp} are not on all replicas yet"
+                ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
+        # What an exactly-once mirror wrote before it was killed, a Java MirrorMaker 2 or a transform of ours, is not
+        # there until its transaction ends, and may never be.
+        for tp, stable in (await self._target.list_offsets(partitions, LATEST, reads_committed=True)).items():
+            end = ends[tp]
+            if isinstance(end, int) and isinstance(stable, int) and stable < end:
+                detail = f"a transaction that is still open holds {tp} at offset {stable}"
+                ends[tp] = error_of(ErrorCode.CONCURRENT_TRANSACTIONS, self._target.alias, "ListOffsets", detail)
+        return ends
+
+    async def _resolve(
+        self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: Callable[[PartitionCopy], None]
+    ) -> None:
+        async with self._slots:
+            try:
+                if end is None:
+                    copy.trouble = PartitionFailure(f"no end offset for {copy.remote}")
+                elif isinstance(end, BrokerAnsweredError):
+                    copy.trouble = _trouble(end)
+                elif await self._decide(copy, end):
+                    copy.is_unsure = False
+                    copy.trouble = None
+                    self._walks.pop(self._key(copy), None)
+                    if copy.is_contested:
+                        self._renew_producer(copy)
+                    else:
+                        resolved(copy)
+            except (BrokerConnectionError, BrokerAnsweredError, ClusterUnreachableError) as error:
+                copy.trouble = _trouble(error)
+                if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
+            except (UnreadableBatchError, MalformedRecordSetError) as error:
+                end_corrupt(copy, error.offset, error.detail)
+            except OtherTopicError as error:
+                if error.cluster is self._source:
+                    copy.end(Ended.RECREATED, RECREATED)
+                else:
+                    end_remade(copy)
+
+    async def _decide(self, copy: PartitionCopy, end: int) -> bool:
+        match resume.judge(downstream=copy.downstream, target_end=end):
+            case resume.Exact(downstream):
+                copy.downstream = downstream
+                return True
+            case resume.Rewound(rewound_end):
+                message = (
+                    f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
+                )
+                copy.forget_producer()
+                copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
+                return False
+            case resume.Skip(records, downstream):
+                return await self._skip(copy, records, downstream)
+            case resume.Match(downstream):
+                return await self._match(copy, downstream)
+
+    async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
+        """Walk over *records* data records and compare the last one with the target's."""
+        walked = self._walks.get(self._key(copy))
+        if isinstance(walked, _Comparison) and walked.alignment.target_end == downstream + 1:
+            return await self._align(copy, walked)
+        if not isinstance(walked, Walked):
+            walked = Walked(copy.position, 0)
+        left, runs, next_downstream = records - walked.records, walked.runs, downstream - records + walked.records + 1
+        async for batch, after in self._logs.walk(copy, walked.position):
+            contents = None
+            count = batch.record_count
+            if batch.magic < MAGIC_V2 or batch.base_offset < walked.position or batch.has_holes:
+                contents = [c for c in decode(bytes(batch.view)) if c.offset >= walked.position]
+                count = len(contents)
+            if count < left:
+                _note(runs, batch, contents, next_downstream)
+                left -= count
+                next_downstream += count
+                self._walks[self._key(copy)] = Walked(after, records - left, runs)
+                continue
+            contents = (contents or decode(bytes(batch.view)))[:left]
+            return await self._conclude(copy, contents, runs, records, downstream)
+        why = f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}"
+        return await self._align(copy, self._comparison(copy, downstream, why))
+
+    async def _conclude(
+        self, copy: PartitionCopy, contents: Sequence[RecordContent], runs: Runs, records: int, downstream: int
+    ) -> bool:
+        last = contents[-1]
+        tail = await self._target_tail(copy, downstream, 1)
+        if not tail.records:
+            return self._unproven(copy, tail.why_empty, downstream)
+        if not _pairs([last], tail):
+            why = (
+                f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
+                f"{copy.remote} should hold the same record"
+            )
+            return await self._align(copy, self._comparison(copy, downstream, why))
+        copy.go_on_behind(last.offset, downstream, records)
+        copy.runs = runs
+        for at, content in enumerate(contents, downstream - len(contents) + 1):
+            runs.add(content.offset, at, 1)
+        return True
+
+    def _comparison(self, copy: PartitionCopy, downstream: int, why: str) -> _Comparison:
+        assert copy.downstream is not None  # noqa: S101 - or nothing could have been counted
+        alignment = Alignment(copy.position, copy.downstream, downstream + 1)
+        found = self._walks[self._key(copy)] = _Comparison(alignment, why, copy.position, copy.downstream + 1)
+        return found
+
+    async def _align(self, copy: PartitionCopy, comparison: _Comparison) -> bool:
+        """Find out record by record what is at the target: on either side some may have been removed since."""
+        alignment = comparison.alignment
+        downstream, records = alignment.target_end - 1, alignment.target_end - 1 - alignment.downstream
+        if records > _ALIGN_RECORDS:
+            return self._unproven(copy, comparison.why, downstream)
+        try:
+            async for batch, contents in self._logs.target_batches(copy, comparison.downstream, downstream):
+                is_stamped = bool(batch.attributes & LOG_APPEND_TIME)
+                for content in contents:
+                    if content.offset >= comparison.downstream:
+                        alignment.hold(content.offset, _digest(content, ignore_timestamp=is_stamped))
+                comparison.downstream = batch.last_offset + 1
+        except NotThereError as error:
+            return self._unproven(copy, str(error), downstream)
+        await self._meet(copy, comparison)
+        position = alignment.concluded(comparison.upstream)
+        if position is None:
+            return self._unproven(copy, comparison.why, downstream)
+        copy.go_on_behind(position - 1, downstream, records)
+        copy.runs = alignment.runs
+        return True
+
+    async def _meet(self, copy: PartitionCopy, comparison: _Comparison) -> None:
+        async for batch, after in self._logs.walk(copy, comparison.upstream):
+            for content in decode(bytes(batch.view)):
+                digests = _digest(content), _digest(content, ignore_timestamp=True)
+                if content.offset >= comparison.upstream and not comparison.alignment.meet(content.offset, *digests):
+                    comparison.upstream = content.offset + 1
+                    return
+            comparison.upstream = after
+        comparison.upstream = max(comparison.upstream, copy.fetch.offset)
+
+    async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
+        """Find the target's last records in the source, from the position's own record on."""
+        found_at = copy.plan.found_at if copy.plan.found_at is not None else downstream
+        tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
+        if not tail.records:
+            return self._unproven(copy, tail.why_empty, downstream)
+        why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
+        timestamp = NO_TIMESTAMP if tail.is_stamped else tail.records[-1].timestamp
+        log_start, first = await self._logs.search_bounds(copy.plan.source, timestamp)
+        if first is None:
+            return self._unproven(copy, why, downstream)
+        walked = self._walked(copy, first)
+        start = max(log_start, walked.position - len(tail.records))
+        window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail.records))
+        records = walked.records
+        async for batch, after in self._logs.walk(copy, start):
+            for content in decode(bytes(batch.view)):
+                if content.offset < start:
+                    continue
+                if copy.plan.found_before is not None and content.offset >= copy.plan.found_before:
+                    before = f"{copy.remote} does not end with what was copied to it last"
+                    return self._unproven(copy, before, downstream)
+                window.append(content)
+                records += content.offset >= walked.position
+                if content.offset >= copy.position - 1 and (pairs := _pairs(window, tail)):
+                    copy.go_on_behind(content.offset, downstream, records)
+                    _note_match(copy, pairs)
+                    return True
+            if after > walked.position:
+                self._walks[self._key(copy)] = Walked(after, records)
+        return self._unproven(copy, why, downstream)
+
+    def _walked(self, copy: PartitionCopy, first: int) -> Walked:
+        """Return from where on the walk goes, which need not begin before *first*."""
+        walked = self._walks.get(self._key(copy))
+        if not isinstance(walked, Walked):
+            walked = Walked(copy.position, 0)
+        passed = max(0, first - walked.position)
+        return Walked(walked.position + passed, walked.records + passed)
+
+    def _key(self, copy: PartitionCopy) -> tuple[str, PartitionPlan]:
+        return self._target.alias, copy.plan
+
+    @staticmethod
+    def _renew_producer(copy: PartitionCopy) -> None:
+        """
+        Have the next epoch take a new producer id.
+
+        The broker refused our sequence, yet holds nothing that we do not know: it has lost our producer's state.
+        """
+        copy.forget_producer()
+        message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
+        copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
+
+    def _unproven(self, copy: PartitionCopy, why: str, downstream: int) -> bool:
+        """Return up; what the target holds up to *downstream* was there before, whoever wrote it."""
+        self._walks.pop(self._key(copy), None)
+        copy.forget_producer()
+        copy.downstream = downstream
+        copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
+        return False
+
+    async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
+        """Return up to *count* records of the target that end with the one at *downstream*."""
+        found: list[RecordContent] = []
+        is_stamped = False
+        try:
+            async for batch, contents in self._logs.target_batches(copy, max(0, downstream - count + 1), downstream):
+                found += contents
+                is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
+        except NotThereError as error:
+            return _Tail((), why_empty=str(error))
+        if not found or found[-1].offset != downstream:
+            return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
+        return _Tail(tuple(found[-count:]), is_stamped)
+
+
+def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] | None, downstream: int) -> None:
+    """Note that the records of a *batch* went to *downstream* and behind it; *contents* are those that count."""
+    if contents is None:
+        runs.add(batch.base_offset, downstream, batch.record_count)
+        return
+    for at, content in enumerate(contents, downstream):
+        runs.add(content.offset, at, 1)
+
+
+def _note_match(copy: PartitionCopy, pairs: Sequence[tuple[int, int]]) -> None:
+    """Note where the compared records are. Java may have written those before twice: nobody knows where they are."""
+    copy.runs, copy.known_from = Runs(), pairs[0][0]
+    for upstream, downstream in pairs:
+        copy.runs.add(upstream, downstream, 1)
+
+
+def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]]:
+    """
+    Return the offsets of the records that both end with, as far as the shorter one reaches; nothing where they differ.
+
+    Between two records of the source as many of the target's may lie as the source has offsets there: compaction
+    removed them at the source. Without timestamps too much looks alike for that.
+    """
+    held, at = tail.records, len(tail.records)
+    found: list[tuple[int, int]] = []
+    later = window[-1].offset + 1
+    for record in reversed(window):
+        if at == 0:
+            break
+        lowest = at - (1 if tail.is_stamped or not found else later - record.offset)
+        matching = (
+            index
+            for index in range(at - 1, max(lowest, 0) - 1, -1)
+            if record.matches(held[index], ignore_timestamp=tail.is_stamped)
+        )
+        index = next(matching, None)
+        if index is None:
+            if lowest >= 0:
+                return []
+            break
+        at, later = index, record.offset
+        found.append((record.offset, held[index].offset))
+    return found[::-1]
+
+
+def _digest(content: RecordContent, *, ignore_timestamp: bool = False) -> int:
+    return hash((content.key, content.value, content.headers, None if ignore_timestamp else content.timestamp))
+
+
+def _trouble(error: Mm2Error) -> PartitionFailure:
+    return failure_of(error)

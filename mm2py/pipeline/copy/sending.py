@@ -1,0 +1,489 @@
+"""
+To the target: batches leave in requests to the leaders of their partitions.
+
+A `BrokerSender` serves one broker. It works by call-backs, not by a task that wakes up: a batch that was just fetched
+is written to the socket in the same turn of the event loop, and an answer sends the next request at once.
+
+What may go wrong with a partition, and what then happens:
+
+- its leader moved, its broker is gone, too few replicas: nothing of that partition is sent until every request it is
+  in has been answered or lost; then its unacknowledged batches go again, in order, with the sequences they had. The
+  broker recognises what it has already appended.
+- sequences do not fit, because a batch of an earlier epoch arrived late, or the broker has forgotten our producer: the
+  partition ends its epoch unsure, and the next one compares the target with the source before it writes.
+- the broker refuses the batch itself, or appends it where the target should be longer: the partition ends visibly.
+  Others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import math
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, Tally
+from mm2py.pipeline.copy.refusals import kept_out, lacks
+from mm2py.wire import produce
+from mm2py.wire.batches.batch import next_sequence, sign
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.error_codes import ErrorCode, name_of
+from mm2py.wire.produce import PartitionAck
+
+
+#: The broker expects another sequence: it holds more of ours than we know, or less.
+_CONTESTED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+#: The broker has no use for our producer id any more.
+_FORGOTTEN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+
+#: What an operator may do about a target that is shorter than it was.
+HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound says what happens then"
+
+_REFUSED: Final = {
+    ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the remote topic",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the target cluster WRITE on the remote topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant the principal IDEMPOTENT_WRITE on the target cluster",
+    ErrorCode.INVALID_TIMESTAMP: (
+        "raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the remote topic"
+    ),
+    ErrorCode.INVALID_RECORD: "the target refuses the batch: compare the remote topic's settings with the source's",
+    ErrorCode.CORRUPT_MESSAGE: "the batch was damaged on its way: check the network and the memory of this host",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the target's brokers are too old for the source's codec",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise message.format.version of the remote topic",
+    ErrorCode.POLICY_VIOLATION: "a policy of the target cluster refuses the batch",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the target does not take that topic name",
+}
+
+
+def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
+    """Whether the remote topic is, as far as is known here, another one than the position is about."""
+    return is_other_topic(target.topic_id(copy.remote.topic), copy.plan.remote_topic_id)
+
+
+def end_remade(copy: PartitionCopy) -> None:
+    """End *copy*: what was copied before is not in the remote topic of that name."""
+    copy.forget_producer()
+    copy.is_unsure = True
+    message = f"{copy.remote.topic} was deleted and created again at the target since its position was written"
+    copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRecreated"))
+
+
+class BatchSender:
+    """
+    All broker senders of an epoch, and what they share: the target, the buffer's fill, the measurements.
+
+    `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        limits: CopyLimits,
+        clock: Clock,
+        transactional_id: str = "",
+        *,
+        last_send_at: float = math.inf,
+    ) -> None:
+        #: By the loop's time. A process that was stopped finds on waking what was to be sent, before any timer tells it
+        #: that its time is over and others may have gone on in its place.
+        self._last_send_at = last_send_at
+        self.target = target
+        #: Empty where batches belong to no transaction.
+        self.transactional_id = transactional_id.encode()
+        self.limits = limits
+        self.clock = clock
+        self.latency = Tally()
+        self.buffered_bytes = 0
+        self.has_room = asyncio.Event()
+        self.wants_metadata = asyncio.Event()
+        self.drained = asyncio.Event()
+        self.all_answered = asyncio.Event()
+        self.unanswered = 0
+        self.requests = 0
+        self.retries = 0
+        self.throttled_ms = 0
+        self.is_stopped = False
+        self._broker_senders: dict[int, BrokerSender] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._openings: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def stop(self) -> None:
+        """Send nothing more, whatever is queued, and wait for no connection that is being opened."""
+        self.is_stopped = True
+        for opening in self._openings:
+            opening.cancel()
+
+    @property
+    def may_send(self) -> bool:
+        return not self.is_stopped and self._loop.time() < self._last_send_at
+
+    def close_unanswered(self) -> None:
+        """Close the connections on which an answer is still due: it would never be read."""
+        for broker_sender in self._broker_senders.values():
+            broker_sender.close_if_unanswered()
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether a connection is being opened."""
+        return bool(self._openings)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.buffered_bytes == 0
+
+    def offer(self, copy: PartitionCopy) -> None:
+        """Hand over a partition whose queue has something to send, or that may go on after trouble."""
+        if copy.is_ready or copy.is_failing or copy.is_waiting or not copy.queue or self.is_stopped:
+            return
+        node = self.target.leader(copy.remote)
+        if node is None:
+            self.pause(copy, f"no broker leads {copy.remote} at the target")
+            return
+        if is_remade(self.target, copy):
+            self._hold_back_remade(copy)
+            return
+        broker_sender = self._broker_senders.get(node)
+        if broker_sender is None:
+            broker_sender = self._broker_senders[node] = BrokerSender(self, node)
+        broker_sender.add(copy)
+
+    def _hold_back_remade(self, copy: PartitionCopy) -> None:
+        """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
+        if not copy.target_retries:
+            self.pause(copy, f"{copy.remote.topic} at the target is another topic of that name")
+            return
+        end_remade(copy)
+        copy.is_failing = copy.is_given_up = True
+        self._when_all_answered(copy)
+
+    def pump(self) -> None:
+        for broker_sender in self._broker_senders.values():
+            broker_sender.pump()
+
+    def open_in_background(self, broker_sender: BrokerSender) -> None:
+        if self._tasks is not None:
+            opening = self._tasks.create_task(broker_sender.open(), name=f"sender to broker {broker_sender.node}")
+            self._openings.add(opening)
+            opening.add_done_callback(self._openings.discard)
+
+    def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
+        """Leave *copy* alone for a moment and look the leader up meanwhile."""
+        copy.trouble = kept_out(error) or PartitionFailure(
+            why, "it is tried again by itself; check the target's brokers if it stays"
+        )
+        copy.is_waiting = True
+        copy.target_retries += 1
+        self.retries += 1
+        self.wants_metadata.set()
+        pause_ms = min(
+            self.limits.retry_backoff_ms * 2 ** min(copy.target_retries - 1, 10), self.limits.retry_backoff_max_ms
+        )
+        self._loop.call_later(pause_ms / 1000, self._resume, copy)
+
+    def _resume(self, copy: PartitionCopy) -> None:
+        copy.is_waiting = False
+        self.offer(copy)
+        self.pump()
+
+    def discard(self, copy: PartitionCopy) -> None:
+        """Forget what *copy* has queued. What of it was sent once may be at the target, or arrive there yet."""
+        if copy.may_have_arrived:
+            copy.is_unsure = True
+        freed = sum(buffered.size_bytes for buffered in copy.queue)
+        copy.queue.clear()
+        copy.buffered_bytes -= freed
+        self.free(freed)
+
+    def free(self, size_bytes: int) -> None:
+        self.buffered_bytes -= size_bytes
+        if self.buffered_bytes < self.limits.buffer_bytes:
+            self.has_room.set()
+        if self.buffered_bytes == 0:
+            self.drained.set()
+
+    def take(self, copy: PartitionCopy, before_bytes: int) -> None:
+        """Count what was queued for *copy* since it had *before_bytes*."""
+        self.buffered_bytes += copy.buffered_bytes - before_bytes
+        if self.buffered_bytes:
+            self.drained.clear()
+
+    # Answers.
+
+    def settle(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
+        """Take the broker's word on one batch."""
+        self._answered(copy)
+        if not copy.is_failing:
+            if ack.error_code:
+                self._fail(copy, buffered, ack)
+            elif copy.downstream is not None and ack.base_offset <= copy.downstream:
+                self._rewound(copy, buffered, ack)
+            else:
+                self._acknowledge(copy, buffered, ack, now_ms)
+                return
+        self._when_all_answered(copy)
+
+    def _acknowledge(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
+        copy.in_flight.popleft()
+        if not copy.has_ack:
+            copy.has_ack = True
+            self.offer(copy)
+        copy.target_retries = 0
+        copy.trouble = None
+        if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
+            self.wants_metadata.set()  # somebody else writes to it, or it is another topic that has grown past ours
+        copy.account(buffered, ack.base_offset)
+        self.free(buffered.size_bytes)
+        if buffered.max_timestamp >= 0:
+            latency_ms = now_ms - buffered.max_timestamp
+            self.latency.add(latency_ms, buffered.record_count)
+            copy.latency.add(latency_ms, buffered.record_count)
+
+    def lost(self, copy: PartitionCopy, why: str) -> None:
+        """Learn that a request with a batch of *copy* will not be answered."""
+        self._answered(copy)
+        if not copy.is_failing:
+            copy.is_failing = True
+            copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
+        self._when_all_answered(copy)
+
+    def sent(self, copy: PartitionCopy) -> None:
+        copy.unanswered += 1
+        self.unanswered += 1
+        self.all_answered.clear()
+
+    def _answered(self, copy: PartitionCopy) -> None:
+        copy.unanswered -= 1
+        self.unanswered -= 1
+        if not self.unanswered:
+            self.all_answered.set()
+
+    def _fail(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
+        copy.is_failing = True
+        name = name_of(ack.error_code)
+        detail = f": {ack.message}" if ack.message else ""
+        where = f"target answered {name} for {copy.remote} (upstream offset {buffered.first_upstream}){detail}"
+        if ack.error_code in _CONTESTED or ack.error_code in _FORGOTTEN:
+            copy.is_contested = True
+            if ack.error_code in _FORGOTTEN:
+                copy.forget_producer()
+            hint = "the next epoch compares target and source and goes on by itself"
+            self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, buffered.first_upstream))
+        elif ack.error_code in _REFUSED:
+            hint = _REFUSED[ErrorCode(ack.error_code)]
+            if ack.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                hint = lacks(self.target.endpoint, "WRITE", copy.remote.topic)
+            self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, buffered.first_upstream))
+        else:
+            copy.trouble = PartitionFailure(where, "it is tried again by itself", name, buffered.first_upstream)
+
+    def _rewound(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
+        copy.is_failing = True
+        where = (
+            f"{copy.remote} took upstream offset {buffered.first_upstream} at {ack.base_offset}, but offset "
+            f"{copy.downstream} had been written to it"
+        )
+        failure = PartitionFailure(where, HINT_REWOUND, "TargetRewound", buffered.first_upstream)
+        copy.stray_from = ack.base_offset
+        copy.forget_producer()
+        self._give_up(copy, Ended.TARGET_REWOUND, failure)
+
+    @staticmethod
+    def _give_up(copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
+        """
+        End *copy* where it is. Its position keeps its sequence, for the next attempt.
+
+        A refused batch may have been sent before, with an answer that was lost.
+        """
+        copy.is_unsure = True
+        copy.is_given_up = True
+        copy.end(ended, failure)
+
+    def _when_all_answered(self, copy: PartitionCopy) -> None:
+        if copy.unanswered:
+            return
+        if copy.is_given_up:
+            freed = sum(buffered.size_bytes for buffered in copy.in_flight)
+            copy.in_flight.clear()
+            copy.buffered_bytes -= freed
+            self.free(freed)
+            self.discard(copy)
+            return
+        copy.queue.extendleft(reversed(copy.in_flight))
+        copy.in_flight.clear()
+        copy.is_failing = False
+        self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
+
+
+class _Request:
+    """A produce request under way: whose batches it carries."""
+
+    __slots__ = ("broker_sender", "carried")
+
+    def __init__(self, broker_sender: BrokerSender) -> None:
+        self.broker_sender = broker_sender
+        self.carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = {}
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.broker_sender.answered(self, frame)
+
+    def frame_lost(self, error: BrokerConnectionError) -> None:
+        self.broker_sender.lost(self, error)
+
+
+class BrokerSender:
+    """Serves one target broker: at most `produce_max_in_flight` requests on one connection."""
+
+    def __init__(self, sender: BatchSender, node: int) -> None:
+        self.node = node
+        self._sender = sender
+        self._ready: collections.deque[PartitionCopy] = collections.deque()
+        self._connection: BrokerConnection | None = None
+        self._is_opening = False
+        self._in_flight = 0
+        self._hold_timer: asyncio.TimerHandle | None = None
+
+    def add(self, copy: PartitionCopy) -> None:
+        copy.is_ready = True
+        self._ready.append(copy)
+
+    def pump(self) -> None:
+        """Send as much as the rules allow."""
+        sender = self._sender
+        if not self._ready or self._hold_timer is not None or not sender.may_send:
+            return
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            if not self._is_opening:
+                self._is_opening = True
+                sender.open_in_background(self)
+            return
+        while self._ready and self._in_flight < sender.limits.produce_max_in_flight:
+            request = self._fill()
+            if not request.carried:
+                return
+            self._send(connection, request)
+
+    def _fill(self) -> _Request:
+        """Take one batch of each ready partition, up to the request's size; at least one."""
+        request = _Request(self)
+        room = self._sender.limits.produce_request_max_bytes
+        for _ in range(len(self._ready)):
+            copy = self._ready[0]
+            if copy.is_failing or copy.is_waiting or not copy.queue or self._awaits_first_ack(copy):
+                self._ready.popleft()
+                copy.is_ready = False
+                continue
+            buffered = copy.queue[0]
+            if buffered.size_bytes > room and request.carried:
+                break
+            self._ready.popleft()
+            copy.queue.popleft()
+            copy.in_flight.append(buffered)
+            self._sender.sent(copy)
+            if buffered.sequence < 0:
+                buffered.sequence = copy.next_sequence
+                copy.next_sequence = next_sequence(buffered.sequence, buffered.record_count)
+                is_ours = bool(self._sender.transactional_id)
+                sign(buffered.batch, copy.producer_id, copy.producer_epoch, buffered.sequence, is_transactional=is_ours)
+            request.carried[copy.remote_topic, copy.remote.partition] = (copy, buffered)
+            room -= buffered.size_bytes
+            if copy.queue:
+                self._ready.append(copy)
+            else:
+                copy.is_ready = False
+        return request
+
+    @staticmethod
+    def _awaits_first_ack(copy: PartitionCopy) -> bool:
+        """
+        Hold back a partition's second batch until its first of the epoch is acknowledged.
+
+        A broker takes any sequence from a producer id that it does not know (KIP-360). Were the first batch refused
+        and the second one already under way, the second would be appended, and the first after it.
+        """
+        return copy.unanswered > 0 and not copy.has_ack
+
+    def _send(self, connection: BrokerConnection, request: _Request) -> None:
+        by_topic: dict[bytes, list[tuple[int, memoryview]]] = {}
+        for (topic, number), (_, buffered) in request.carried.items():
+            by_topic.setdefault(topic, []).append((number, buffered.batch))
+        timeout_ms = self._sender.target.endpoint.request_timeout_ms
+        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
+        self._in_flight += 1
+        self._sender.requests += 1
+        try:
+            # The broker's own wait for its replicas comes on top of ours.
+            connection.send_raw(produce.API_KEY, produce.API_VERSION, pieces, request, extra_wait_s=timeout_ms / 1000)
+        except BrokerConnectionError as error:
+            self.lost(request, error)
+
+    def answered(self, request: _Request, frame: memoryview) -> None:
+        acks, throttle_ms = produce.read_answer(frame)
+        self._in_flight -= 1
+        sender = self._sender
+        now_ms = sender.clock.wall_ms()
+        for ack in acks:
+            carried = request.carried.pop((ack.topic, ack.partition), None)
+            if carried is not None:
+                sender.settle(*carried, ack, now_ms)
+        for copy, _ in request.carried.values():
+            sender.lost(copy, f"the target's answer does not mention {copy.remote}")
+        if throttle_ms > 0:
+            self._hold(throttle_ms)
+        self.pump()
+
+    def lost(self, request: _Request, error: BrokerConnectionError) -> None:
+        self._in_flight -= 1
+        for copy, _ in request.carried.values():
+            self._sender.lost(copy, str(error))
+
+    def _hold(self, throttle_ms: int) -> None:
+        """Honour the broker's quota: it would only stop reading from us."""
+        self._sender.throttled_ms += throttle_ms
+        loop = asyncio.get_running_loop()
+        until = loop.time() + throttle_ms / 1000
+        if self._hold_timer is not None:
+            if self._hold_timer.when() >= until:
+                return
+            self._hold_timer.cancel()
+        self._hold_timer = loop.call_at(until, self._release)
+
+    def _release(self) -> None:
+        self._hold_timer = None
+        self.pump()
+
+    async def open(self) -> None:
+        """Open the connection; where that fails, let the partitions look for their leader again."""
+        try:
+            self._connection = await self._sender.target.connection(self.node, "produce")
+        except BrokerConnectionError as error:
+            waiting, self._ready = self._ready, collections.deque()
+            for copy in waiting:
+                copy.is_ready = False
+                self._sender.pause(copy, str(error), error)
+        finally:
+            self._is_opening = False
+        self.pump()
+
+    def close_if_unanswered(self) -> None:
+        if self._in_flight and self._connection is not None:
+            self._connection.close("a request was not answered before the epoch was over")

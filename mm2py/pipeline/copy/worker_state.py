@@ -1,0 +1,61 @@
+"""What a Python worker of Spark keeps between its tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from types import TracebackType
+from typing import Self
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.leader_epochs import Checked
+from mm2py.pipeline.copy.read_replicas import ReadReplicas
+from mm2py.pipeline.copy.resume import Walks
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.fetch import FetchSession
+
+
+@attrs.define(eq=False)
+class WorkerState:
+    """
+    What lives in a Python worker between epochs: connections, fetch sessions, walks.
+
+    Nothing depends on it being there; it only saves time. It belongs to one event loop.
+    """
+
+    clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
+    sessions: dict[tuple[str, int, int], FetchSession] = attrs.field(factory=dict)
+    walks: Walks = attrs.field(factory=dict)
+    checked: Checked = attrs.field(factory=dict)
+    replicas: ReadReplicas = attrs.field(factory=ReadReplicas)
+    cut: dict[TopicPartition, int] = attrs.field(factory=dict)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for cluster in self.clusters.values():
+            await cluster.close()
+        self.clusters.clear()
+        self.sessions.clear()
+
+    def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
+        found = self.clusters.get(endpoint)
+        if found is None:
+            found = self.clusters[endpoint] = Cluster(endpoint, clock)
+        return found
+
+
+def worker_name() -> str:
+    """Name this process as ``host:pid``."""
+    return f"{socket.gethostname()}:{os.getpid()}"

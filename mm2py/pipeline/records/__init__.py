@@ -1,1 +1,0 @@
-"""The record pipeline: topics with a transform, as Structured Streaming queries over records."""

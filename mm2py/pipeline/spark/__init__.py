@@ -1,0 +1,1 @@
+"""Spark itself: session, processes, logs, and what all jobs share."""

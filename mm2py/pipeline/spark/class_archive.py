@@ -1,0 +1,84 @@
+"""
+Spark's classes as Java has them once they are loaded, in a file that later starts map into memory (JEP 310, JEP 350).
+
+``python -m mm2py.pipeline.spark.class_archive`` makes it, once for an installation of pyspark; Spark starts in about
+half the time then. Java looks for itself whether the file fits its version and the jars; where it does not, or there is
+none, it starts as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from mm2py.clock import SystemClock
+from mm2py.errors import Mm2Error
+from mm2py.pipeline.spark.session import SparkHost, SparkSession
+from mm2py.pipeline.spark.settings import CLASSES
+from mm2py.pipeline.transform.sql.query import Sql
+from mm2py.telemetry.journal import EventLog
+
+
+_WRITE_LIMIT_S = 120.0
+_QUERY_LIMIT_S = 60
+_STOP_WITHIN_S = 30.0
+
+
+async def make_class_archive(folder: Path) -> None:
+    """Start Spark, have it do what a daemon has it do, and let it leave its classes in *folder*, for the next start."""
+    _empty(folder)
+    unfinished = folder / "spark-unfinished"
+    await _run(f"-XX:ArchiveClassesAtExit={unfinished}", is_recorded=True)
+    await _run(f"-XX:SharedArchiveFile={unfinished}")  # it must not be the daemon that finds out
+    unfinished.rename(folder / f"spark-{unfinished.stat().st_size}.jsa")
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("spark-*"):
+        old.unlink()
+
+
+async def _run(option: str, *, is_recorded: bool = False) -> None:
+    clock = SystemClock()
+    options = {"spark.driver.extraJavaOptions": f"{option} -Xlog:disable"}
+    host = SparkHost(options, copy_tasks=1, clock=clock, events=EventLog(clock))
+    try:
+        session = await host.session()
+        if is_recorded:
+            await asyncio.to_thread(_use_sql, session, host.scratch)
+        await asyncio.to_thread(_leave, session)
+    finally:
+        await host.stop(within_s=_STOP_WITHIN_S)
+
+
+def _use_sql(session: SparkSession, scratch: Path) -> None:
+    """Run a statement and a query, as flows with transforms do."""
+    with Sql(session).use() as sql:
+        sql.range(2).selectExpr("CAST(id AS STRING) AS value").where("value <> '1'").collect()
+        stream = sql.readStream.format("rate").load().selectExpr("timestamp AS at", "CAST(value AS STRING) AS value")
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(scratch / "checkpoint"))
+        writer.trigger(once=True).start().awaitTermination(_QUERY_LIMIT_S)
+
+
+def _leave(session: SparkSession) -> None:
+    """End the JVM by its own way out, on which it writes; what stops Spark otherwise does not wait that long."""
+    session.context.stop()
+    if session.process.stdin is not None:
+        session.process.stdin.close()
+    session.process.wait(_WRITE_LIMIT_S)
+
+
+def main() -> int:
+    """Make the archive of this Python's pyspark."""
+    try:
+        asyncio.run(make_class_archive(CLASSES))
+    except (Mm2Error, OSError) as error:
+        sys.stderr.write(f"Spark starts as ever, without an archive of its classes: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

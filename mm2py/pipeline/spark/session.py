@@ -1,0 +1,445 @@
+"""
+Spark, hosted by the asyncio daemon.
+
+Starts Spark's JVM, hands out its context, starts it again when it died, and stops it in bounded time. Every call into
+the JVM happens on a thread; the event loop never waits for Spark. Epochs are plain RDD jobs, which need a
+`SparkContext` only: no SQL session is made until somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+
+import attrs
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import RDD, SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.traceback_utils import SCCallSiteSync
+
+import mm2py
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error, Verdict, shortened
+from mm2py.pipeline.spark import processes, worker
+from mm2py.pipeline.spark.patience import Patience, done_within
+from mm2py.pipeline.spark.scratch import Scratch
+from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
+from mm2py.pipeline.spark.settings import SparkSettings, class_archive, spark_settings
+from mm2py.pipeline.spark.stderr_log import StderrLog
+from mm2py.telemetry.events import SparkEnded, SparkHung, SparkLogged, SparkStarted
+from mm2py.telemetry.journal import EventLog
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PACKAGE = Path(mm2py.__file__).parent
+#: Said by every JVM that Spark starts, and about nothing that anybody could change.
+_IDLE_TALK = (
+    "WARNING: Using incubator modules",
+    "WARNING: package sun.security.action",
+    "WARN SparkConf: Note that spark.local.dir",
+    "Picked up JAVA_TOOL_OPTIONS",
+    "Picked up _JAVA_OPTIONS",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+_LAST_WORDS = 20
+_WARM_UP_HOLD_S = 0.3
+_GRACE_S = 2.0
+#: How often Spark's JVM is asked whether it is there, and for how long it may owe the answer. Where memory is short it
+#: collects garbage for seconds; nothing that it is asked here takes longer by itself.
+_ASK_EVERY_S = 5.0
+SILENT_FOR_S = 20.0
+#: How often, while somebody waits for something that may take long.
+_LOOK_EVERY_S = 1.0
+#: What embedded Spark may take to come up. On a cluster it waits for its turn, which has no bound.
+_UP_WITHIN_S = 180.0
+#: Calls into the JVM at the same time: some for each copy task, of which few last.
+_CALLS_MAX = 256
+
+
+@attrs.define(eq=False)
+class JavaMissingError(Mm2Error):
+    """Spark needs a Java runtime and there is none."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "install a Java runtime 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
+
+    looked_for: str
+
+    def __str__(self) -> str:
+        return f"Spark needs Java, and there is no {self.looked_for}"
+
+
+@attrs.define(eq=False)
+class SparkStartError(Mm2Error):
+    """Spark's JVM ended or refused while it was being started."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "check the spark.* settings of the properties file and that the master is reachable"
+
+    master: str
+    cause: str = attrs.field(converter=shortened)
+
+    def __str__(self) -> str:
+        return f"Spark did not start with master {self.master}: {self.cause}"
+
+
+@attrs.define(eq=False)
+class SparkHungError(Mm2Error):
+    """Spark hung, on this machine, and was killed."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = (
+        "look at the memory of this host, and whether somebody stopped a process (SIGSTOP, a debugger); then try again"
+    )
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Spark hung and was killed: {self.reason}"
+
+
+@attrs.frozen
+class SparkSession:
+    """One life of Spark: its context, the JVM's process, and the one-row data set that every epoch maps over."""
+
+    context: SparkContext
+    one_row: RDD[int]
+    gateway: Any
+    process: subprocess.Popen[bytes]
+    #: Calls into a JVM that hangs keep their threads until it is killed; those of others must not run short. They end
+    #: with whoever still refers to this life.
+    threads: ThreadPoolExecutor = attrs.field(
+        factory=lambda: ThreadPoolExecutor(_CALLS_MAX, thread_name_prefix="spark-call")
+    )
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+        """Have *work*, which calls into the JVM, done on a thread."""
+        return asyncio.get_running_loop().run_in_executor(self.threads, functools.partial(work, *args, **named))
+
+
+class SparkHost:
+    """
+    The daemon's Spark. `session` gives the live one and starts it where there is none.
+
+    `scratch` is a private directory that workers on this machine can see.
+    """
+
+    def __init__(
+        self,
+        user_settings: Mapping[str, str],
+        *,
+        copy_tasks: int,
+        clock: Clock,
+        events: EventLog,
+        secrets_key_file: str = "",
+    ) -> None:
+        self._scratch = Scratch()
+        self.scratch = self._scratch.path
+        self.settings: SparkSettings = spark_settings(
+            user_settings,
+            copy_tasks=copy_tasks,
+            python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
+            package_parent=str(_PACKAGE.parent),
+            log_file=str(Path(__file__).with_name("log4j2.properties")),
+            scratch=str(self.scratch),
+            archive=class_archive(),
+        )
+        #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
+        self.secrets_key_file: str | None = secrets_key_file or None
+        if self.secrets_key_file is None and self.settings.is_on_this_machine:
+            self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
+        self.copy_tasks = copy_tasks
+        self._clock = clock
+        self._events = events
+        self._starting = asyncio.Lock()
+        self._session: SparkSession | None = None
+        self._is_spoilt = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether Spark runs, as far as is known without asking it."""
+        return self._session is not None and self._session.is_alive and not self._is_spoilt
+
+    async def session(self) -> SparkSession:
+        """Return the live session; start Spark, and warm its workers up, where there is none."""
+        async with self._starting:
+            if self._session is not None and self._session.is_alive and not self._is_spoilt:
+                return self._session
+            if self._session is not None:
+                how = "its context was stopped" if self._session.is_alive else "its JVM ended"
+                self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
+                await self._discard(self._session)
+            self._session = await self._start()
+            return self._session
+
+    def forget(self, session: SparkSession) -> None:
+        """Note that *session* takes no jobs any more, because its context was stopped. The next call restarts Spark."""
+        if session is self._session and session.is_alive:
+            self._is_spoilt = True
+
+    async def watch(self) -> None:
+        """Notice when Spark's JVM answers nothing any more, and end it, until cancelled."""
+        while True:
+            await self._clock.sleep(_ASK_EVERY_S)
+            session = self._session
+            if session is not None and session.is_alive:
+                with suppress(SparkHungError):
+                    await self.ask(session, is_stopped, session)
+
+    async def ask(self, session: SparkSession, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Ask a JVM what it answers at once; where it does not, end it and raise `SparkHungError`."""
+        answer = session.begin(question, *args, **named)
+        if not await done_within(answer, SILENT_FOR_S, self._clock):
+            reason = f"its JVM has not answered for {SILENT_FOR_S:g} s"
+            await self.end_hung(session, reason)
+            raise SparkHungError(reason)
+        return answer.result()
+
+    async def finished(self, session: SparkSession, job: asyncio.Future[Any], seconds: float) -> bool:
+        """
+        Wait for *job*, which calls into *session*; whether it is done once *seconds* have passed.
+
+        Where the JVM falls silent meanwhile, end it and raise `SparkHungError`.
+        """
+        patience = Patience(seconds, self._clock)
+        while not job.done() and not patience.is_over():
+            await asyncio.wait({job}, timeout=min(_LOOK_EVERY_S, patience.left_s))
+            if not job.done():
+                await self.ask(session, is_stopped, session)
+        return job.done()
+
+    async def end_hung(self, session: SparkSession, reason: str) -> None:
+        """Kill the processes of a Spark that does nothing any more; the next call starts it again."""
+        if session is self._session and session.is_alive:
+            self._events.emit(SparkHung(reason))
+            await asyncio.to_thread(_kill, session)
+
+    async def stop(self, *, within_s: float) -> None:
+        """Stop Spark, by force once *within_s* seconds have passed; remove the private directory."""
+        try:
+            async with asyncio.timeout(within_s), self._starting:
+                if self._session is not None:
+                    await self._session.begin(_close, self._session)
+        except TimeoutError:
+            self._events.emit(SparkEnded(reason=f"killed: it did not stop within {within_s:g} s"))
+        if self._session is not None:
+            await self._discard(self._session)
+        self._scratch.remove()
+
+    async def _start(self) -> SparkSession:
+        _require_java()
+        if self.secrets_key_file is not None:
+            check_key_file(self.secrets_key_file)
+        begun = self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+
+        def tell(line: str) -> None:
+            loop.call_soon_threadsafe(self._said, line)
+
+        try:
+            async with asyncio.timeout(_UP_WITHIN_S if self.settings.is_embedded else None):
+                session = await asyncio.to_thread(_open, self.settings, self.scratch, tell)
+                started = self._clock.monotonic()
+                await session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # The thread that starts it would wait for it for ever, and this process for the thread.
+            processes.kill_launched()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise SparkStartError(self.settings.master, f"it did not come up within {_UP_WITHIN_S:g} s") from error
+        self._events.emit(
+            SparkStarted(
+                master=self.settings.master,
+                start_s=started - begun,
+                warm_up_s=self._clock.monotonic() - started,
+                ui=session.context.uiWebUrl or "off",
+            )
+        )
+        return session
+
+    async def _discard(self, session: SparkSession) -> None:
+        self._session, self._is_spoilt = None, False
+        await asyncio.to_thread(_bury, session)
+
+    def _said(self, line: str) -> None:
+        self._events.emit(SparkLogged(line=line))
+
+
+def _require_java() -> None:
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else "java"
+    if shutil.which(java) is None:
+        raise JavaMissingError(f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether nobody else tells it: py4j logs a stack where the JVM goes away in the middle of a call."""
+    return record.msg != "Exception while sending command."
+
+
+def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object]) -> SparkSession:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
+    last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+    read_end, write_end = os.pipe()
+    listener = threading.Thread(target=_listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
+    listener.start()
+    try:
+        # Whatever is given here becomes an argument of the JVM, for everybody to see; the context gets all of it.
+        shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
+        # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", settings.python)
+        gateway = launch_gateway(shown, popen_kwargs={"stderr": write_end})
+    except PySparkException as error:
+        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+    finally:
+        os.close(write_end)
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.pythonExec = settings.python
+        # It prints a traceback of its own when the JVM goes away, which is an event here.
+        context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        logging.getLogger().addFilter(_is_news)
+        if not settings.is_embedded:
+            context.addPyFile(str(_zip_package(scratch)))
+        one_row = context.parallelize([0], 1)
+    except Exception as error:
+        _bury_process(gateway.proc)
+        _forget_gateway()
+        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+    return SparkSession(context, one_row, gateway, gateway.proc)
+
+
+def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
+    sayings = StderrLog()
+    with open(read_end, encoding="utf-8", errors="replace") as lines:
+        for raw in lines:
+            line = raw.rstrip()
+            if line and not line.startswith(_IDLE_TALK):
+                last_words.append(line)
+                told = sayings.take(line)
+                if told is None:
+                    continue
+                try:
+                    tell(told)
+                except RuntimeError:  # the event loop is closed: nobody listens any more
+                    continue
+
+
+def _reason(last_words: deque[str], fallback: str) -> str:
+    told = [line for line in last_words if "rror" in line or "xception" in line]
+    return (told or list(last_words) or [fallback])[0 if told else -1]
+
+
+def _zip_package(scratch: Path) -> Path:
+    """Pack this package's own files, as they are installed here, for executors that do not have it."""
+    target = scratch / "mm2py-package.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(_PACKAGE.rglob("*")):
+            if file.suffix in (".py", ".properties", ".typed"):
+                archive.write(file, Path(_PACKAGE.name, file.relative_to(_PACKAGE)))
+    return target
+
+
+def collected(rows: RDD[T]) -> list[T]:
+    """
+    Return what *rows* hold, as their own `collect` does, but through the gateway.
+
+    That one opens a socket for each job, and its name stays in the JVM (`File.deleteOnExit`) for as long as that lives.
+    """
+    with SCCallSiteSync(rows.context):
+        pickled = rows._jrdd.collect()  # noqa: SLF001 (there is no public way around the socket)
+    batches = rows.context.serializer.serializer
+    return [row for batch in pickled for row in batches.loads(bytes(batch))]
+
+
+def _warm_up(session: SparkSession, workers: int) -> None:
+    rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
+    session.context.setJobGroup("mm2py", "warm-up")
+    collected(rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)))
+
+
+#: What a job that failed raises. Once this process has used Spark SQL, pyspark makes its own error of what it knows.
+JOB_FAILED: Final = (Py4JJavaError, PySparkException)
+
+
+def message_of(error: Py4JJavaError | PySparkException) -> str:
+    """Return what Spark says about a job that failed; its JVM may be gone by now."""
+    if isinstance(error, PySparkException):
+        # As text it would ask the JVM whether to show its stack.
+        return str(getattr(error, "_desc", "") or error)
+    try:
+        return str(error.java_exception.getMessage())
+    except (Py4JError, OSError):
+        return "Spark is gone"
+
+
+def _close(session: SparkSession) -> None:
+    if not session.is_alive:
+        return
+    children = processes.below(session.process.pid)
+    try:
+        session.context.cancelAllJobs()
+        session.context.stop()
+        session.gateway.shutdown()
+    except (Py4JError, OSError):
+        return
+    finally:
+        processes.kill(children)  # one that is stopped does not end by itself
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Whether the context was stopped; Python's own does not notice. It blocks while the JVM does not answer."""
+    try:
+        return bool(session.context._jsc.sc().isStopped())  # noqa: SLF001
+    except (Py4JError, OSError, AttributeError):
+        return True
+
+
+def _kill(session: SparkSession) -> None:
+    processes.kill_tree(session.process.pid)
+    with suppress(subprocess.TimeoutExpired):
+        session.process.wait(_GRACE_S)
+
+
+def _bury(session: SparkSession) -> None:
+    children = processes.below(session.process.pid)
+    _bury_process(session.process)
+    processes.kill(children)
+    _forget_gateway()
+
+
+def _bury_process(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()  # the JVM's own sign to leave
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _forget_gateway() -> None:
+    # pyspark keeps one JVM per process in class attributes and has no public way to let go of one that died.
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001

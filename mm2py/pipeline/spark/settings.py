@@ -1,0 +1,164 @@
+"""
+Which settings Spark is started with.
+
+Ours make it small and quick at an epoch's boundary; whatever the user's file says under ``spark.`` wins. Decisions
+only: nothing is started here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+
+#: As small as Spark's memory manager lets the driver be, and a quarter of what the JVM would take by itself.
+_DRIVER_MEMORY = "512m"
+_SERIAL_GC = "-XX:+UseSerialGC"
+_QUICK_START = "-XX:TieredStopAtLevel=1"
+#: Where `class_archive` looks.
+CLASSES = Path(sys.prefix, "var", "mm2py")
+#: Spark's own idea of a secret (spark.redaction.regex), and a little more.
+_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential|private", re.IGNORECASE)
+_LOCAL_MASTER = re.compile(r"local(\[.*\])?", re.ASCII)
+
+_OURS = {
+    "spark.app.name": "mm2py",
+    "spark.driver.memory": _DRIVER_MEMORY,
+    # Between JVM and Python worker TCP waits for delayed ACKs: 45 ms a job.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    # The daemon plans a lost epoch again, and only when the lost one can no longer write.
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    # Each epoch is a line there with its numbers. It costs 8 MiB and takes whatever port is free.
+    "spark.ui.enabled": "true",
+    "spark.ui.port": "0",
+    "spark.ui.killEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Without it Spark's own picture of a job lags behind, and an epoch that runs seems to wait for a slot.
+    "spark.ui.liveUpdate.period": "0",
+    # Every epoch is a job; Spark would remember the last thousand of them.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "100",
+}
+
+#: On embedded Spark only: no name look-ups, and workers forked from a process that has imported everything.
+_OURS_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "mm2py.pipeline.spark.fork_server",
+}
+
+
+@attrs.frozen
+class SparkSettings:
+    """Everything Spark is started with. `slots` is None where the cluster manager decides."""
+
+    master: str
+    slots: int | None
+    conf: tuple[tuple[str, str], ...]
+    python: str
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.slots is not None
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether every task runs on this machine, as this user."""
+        return self.is_embedded or self.master.startswith("local-cluster[")
+
+    @property
+    def shown_conf(self) -> tuple[tuple[str, str], ...]:
+        """What may stand among a process's arguments: all but what Spark itself would keep from its page."""
+        return tuple((key, value) for key, value in self.conf if _SECRET_NAME.search(key) is None)
+
+
+def class_archive(folder: Path | None = None) -> str:
+    """
+    Return the archive that `pipeline.spark.class_archive` made for this Python's pyspark; nothing where there is none.
+
+    Its name tells its size. Java looks for itself whether it is of these jars, but one that was cut off makes it crash.
+    """
+    for found in sorted((folder or CLASSES).glob("spark-*.jsa")):
+        if found.stem == f"spark-{found.stat().st_size}":
+            return str(found)
+    return ""
+
+
+def spark_settings(
+    user: Mapping[str, str],
+    *,
+    copy_tasks: int,
+    python: str,
+    package_parent: str,
+    log_file: str,
+    scratch: str,
+    archive: str = "",
+) -> SparkSettings:
+    """
+    Put the user's ``spark.*`` keys over ours.
+
+    On a cluster as many cores are asked for as there are copy tasks. ``local[*]`` becomes as many slots as there are
+    copy tasks: an embedded slot is a thread, so the number of cores says nothing about how many copy tasks may wait
+    for the network at the same time. Embedded Spark keeps its files in *scratch*, which goes away with us. The driver's
+    JVM takes its classes from *archive*, where one is named.
+    """
+    asked_master = user.get("spark.master", "local[*]")
+    slots = _embedded_slots(asked_master, copy_tasks)
+    master = f"local[{slots}]" if asked_master == "local[*]" else asked_master
+    if slots is not None:
+        defaults = _OURS | _OURS_EMBEDDED | {"spark.local.dir": scratch}
+    else:
+        defaults = _OURS | {"spark.cores.max": str(max(1, copy_tasks))}
+    conf = defaults | dict(user) | {"spark.master": master}
+    conf["spark.driver.extraJavaOptions"] = _java_options(
+        user.get("spark.driver.extraJavaOptions", ""), log_file, archive
+    )
+    if slots is not None:
+        conf["spark.executorEnv.PYTHONPATH"] = _joined(package_parent, user.get("spark.executorEnv.PYTHONPATH"))
+    return SparkSettings(master, slots, tuple(sorted(conf.items())), user.get("spark.pyspark.python", python))
+
+
+def with_retries(user: Mapping[str, str], *, slots: int, failures: int) -> dict[str, str]:
+    """
+    Have Spark run a task again that failed, up to *failures* times, for jobs that may be done twice.
+
+    Embedded Spark goes by its master alone, and never tries again where that does not name a number.
+    """
+    master = user.get("spark.master", "local[*]")
+    found = _embedded_slots(master, slots)
+    if found is not None and "," not in master:
+        master = f"local[{found},{failures}]"
+    return {"spark.task.maxFailures": str(failures), **user, "spark.master": master}
+
+
+def _embedded_slots(master: str, copy_tasks: int) -> int | None:
+    if not _LOCAL_MASTER.fullmatch(master):
+        return None
+    if master == "local":
+        return 1
+    threads = master.removeprefix("local[").removesuffix("]").split(",")[0].strip()
+    return int(threads) if threads.isdigit() else max(1, copy_tasks)
+
+
+def _java_options(user_options: str, log_file: str, archive: str) -> str:
+    options = [_QUICK_START]
+    if archive and not re.search(r"-XX:(SharedArchiveFile|ArchiveClassesAtExit)=|-Xshare:", user_options):
+        # That it does not fit any more is no news for the log: Spark only starts more slowly.
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if not re.search(r"-XX:\+Use\w+GC\b", user_options):
+        options.append(_SERIAL_GC)
+    if "-Dlog4j2.configurationFile" not in user_options:
+        options.append(f"-Dlog4j2.configurationFile=file:{log_file}")
+    return " ".join([*options, user_options]).strip()
+
+
+def _joined(first: str, second: str | None) -> str:
+    return f"{first}:{second}" if second else first

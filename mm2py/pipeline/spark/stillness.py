@@ -1,0 +1,109 @@
+"""
+Which of Spark's Python processes on this machine have stopped moving.
+
+One that runs is scheduled again and again, be it only to look at the clock. One that was stopped, or that waits for a
+disk which never answers, is not; nor is an idle worker, though, which waits for a task. So somebody hangs only where
+more Spark tasks run than workers move.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import psutil
+
+from mm2py.clock import Clock
+from mm2py.pipeline.spark import processes
+from mm2py.pipeline.spark.patience import Patience
+
+
+#: How long a process that has work may do nothing at all. Where memory is short it waits for its pages for seconds.
+STILL_FOR_S: Final = 20.0
+#: What a worker may take to begin with a task, and Spark to see that one is over.
+_BEGINS_WITHIN_S: Final = 5.0
+
+
+@attrs.frozen
+class _Found:
+    """A process as it is now; `steps` grows whenever it runs."""
+
+    process: psutil.Process
+    parent: int
+    is_java: bool
+    steps: int
+
+
+@attrs.frozen
+class _Seen:
+    """How far a process had come when it last moved, and how long it may stay there."""
+
+    steps: int
+    patience: Patience
+
+
+class Stillness:
+    """Looks at the processes below a JVM; `look` is to be asked every second or more often."""
+
+    def __init__(self, jvm: int, clock: Clock) -> None:
+        self._jvm = jvm
+        self._clock = clock
+        self._seen: dict[psutil.Process, _Seen] = {}
+        self._lacking: Patience | None = None
+
+    def look(self, running: int) -> tuple[psutil.Process, ...]:
+        """
+        Name those that hang while so many Spark tasks are *running*; none where all of these are at work.
+
+        Idle ones are among them where none was plainly stopped: it does no harm to end these, too.
+        """
+        found = _below(self._jvm)
+        self._seen = {process: seen for process, seen in self._seen.items() if process in found}
+        javas = {self._jvm, *(it.process.pid for it in found.values() if it.is_java)}
+        still = [it.process for it in found.values() if not it.is_java and self._is_still(it)]
+        # What Spark forks its workers from is no worker, though it moves.
+        workers = [it.process for it in found.values() if not it.is_java and it.parent not in javas]
+        moving = len(set(workers).difference(still))
+        if running <= moving or not still:
+            self._lacking = None
+            return ()
+        if self._lacking is None:
+            self._lacking = Patience(_BEGINS_WITHIN_S, self._clock)
+        if not self._lacking.is_over():
+            return ()
+        hung = tuple(filter(is_stopped, still)) or tuple(still)
+        # Whoever is named now is killed, which takes a moment where the machine has other things to do.
+        self._lacking = None
+        self._seen = {process: seen for process, seen in self._seen.items() if process not in hung}
+        return hung
+
+    def _is_still(self, one: _Found) -> bool:
+        seen = self._seen.get(one.process)
+        if seen is None or seen.steps != one.steps:
+            self._seen[one.process] = _Seen(one.steps, Patience(STILL_FOR_S, self._clock))
+            return False
+        return seen.patience.is_over()
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    """Whether somebody stopped a process, or a debugger did."""
+    try:
+        return process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
+    except psutil.Error:
+        return False
+
+
+def _below(jvm: int) -> dict[psutil.Process, _Found]:
+    found = {}
+    for process in processes.below(jvm):
+        try:
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                switches, times = process.num_ctx_switches(), process.cpu_times()
+                # One that is never made to wait is told by its CPU time alone, in hundredths of a second.
+                steps = switches.voluntary + switches.involuntary + round(100 * (times.user + times.system))
+                found[process] = _Found(process, process.ppid(), process.name() == "java", steps)
+        except psutil.Error:
+            continue
+    return found

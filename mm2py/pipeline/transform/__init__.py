@@ -1,0 +1,1 @@
+"""Records through a transform: micro-batches on Spark, written at least or exactly once."""

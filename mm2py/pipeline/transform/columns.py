@@ -1,0 +1,141 @@
+"""
+Records as columns: what a transform sees, and what it must give back.
+
+The columns are those of Spark's own Kafka connector, with the headers as an array and timestamps in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.transform.record import Chunk, Row
+from mm2py.wire.batches.record_columns import Headers, RecordColumns
+
+
+#: The columns and their types, as Spark writes them.
+SCHEMA_TYPES: Final = {
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestamp_type": "INT",
+    "key": "BINARY",
+    "value": "BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in SCHEMA_TYPES.items())
+NAMES: Final = tuple(SCHEMA_TYPES)
+
+_HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_HEADERS: Final = pa.list_(pa.field("element", _HEADER))
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+ARROW: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", _TIMESTAMP),
+        pa.field("timestamp_type", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", _HEADERS),
+    ]
+)
+_MICROS: Final = 1000
+_NO_TIMESTAMP: Final = -1
+
+
+def to_arrow(topic: str, partition: int, columns: RecordColumns, names: Sequence[str] = NAMES) -> pa.RecordBatch:
+    """Return records of one partition as an Arrow batch; of their columns those of *names*, in that order."""
+    count = len(columns)
+    millis = pa.array(columns.timestamps, pa.int64())
+    if min(columns.timestamps, default=0) < 0:
+        millis = pc.if_else(pc.less(millis, 0), None, millis)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(topic), count),
+            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.array(columns.offsets, pa.int64()),
+            pc.multiply(millis, _MICROS).cast(_TIMESTAMP),
+            pa.array(columns.timestamp_types, pa.int32()),
+            pa.array(columns.keys, pa.binary()),
+            pa.array(columns.values, pa.binary()),
+            _headers_array(columns.headers),
+        ],
+        schema=ARROW,
+    ).select(list(names))
+
+
+def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
+    flat = list(chain.from_iterable(all_headers))
+    offsets = [0, *accumulate(map(len, all_headers))] if flat else [0] * (len(all_headers) + 1)
+    entries = pa.StructArray.from_arrays(
+        [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
+        fields=list(_HEADER),
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries, type=_HEADERS)
+
+
+def chunk_of(batch: pa.RecordBatch, source: TopicPartition) -> Chunk:
+    """
+    Return the rows of a batch, in order.
+
+    They should be records of *source*; they are where the batch has no such columns.
+    """
+    return Chunk(
+        batch.column("offset").to_pylist(),
+        _millis(batch),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        _headers_lists(batch.column("headers")),
+        _stray(batch, source),
+    )
+
+
+def _stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | None:
+    """Find the first row whose topic or partition is not that of *source*."""
+    found: list[tuple[int, str]] = []
+    for name, wanted in (("topic", source.topic), ("partition", source.partition)):
+        if name not in batch.schema.names:
+            continue
+        column = batch.column(name)
+        same = pc.equal(column, pa.scalar(wanted, column.type)).fill_null(False)  # noqa: FBT003 - Arrow's own form
+        at = pc.index(same, False).as_py()
+        if at >= 0:
+            found.append((at, name))
+    return min(found, key=lambda one: one[0], default=None)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Return the rows of a batch that has the canonical columns, in order."""
+    names = ("topic", "partition", "offset", "key", "value")
+    topics, partitions, offsets, keys, values = (batch.column(name).to_pylist() for name in names)
+    return map(Row, topics, partitions, offsets, _millis(batch), keys, values, _headers_lists(batch.column("headers")))
+
+
+def _millis(batch: pa.RecordBatch) -> list[int]:
+    stamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    return [_NO_TIMESTAMP if stamp is None else stamp // _MICROS for stamp in stamps]
+
+
+def _headers_lists(column: Any) -> list[Headers]:
+    count = len(column)
+    flat = column.flatten()
+    if not len(flat):
+        return [()] * count
+    pairs = list(zip(flat.field(0).to_pylist(), flat.field(1).to_pylist(), strict=True))
+    if len(pairs) == count and column.null_count == 0 and pc.all(pc.equal(column.value_lengths(), 1)).as_py():
+        return [(pair,) for pair in pairs]
+    found: list[Headers] = []
+    at = 0
+    for told in column.value_lengths().to_pylist():
+        length = told or 0
+        found.append(tuple(pairs[at : at + length]))
+        at += length
+    return found

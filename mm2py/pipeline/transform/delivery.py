@@ -1,0 +1,131 @@
+"""
+Batches of one stretch on their way to the target, the copier's own way.
+
+`BatchSender` signs, sends and sends again, and `PartitionCopy` accounts for what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, RecordTooLargeError
+from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.pipeline.copy.worker_state import WorkerState
+from mm2py.wire.batches.rebuild import Rebuilt
+from mm2py.wire.batches.record_columns import NewRecord, build
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.produce import init_producer_id
+
+
+_UNREACHABLE: Final = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
+_PAUSE_S: Final = 0.2
+#: How long a target that does not answer is waited for; the daemon plans the stretch again after that.
+_SEND_WITHIN_S: Final = 20.0
+_BATCH_BYTES: Final = 512 * 1024
+_NO_CODEC: Final = 0
+
+
+class Delivery:
+    """Sends what one stretch has queued."""
+
+    def __init__(self, plan: EpochPlan, hosted: WorkerState, clock: Clock) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._target: Cluster = hosted.cluster(plan.target, clock)
+        transactional_id = plan.transactions.transactional_id if plan.transactions is not None else ""
+        self.sender = BatchSender(self._target, plan.limits, clock, transactional_id)
+
+    async def send(self, copy: PartitionCopy) -> None:
+        """Send all that *copy* has queued, as far as that is possible in time."""
+        sender = self.sender
+        sender.take(copy, 0)
+        try:
+            async with asyncio.timeout(_SEND_WITHIN_S):
+                await self._prepare(copy)
+        except TimeoutError:
+            sender.discard(copy)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            sender.start(tasks)
+            follow = tasks.create_task(self._follow_leader(copy), name=f"follow the leader of {copy.remote}")
+            sender.offer(copy)
+            sender.pump()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SEND_WITHIN_S):
+                    await sender.drained.wait()
+            sender.stop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._plan.drain_ms / 1000):
+                    if sender.unanswered:
+                        await sender.all_answered.wait()
+            sender.discard(copy)
+            follow.cancel()
+        sender.close_unanswered()
+
+    async def _prepare(self, copy: PartitionCopy) -> None:
+        """Learn the leader, and get a producer id where the partition has none."""
+        while True:
+            try:
+                await self._target.ensure_metadata({copy.remote.topic})
+                if copy.producer is None:
+                    copy.write_as(await init_producer_id(self._target))
+            except _UNREACHABLE as error:
+                copy.trouble = failure_of(error, (self._plan.source, self._plan.target))
+            else:
+                copy.trouble = None
+                return
+            await self._clock.sleep(_PAUSE_S)
+
+    async def _follow_leader(self, copy: PartitionCopy) -> None:
+        wanted = self.sender.wants_metadata
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            try:
+                await self._target.refresh_metadata({copy.remote.topic})
+            except ClusterUnreachableError:
+                await self._clock.sleep(_PAUSE_S)
+
+
+@attrs.frozen
+class Batches:
+    """The batches of one remote partition up to the first that is too large for it, and the failure that this is."""
+
+    fitting: tuple[Rebuilt, ...]
+    failure: PartitionFailure | None = None
+
+
+def batches_of(plan: EpochPlan, one: PartitionPlan, records: Iterable[NewRecord]) -> Batches:
+    """Put *records* into batches that the remote topic of *one* takes."""
+    limit = min(_BATCH_BYTES, one.max_message_bytes)
+    built = build(records, codec=plan.limits.codec or _NO_CODEC, limit_bytes=limit)
+    for at, batch in enumerate(built):
+        if len(batch.batch) > one.max_message_bytes:
+            source, offset = one.source, batch.first_upstream
+            error = RecordTooLargeError(source.topic, source.partition, offset, len(batch.batch), one.max_message_bytes)
+            return Batches(tuple(built[:at]), PartitionFailure(str(error), error.hint, type(error).__name__, offset))
+    return Batches(tuple(built))
+
+
+def put_all(copy: PartitionCopy, batches: Iterable[Rebuilt]) -> None:
+    """Queue *batches*."""
+    for built in batches:
+        copy.put(
+            BufferedBatch(
+                built.batch,
+                built.record_count,
+                built.first_upstream,
+                built.last_upstream + 1,
+                built.max_timestamp,
+                built.runs,
+            )
+        )

@@ -1,0 +1,179 @@
+"""
+A transform tried on a few records of a topic: what it makes of them, and nothing is written.
+
+Everything but the sink is what a flow runs: the same reader, the same checks, the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+
+import attrs
+import pyarrow as pa
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.transform.steps import StepChain, StepFailedError, StepRecord
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.model.epoch import PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
+from mm2py.pipeline.transform.backend import ROUND_SLACK_S
+from mm2py.pipeline.transform.columns import ARROW, rows_of
+from mm2py.pipeline.transform.find_bad_record import raised_in, table_of
+from mm2py.pipeline.transform.read import RangeReader
+from mm2py.pipeline.transform.record import Row
+from mm2py.pipeline.transform.sql import dataframe as frames
+from mm2py.pipeline.transform.sql.query import Sql
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import EARLIEST, LATEST
+
+
+_READ_WITHIN_S: Final = 30.0
+#: What a flow gives a round beyond its epoch, too.
+TRIED_WITHIN_S: Final = ROUND_SLACK_S
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class TriedTooLongError(Mm2Error):
+    """A transform, or Spark, did not come to an end."""
+
+    hint: ClassVar[str] = (
+        "look for a loop or a call without a time limit in its function, with --sample 1: a flow gives it up, too, and "
+        "tries it again for ever. If there is none, a Python worker of Spark hung: look at the memory of this host"
+    )
+
+    what: str
+    within_s: float
+
+    def __str__(self) -> str:
+        return f"{self.what} was not done within {self.within_s:g} s, and was ended"
+
+
+@attrs.frozen
+class Tried:
+    """A record before and after its transform; `after` is None where it is dropped, or fails for the reason `error`."""
+
+    before: Row
+    after: Row | None
+    error: str = ""
+
+
+async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -> pa.Table:
+    """Read the newest *count* records or so of *topic* at the flow's source, all of its partitions alike."""
+    async with Cluster(settings.source, clock) as source:
+        await source.ensure_metadata([topic])
+        places = [TopicPartition(topic, number) for number in source.partitions_of(topic)]
+        starts = await source.list_offsets(places, EARLIEST)
+        ends = await source.list_offsets(places, LATEST, reads_committed=settings.limits.reads_committed)
+        each = -(-count // max(1, len(places)))
+        reader = RangeReader(source, settings.limits, clock, within_s=_READ_WITHIN_S)
+        found = []
+        for place in places:
+            start, end = starts[place], ends[place]
+            if isinstance(start, BrokerAnsweredError):
+                raise start
+            if isinstance(end, BrokerAnsweredError):
+                raise end
+            offset_range = PartitionPlan(place, topic, max(start, end - each), None, is_unsure=False, until=end)
+            found.append(await table_of(reader, offset_range))
+        return pa.concat_tables(found).slice(0, count) if found else ARROW.empty_table()
+
+
+async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> list[Tried]:
+    """Return what *transform* makes of *records*. Raise `TransformRefusedError`, or `SparkHungError`."""
+    before = _rows(records)
+    changed: dict[tuple[int, int], Row] = {(row.partition, row.offset): row for row in before}
+    errors: dict[tuple[int, int], str] = {}
+    if transform.uses_spark:
+        sql = Sql(await host.session())
+        what = f"transform {transform.name} on {len(before)} records"
+        changed, errors = await _asked(host, sql, what, _transformed, sql, transform, records)
+    chain = StepChain(transform.steps)
+    return [_stepped(chain, row, changed.get(_place(row)), errors.get(_place(row), "")) for row in before]
+
+
+async def _asked(host: SparkHost, sql: Sql, what: str, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Ask Spark. Raise `TriedTooLongError` where that is not done in the time that a flow gives it, and end Spark."""
+    answer = sql.session.begin(question, *args, **named)
+    # How one ends that nobody awaits any more is of no interest.
+    answer.add_done_callback(lambda it: None if it.cancelled() else it.exception())
+    if not await host.finished(sql.session, answer, TRIED_WITHIN_S):
+        await host.end_hung(sql.session, f"{what} was not done within {TRIED_WITHIN_S:g} s")
+        raise TriedTooLongError(what, TRIED_WITHIN_S)
+    return answer.result()
+
+
+def _transformed(
+    sql: Sql, transform: Transform, records: pa.Table
+) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
+    with sql.use() as session:
+        frames.check(session, transform)
+        try:
+            rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
+            return {_place(row): row for row in rows}, {}
+        except JOB_FAILED:
+            return _one_by_one(session, transform, records)
+
+
+def _one_by_one(
+    session: Any, transform: Transform, records: pa.Table
+) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
+    """Transform each record alone, because one of them fails."""
+    changed: dict[tuple[int, int], Row] = {}
+    errors: dict[tuple[int, int], str] = {}
+    for at, before in enumerate(_rows(records)):
+        try:
+            made = frames.transformed(session, transform, frames.held(session, records.slice(at, 1))).toArrow()
+            changed |= {_place(before): row for row in _rows(made)}
+        except JOB_FAILED as error:
+            errors[_place(before)] = ": ".join(raised_in(str(error)))
+    return changed, errors
+
+
+def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Tried:
+    if row is None or not chain:
+        return Tried(before, row, error)
+    record = StepRecord(*row)
+    try:
+        if chain.apply(record):
+            return Tried(before, None)
+    except StepFailedError as failed:
+        return Tried(before, None, f"{failed.stage}: {failed.error}: {failed}")
+    after = row._replace(timestamp=record.timestamp, key=record.key, value=record.value, headers=record.headers)
+    return Tried(before, after)
+
+
+def _rows(records: pa.Table) -> list[Row]:
+    return [row for batch in records.to_batches() for row in rows_of(batch)]
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row.partition, row.offset
+
+
+async def refusals(host: SparkHost, transforms: Sequence[Transform]) -> dict[str, str]:
+    """Say of those of *transforms* that Spark would not run why, without a record; by their names."""
+    found: dict[str, str] = {}
+    concerned = [transform for transform in transforms if transform.uses_spark]
+    if concerned:
+        sql = Sql(await host.session())
+        for transform in concerned:
+            problem = await _asked(host, sql, f"the look at transform {transform.name}", _refusal, sql, transform)
+            if problem:
+                found[transform.name] = problem
+    return found
+
+
+def _refusal(sql: Sql, transform: Transform) -> str:
+    with sql.use() as session:
+        try:
+            frames.check(session, transform)
+        except frames.TransformRefusedError as error:
+            return error.problem
+    return ""

@@ -1,0 +1,59 @@
+"""
+What went wrong in a Spark task, told through Spark's own words.
+
+A task that fails leaves nothing but a text behind, wrapped in several others. So what is to be known of it travels in
+that text, between marks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import attrs
+
+from mm2py.errors import Mm2Error
+from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.flow import TopicPartition
+
+
+_BEGIN: Final = "<mm2py-trouble>"
+_END: Final = "</mm2py-trouble>"
+_MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
+
+
+@attrs.define(eq=False)
+class TransformFailedError(Mm2Error):
+    """A topic-partition's records could not be read; `facts` is what `Trouble` says, as JSON."""
+
+    facts: str
+
+    def __str__(self) -> str:
+        return _BEGIN + self.facts + _END
+
+
+@attrs.frozen
+class Trouble:
+    """What is wrong with the records of a topic-partition: `ended` says how it fares."""
+
+    source: TopicPartition
+    ended: Ended
+    failure: PartitionFailure
+
+    def error(self) -> TransformFailedError:
+        """Return it as what a Spark task can raise."""
+        failure = (*attrs.astuple(self.failure),)
+        return TransformFailedError(json.dumps([self.source.topic, self.source.partition, self.ended.name, *failure]))
+
+
+def trouble_in(text: str) -> Trouble | None:
+    """Find the trouble that Spark's words about a failed query carry; None where a task failed of something else."""
+    found = _MARKED.search(text)
+    if found is None:
+        return None
+    try:
+        topic, partition, ended, *failure = json.loads(found[1])
+        return Trouble(TopicPartition(topic, partition), Ended[ended], PartitionFailure(*failure))
+    except (ValueError, KeyError, TypeError):
+        return None

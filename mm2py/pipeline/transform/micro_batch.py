@@ -1,0 +1,468 @@
+"""
+An epoch of a record task: what there is to do, who does it, and what became of it.
+
+Positions that are unsure are made sure, stretches of records that are there are cut out of the plan, a micro-batch
+transforms and writes them, and what it says becomes the epoch's outcome. A record that the transform fails on is found,
+and stops its topic or is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import (
+    Ended,
+    EpochOutcome,
+    EpochPlan,
+    Histogram,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+)
+from mm2py.model.flow import TopicPartition
+from mm2py.model.transform import Transform
+from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.sending import HINT_REWOUND
+from mm2py.pipeline.transform.backend import TransformBackend, allowed_s
+from mm2py.pipeline.transform.dead_letters import DeadLetters
+from mm2py.pipeline.transform.failures import TransformFailedError, trouble_in
+from mm2py.pipeline.transform.find_bad_record import Isolation, raised_in
+from mm2py.pipeline.transform.limits import Limits
+from mm2py.pipeline.transform.offset_ranges import Pace
+from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
+from mm2py.pipeline.transform.results import HINT_FAILED, BadRecord, Failed, RangeOutcome
+from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
+from mm2py.pipeline.transform.target_tail import records_behind
+from mm2py.pipeline.transform.transaction import Committer
+from mm2py.telemetry.events import RecordLeftOut
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import LATEST
+
+
+_LOOK_EVERY_S: Final = 0.05
+_LOOK_EVERY_MOST_S: Final = 0.5
+_SETTLE_S: Final = 0.2
+#: Python workers of a query that failed may write so long: Spark kills them after three seconds.
+QUIET_S: Final = 4.0
+_AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
+_NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
+Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
+
+
+@attrs.frozen
+class End:
+    """A remote partition's last offset, which may be a transaction's marker; its last record is at `downstream`."""
+
+    downstream: int | None
+    last: int
+
+
+@attrs.define(eq=False)
+class RecordTask:
+    """What is kept of a record task between its epochs."""
+
+    transform: Transform
+    query: TransformBackend | None = None
+    pace: Pace = attrs.field(factory=Pace)
+    #: Records that the transform fails on, which stretches end before.
+    bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
+    #: Those of them that have stopped their topics.
+    stopped: set[TopicPartition] = attrs.field(factory=set)
+    nudged: asyncio.Event = attrs.field(factory=asyncio.Event)
+    is_running: bool = False
+    #: Was something given up because it took too long, and has no epoch ended well since?
+    is_late: bool = False
+    #: How often that was so.
+    lates: int = 0
+    #: Was an epoch begun whose end nobody saw? Its query may still write.
+    is_unsettled: bool = False
+    #: Where remote partitions end, by source.
+    ends: dict[TopicPartition, End] = attrs.field(factory=dict)
+    #: Writes its transactions, where it does.
+    committer: Committer | None = None
+    #: What became of partitions if their transaction was committed, which nobody knows.
+    doubtful: dict[TopicPartition, RangeOutcome] = attrs.field(factory=dict)
+    #: Partitions whose position is known to be the committed one.
+    certain: set[TopicPartition] = attrs.field(factory=set)
+    #: How often somebody else has taken over of late, and until when nothing is tried for that.
+    fences: int = 0
+    fenced_until: float = 0.0
+
+
+class Around(Protocol):
+    """What an epoch finds around it: `mm2py.pipeline.transform.task.RecordTasks`."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def events(self) -> EventLog: ...
+
+    def cluster(self, endpoint: ClusterEndpoint) -> Cluster: ...
+
+    async def query(self, task: RecordTask, plan: EpochPlan) -> TransformBackend: ...
+
+
+class Round:
+    """One epoch of a record task whose records are written at least once."""
+
+    _hint_late = "less is taken at once from now on"
+
+    def __init__(self, tasks: Around, task: RecordTask, plan: EpochPlan) -> None:
+        self._tasks = tasks
+        self._task = task
+        self._plan = plan
+        self._clock = tasks.clock
+        self._source = tasks.cluster(plan.source)
+        self._target = tasks.cluster(plan.target)
+        self._begun = self._clock.monotonic()
+        self._limits = Limits(plan.rates, self._begun)
+        #: The plans as they are by what was found out about the target.
+        self._now = {one.source: one for one in plan.partitions}
+        self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        #: Where the source's logs end, and not only what may be read of them.
+        self._log_ends: dict[TopicPartition, int] = {}
+        self._offset_ranges: tuple[RangeOutcome, ...] = ()
+
+    async def run(self) -> EpochOutcome:
+        try:
+            await self._course()
+        except _AWAY as error:
+            self._fail_all(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
+        except TransformFailedError as error:
+            trouble = trouble_in(str(error))
+            if trouble is not None:
+                self._fail_all(Ended.INTERRUPTED, trouble.failure)
+        except TransformRefusedError as error:
+            where = PartitionFailure(f"{self._plan.flow}, {error}", error.hint, type(error).__name__)
+            self._fail_all(Ended.FAILED, where)
+        return self._outcome()
+
+    async def _course(self) -> None:
+        await self._source.ensure_metadata({one.source.topic for one in self._plan.partitions})
+        await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions})
+        ready = await self._resolved()
+        ready = await self._past_bad_records(ready)
+        offset_ranges = await self._wait_for_records(ready)
+        if offset_ranges:
+            await self._transform(offset_ranges)
+
+    # What nobody knows of the target.
+
+    def _is_unsure(self, one: PartitionPlan) -> bool:
+        return one.is_unsure or one.downstream is None
+
+    async def _resolved(self) -> list[PartitionPlan]:
+        """Return the partitions that can be written to; of those that are unsure, find out where the target ends."""
+        plan = self._plan
+        left = [one for one in plan.partitions if one.source not in self._outcomes]
+        unsure = [one for one in left if self._is_unsure(one)]
+        ready = [one for one in left if one not in unsure]
+        if not unsure:
+            return ready
+        remotes = {one.source: TopicPartition(one.remote_topic, one.source.partition) for one in unsure}
+        ends = await self._settled_ends(list(remotes.values()))
+        for one in unsure:
+            end = ends[remotes[one.source]]
+            if isinstance(end, BrokerAnsweredError):
+                self._tell(one, Ended.INTERRUPTED, failure_of(end, (plan.target,)), is_unsure=True)
+            elif one.downstream is not None and end <= one.downstream:
+                message = (
+                    f"{one.remote_topic} ends at {end} at the target, but offset {one.downstream} was written to it"
+                )
+                self._tell(one, Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
+            elif (known := await self._known(one, end)) is not None:
+                self._now[one.source] = known
+                ready.append(known)
+        return ready
+
+    async def _known(self, one: PartitionPlan, end: int) -> PartitionPlan | None:
+        """Return *one* as it is with the target ending at *end*; None where it is not written to in this epoch."""
+        downstream = end - 1 if one.downstream is None else one.downstream
+        self._task.ends[one.source] = End(downstream, end - 1)
+        if one.downstream is None:
+            return attrs.evolve(one, downstream=end - 1, is_unsure=False, producer=None)
+        if end == one.downstream + 1:
+            return attrs.evolve(one, is_unsure=False)
+        remote = TopicPartition(one.remote_topic, one.source.partition)
+        try:
+            more = await records_behind(self._target, remote, after=one.downstream, end=end, clock=self._clock)
+        except BrokerAnsweredError as error:
+            self._tell(one, Ended.INTERRUPTED, failure_of(error, (self._plan.target,)), is_unsure=True)
+            return None
+        if more:
+            self._go_on_at_least_once(one, end, more)
+            return None
+        return attrs.evolve(one, is_unsure=False, producer=None)
+
+    def _go_on_at_least_once(self, one: PartitionPlan, end: int, more: int) -> None:
+        message = (
+            f"{one.remote_topic} holds {more} records that nobody accounted for; those that a transform made are not "
+            f"compared with their source, so up to {more} are written twice"
+        )
+        failure = PartitionFailure(message, "records after a crash are written at least once", "ResumeUnproven")
+        self._outcomes[one.source] = PartitionOutcome(
+            one.source, one.position, end - 1, is_unsure=False, ended=Ended.UNPROVEN, failure=failure
+        )
+
+    async def _settled_ends(self, remotes: Sequence[TopicPartition]) -> Ends:
+        """Return where the target ends once it stands still."""
+        ends = await self._target.list_offsets(remotes, LATEST)
+        while True:
+            await self._clock.sleep(_SETTLE_S)
+            before, ends = ends, await self._target.list_offsets(remotes, LATEST)
+            still = all(ends[it] == end for it, end in before.items() if isinstance(end, int))
+            if still or self._is_over():
+                return ends
+
+    # What there is to read.
+
+    async def _wait_for_records(self, ready: list[PartitionPlan]) -> tuple[PartitionPlan, ...]:
+        """Wait until one of the partitions has records, within the epoch's time."""
+        pause_s = _LOOK_EVERY_S
+        bounds = {source: bad.offset for source, bad in self._task.bad.items()}
+        committed = self._plan.limits.reads_committed
+        while ready:
+            found = await self._source.list_offsets([one.source for one in ready], LATEST, reads_committed=committed)
+            self._ends = self._log_ends = _numbers(found)
+            ready = [one for one in ready if self._is_readable(one, found)]
+            offset_ranges = self._task.pace.cut(ready, self._ends, bounds)
+            offset_ranges = self._limits.within(offset_ranges, self._task.pace, self._clock.monotonic())
+            if offset_ranges or self._is_over():
+                if committed:
+                    self._log_ends = _numbers(await self._source.list_offsets(list(self._ends), LATEST))
+                return offset_ranges
+            pause_s = min(pause_s * 1.5, _LOOK_EVERY_MOST_S)
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._task.nudged.wait()
+            except TimeoutError:
+                continue
+        return ()
+
+    def _is_readable(self, one: PartitionPlan, found: Ends) -> bool:
+        end = found[one.source]
+        if isinstance(end, BrokerAnsweredError):
+            self._tell(one, Ended.INTERRUPTED, failure_of(end, (self._plan.source,)))
+            return False
+        if end < one.position:
+            message = f"{one.source} ends at {end} at the source, and was read up to {one.position}"
+            self._tell(
+                one, Ended.OUT_OF_RANGE, PartitionFailure(message, HINT_OUT_OF_RANGE, "OutOfRange", one.position)
+            )
+            return False
+        return True
+
+    def _is_over(self) -> bool:
+        return self._task.nudged.is_set() or self._clock.monotonic() - self._begun >= self._plan.epoch_ms / 1000
+
+    # Transforming them.
+
+    async def _transform(self, offset_ranges: tuple[PartitionPlan, ...]) -> None:
+        query = await self._tasks.query(self._task, self._plan)
+        behind = tuple(map(self._behind_all, offset_ranges))
+        begun = self._clock.monotonic()
+        done = await query.run(attrs.evolve(self._plan, partitions=behind), self._clock)
+        if not isinstance(done, Failed):
+            self._task.pace.press_on(self._clock.monotonic() - begun, allowed_s(self._plan))
+            await self._account(offset_ranges, done.outcomes)
+            return
+        self._task.query = None
+        await query.stop(self._clock)
+        finished = done.answer.outcomes if done.answer is not None else ()
+        await self._account(offset_ranges, finished)
+        left = [one for one in offset_ranges if one.source not in self._outcomes]
+        await self._explain(query, left, done)
+
+    def _behind_all(self, one: PartitionPlan) -> PartitionPlan:
+        """Have *one* written behind all that the target is known to hold, be it no record."""
+        end = self._task.ends.get(one.source)
+        return one if end is None or end.downstream != one.downstream else attrs.evolve(one, downstream=end.last)
+
+    async def _account(self, offset_ranges: Iterable[PartitionPlan], outcomes: Iterable[RangeOutcome]) -> None:
+        planned = {one.source: one for one in offset_ranges}
+        taken = tuple(outcomes)
+        for offset_range in taken:
+            one = planned[offset_range.partition.source]
+            outcome = offset_range.partition
+            if not outcome.records:
+                outcome = attrs.evolve(outcome, downstream=one.downstream)
+            if offset_range.left_out:
+                await self._leave_out(one, offset_range.left_out)
+            self._outcomes[outcome.source] = outcome
+            if outcome.position > one.position:
+                moved = outcome.position - one.position
+                self._task.pace.learn(outcome.source, offsets=moved, size_bytes=outcome.bytes)
+                self._limits.charge(
+                    outcome.source, offsets=moved, size_bytes=outcome.bytes, now=self._clock.monotonic()
+                )
+        self._offset_ranges += taken
+
+    async def _explain(self, query: TransformBackend, left: Sequence[PartitionPlan], failed: Failed) -> None:
+        """Report why a query failed with the stretches *left*: of what their records are, or of something else."""
+        words = failed.words
+        if failed.is_late:
+            self._task.pace.ease()
+        trouble = trouble_in(words)
+        if trouble is not None:
+            one = next((it for it in left if it.source == trouble.source), None)
+            if one is not None:
+                # A stretch is written only once it is read, so nothing of it was.
+                self._tell(one, trouble.ended, trouble.failure)
+        elif not any(sign in words for sign in _NO_FAULT):
+            isolation = Isolation(query, self._reader(), self._clock)
+            for one in left:
+                bad = await isolation.first_bad(one)
+                if bad is not None:
+                    self._task.bad[one.source] = bad
+                    self._outcomes[one.source] = unmoved(one)
+        others = [one for one in left if one.source not in self._outcomes]
+        if others:
+            await self._give_up(query, others, failed)
+
+    async def _give_up(self, query: TransformBackend, others: Sequence[PartitionPlan], failed: Failed) -> None:
+        """Report what became of stretches of a query that failed, but not because of them."""
+        await self._clock.sleep(QUIET_S)
+        # Some were written to their end although the micro-batch as a whole was given up.
+        noted = [query.noted(failed.number, one.source) for one in others]
+        await self._account(others, [outcome for outcome in noted if outcome is not None])
+        self._interrupt([one for one in others if one.source not in self._outcomes], failed, is_unsure=True)
+
+    def _interrupt(self, others: Sequence[PartitionPlan], failed: Failed, *, is_unsure: bool) -> None:
+        kind, message = raised_in(failed.words)
+        words = failed.words if failed.is_late else f"{kind}: {message}"
+        hint = self._hint_late if failed.is_late else "it is tried again by itself"
+        for one in others:
+            failure = PartitionFailure(f"{self._task.transform.name}: {words}", hint)
+            self._tell(one, Ended.INTERRUPTED, failure, is_unsure=is_unsure)
+
+    # Records that the transform fails on.
+
+    async def _past_bad_records(self, ready: list[PartitionPlan]) -> list[PartitionPlan]:
+        """Deal with bad records that a partition has come to: leave them out, or stop their topics."""
+        errors = self._task.transform.errors
+        waiting = {
+            one.source: bad
+            for one in ready
+            if (bad := self._task.bad.get(one.source)) is not None and bad.offset <= one.position
+        }
+        if not waiting:
+            return ready
+        stopped: dict[str, PartitionFailure] = {}
+        for one in [one for one in ready if one.source in waiting]:
+            bad = self._task.bad.pop(one.source)
+            if bad.offset < one.position:
+                continue
+            if errors.are_tolerated:
+                await self._step_over(one, bad)
+            elif not await self._is_mended(one, bad):
+                self._task.bad[one.source] = bad
+                stopped[one.source.topic] = self._failure(one, bad)
+        for one in ready:
+            failure = stopped.get(one.source.topic)
+            if failure is not None:
+                self._tell(one, Ended.FAILED, failure)
+        return [one for one in ready if one.source not in self._outcomes]
+
+    async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
+        """Leave a record out that a partition has come to."""
+        await self._leave_out(one, (bad,))
+        self._outcomes[one.source] = attrs.evolve(unmoved(one), position=bad.offset + 1)
+
+    async def _is_mended(self, one: PartitionPlan, bad: BadRecord) -> bool:
+        """Try a record that stopped its topic once more: what the transform rests on may have changed."""
+        if one.source not in self._task.stopped:
+            self._task.stopped.add(one.source)
+            return False
+        query = await self._tasks.query(self._task, self._plan)
+        if not await Isolation(query, self._reader(), self._clock).takes(one, bad.offset):
+            return False
+        self._task.stopped.discard(one.source)
+        return True
+
+    def _reader(self) -> RangeReader:
+        return RangeReader(self._source, self._plan.limits, self._clock, within_s=READ_WITHIN_S)
+
+    def _failure(self, one: PartitionPlan, bad: BadRecord) -> PartitionFailure:
+        where = f"{self._plan.flow}, {one.source}, offset {bad.offset}: {bad.stage} fails: {bad.error}: {bad.message}"
+        return PartitionFailure(where, HINT_FAILED, "TransformFailed", bad.offset)
+
+    async def _leave_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
+        """Note records that are not mirrored, and write them to the dead letters where there are some."""
+        letters = self._letters()
+        if letters is not None:
+            await letters.write(self._plan, one, bad_records)
+        self._tell_left_out(one, bad_records)
+
+    def _letters(self) -> DeadLetters | None:
+        errors = self._task.transform.errors
+        return DeadLetters(self._source, self._target, errors, self._clock) if errors.dead_letters else None
+
+    def _tell_left_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
+        where = self._task.transform.errors.dead_letters
+        for bad in bad_records:
+            told = f"{bad.error}: {bad.message}"
+            self._tasks.events.emit(RecordLeftOut(self._plan.flow, one.source, bad.offset, bad.stage, told, where))
+
+    # The outcome.
+
+    def _tell(
+        self, one: PartitionPlan, ended: Ended, failure: PartitionFailure, *, is_unsure: bool | None = None
+    ) -> None:
+        unsure = one.is_unsure if is_unsure is None else is_unsure
+        self._outcomes[one.source] = attrs.evolve(unmoved(one), ended=ended, failure=failure, is_unsure=unsure)
+
+    def _fail_all(self, ended: Ended, failure: PartitionFailure) -> None:
+        for source, one in self._now.items():
+            if source not in self._outcomes:
+                self._tell(one, ended, failure)
+
+    def _outcome(self) -> EpochOutcome:
+        latency = Histogram()
+        for offset_range in self._offset_ranges:
+            latency = latency.plus(offset_range.latency)
+        for source, one in self._now.items():
+            told, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
+            stable = self._ends.get(source, -1) if self._plan.limits.reads_committed else -1
+            self._outcomes[source] = attrs.evolve(told, high_watermark=end, last_stable_offset=stable)
+        return EpochOutcome(
+            flow=self._plan.flow,
+            task=self._plan.task,
+            epoch=self._plan.epoch,
+            partitions=tuple(self._outcomes.values()),
+            latency=latency,
+            elapsed_s=self._clock.monotonic() - self._begun,
+            cpu_s=sum(offset_range.cpu_s for offset_range in self._offset_ranges),
+            produces=sum(offset_range.produces for offset_range in self._offset_ranges),
+            retries=sum(offset_range.retries for offset_range in self._offset_ranges),
+            throttled_ms=sum(offset_range.throttled_ms for offset_range in self._offset_ranges),
+            worker="spark",
+            rates=self._limits.uses(self._clock.monotonic()),
+        )
+
+
+def _numbers(found: Ends) -> dict[TopicPartition, int]:
+    """Return the ends that are known."""
+    return {source: end for source, end in found.items() if isinstance(end, int)}
+
+
+def unmoved(one: PartitionPlan) -> PartitionOutcome:
+    """Say that nothing became of a partition."""
+    return PartitionOutcome(
+        one.source,
+        one.position,
+        one.downstream,
+        is_unsure=one.is_unsure,
+        producer=one.producer,
+        leader=one.leader,
+    )

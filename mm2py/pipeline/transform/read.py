@@ -1,0 +1,160 @@
+"""
+One stretch of one topic-partition, read from the source as columns.
+
+A stretch ends where it was planned to end, whatever the source has by now: so it holds the same records whenever it is
+read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, CorruptBatchError
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
+from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.ingest import DataFilter
+from mm2py.pipeline.copy.refusals import failure_of, lacks
+from mm2py.pipeline.transform.failures import TransformFailedError, Trouble
+from mm2py.wire.batches.batch import MAGIC_V2, MalformedRecordSetError, batches
+from mm2py.wire.batches.rebuild import UnreadableBatchError
+from mm2py.wire.batches.record_columns import RecordColumns
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, name_of, needs_metadata
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.requests import id_bytes
+
+
+#: An Arrow batch of about a megabyte costs Spark least (it stays in the processor's cache).
+_COLUMNS_BYTES: Final = 1024 * 1024
+_COLUMNS_RECORDS: Final = 8192
+_PAUSE_S: Final = 0.1
+#: How long a cluster that gives nothing is waited for; the stretch is planned again after that.
+READ_WITHIN_S: Final = 20.0
+_LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
+
+
+class RangeReader:
+    """Reads stretches of one source cluster, each within *within_s*."""
+
+    def __init__(self, source: Cluster, limits: CopyLimits, clock: Clock, *, within_s: float) -> None:
+        self._source = source
+        self._clock = clock
+        self._sizes = FetchSizes(
+            1,
+            limits.fetch_max_bytes,
+            max(limits.fetch_partition_max_bytes, _LEAST_FETCH_BYTES),
+            limits.reads_committed,
+            limits.rack,
+        )
+        self._wait_ms = limits.fetch_max_wait_ms
+        self._within_s = within_s
+
+    async def read(self, plan: PartitionPlan) -> AsyncIterator[RecordColumns]:
+        """Return the records of *plan* from its position to its end. Raise `TransformFailedError`."""
+        source = plan.source
+        topic_id = id_bytes(plan.topic_id)
+        position = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
+        end = plan.until if plan.until is not None else plan.position
+        columns, size = RecordColumns(), 0
+        moved_at = self._clock.monotonic()
+        while position.offset < end:
+            answer = await self._ask(plan, position)
+            if answer.record_set:
+                moved_at = self._clock.monotonic()
+            elif self._clock.monotonic() - moved_at > self._within_s:
+                message = f"the source has no records of {source} at offset {position.offset} any more"
+                raise Trouble(source, Ended.INTERRUPTED, PartitionFailure(message)).error()
+            for whole, after in self._whole_batches(plan, position, answer):
+                if whole:
+                    self._add(plan, columns, whole, position.offset, end)
+                    size += len(whole)
+                position.offset = after
+                if size >= _COLUMNS_BYTES or len(columns) >= _COLUMNS_RECORDS:
+                    yield columns
+                    columns, size = RecordColumns(), 0
+                if position.offset >= end:
+                    break
+        if columns.offsets:
+            yield columns
+
+    def _whole_batches(
+        self, plan: PartitionPlan, position: FetchPosition, answer: PartitionAnswer
+    ) -> list[tuple[bytes, int]]:
+        """Return the answer's batches, empty where they are not copied, each with the offset behind it."""
+        data = DataFilter(answer.aborted)
+        found: list[tuple[bytes, int]] = []
+        try:
+            for batch in batches(answer.record_set):
+                if batch.magic < MAGIC_V2:
+                    found.append((bytes(batch.view), batch.base_offset + 1))
+                    continue
+                after = batch.last_offset + 1
+                if after <= position.offset:
+                    continue
+                is_data = data.is_data(batch) and batch.record_count > 0
+                found.append((bytes(batch.view) if is_data else b"", after))
+        except MalformedRecordSetError as error:
+            if not found:
+                raise self._corrupt(plan, error.offset, error.detail) from error
+        return found
+
+    def _add(self, plan: PartitionPlan, columns: RecordColumns, record_set: bytes, position: int, end: int) -> None:
+        try:
+            columns.add(record_set, from_offset=position, before=end)
+        except UnreadableBatchError as error:
+            raise self._corrupt(plan, error.offset, error.detail) from error
+
+    @staticmethod
+    def _corrupt(plan: PartitionPlan, offset: int, detail: str) -> TransformFailedError:
+        error = CorruptBatchError(plan.source.topic, plan.source.partition, offset, detail)
+        failure = PartitionFailure(str(error), error.hint, type(error).__name__, offset)
+        return Trouble(plan.source, Ended.FAILED, failure).error()
+
+    async def _ask(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer:
+        trouble = PartitionFailure(f"the source did not answer for {plan.source} in time")
+        try:
+            async with asyncio.timeout(self._within_s):
+                while True:
+                    try:
+                        answer = await self._ask_once(plan, position)
+                    except (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError) as error:
+                        trouble = failure_of(error)
+                    else:
+                        if answer is not None and not answer.error_code:
+                            return answer
+                        if answer is not None and not needs_metadata(answer.error_code):
+                            raise self._refused(plan, position, answer.error_code)
+                    await self._clock.sleep(_PAUSE_S)
+                    await self._refresh(plan.source.topic)
+                    if is_other_topic(self._source.topic_id(plan.source.topic), plan.topic_id):
+                        raise Trouble(plan.source, Ended.RECREATED, RECREATED).error()
+        except TimeoutError as error:
+            raise Trouble(plan.source, Ended.INTERRUPTED, trouble).error() from error
+
+    async def _ask_once(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer | None:
+        await self._source.ensure_metadata([plan.source.topic])
+        node = self._source.leader(plan.source)
+        if node is None:
+            return None
+        connection = await self._source.connection(node, "records")
+        return await fetch_once(connection, position, self._sizes, self._wait_ms)
+
+    async def _refresh(self, topic: str) -> None:
+        try:
+            await self._source.refresh_metadata([topic])
+        except ClusterUnreachableError:
+            return
+
+    def _refused(self, plan: PartitionPlan, position: FetchPosition, code: int) -> TransformFailedError:
+        message = f"source answered {name_of(code)} for {plan.source} at offset {position.offset}"
+        hint, ended = "", Ended.FAILED
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            ended, hint = Ended.OUT_OF_RANGE, HINT_OUT_OF_RANGE
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            hint = lacks(self._source.endpoint, "READ", plan.source.topic)
+        return Trouble(plan.source, ended, PartitionFailure(message, hint, name_of(code), position.offset)).error()

@@ -1,0 +1,65 @@
+"""What a Spark task of the record pipeline says of its stretch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from mm2py.errors import shortened
+from mm2py.model.epoch import Histogram, PartitionOutcome
+
+
+#: What an operator may do about a record that a transform cannot take.
+HINT_FAILED: Final = (
+    "correct the transform and reload, step over the record with mm2py offsets, or set errors.tolerance = all; "
+    "see docs/transforms.md"
+)
+
+
+@attrs.frozen
+class BadRecord:
+    """A record that a transform could not take; `stage` is the transform's name, `error` what was raised."""
+
+    offset: int
+    stage: str
+    error: str
+    message: str = attrs.field(converter=shortened)
+
+
+@attrs.frozen
+class RangeOutcome:
+    """
+    The outcome of a partition, and what it took.
+
+    `read_bytes` are those of keys and values as they came from the transform. `left_out` are records that a step could
+    not take where that is tolerated.
+    """
+
+    partition: PartitionOutcome
+    left_out: tuple[BadRecord, ...] = ()
+    latency: Histogram = attrs.field(factory=Histogram)
+    cpu_s: float = 0.0
+    produces: int = 0
+    retries: int = 0
+    throttled_ms: int = 0
+
+
+@attrs.frozen
+class Answer:
+    """What a micro-batch did; where it was given up, it is not whole: outcomes of some partitions are missing."""
+
+    number: int
+    outcomes: tuple[RangeOutcome, ...]
+    is_whole: bool
+
+
+@attrs.frozen
+class Failed:
+    """A micro-batch ended by an error; *answer* tells of the partitions that were done before."""
+
+    words: str
+    number: int
+    answer: Answer | None
+    #: Was it given up because it took too long?
+    is_late: bool = False

@@ -1,0 +1,1 @@
+"""Transforms in Spark SQL or Python functions: one streaming query for each."""

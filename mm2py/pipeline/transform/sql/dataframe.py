@@ -1,0 +1,205 @@
+"""
+From the records of a plan to what a transform makes of them, as Spark's DataFrames.
+
+A transform may drop records and change keys, values, timestamps and headers, one record at a time. What would put
+records of several partitions together, or into another order, is refused before anything runs: their offsets could
+not be translated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from mm2py.errors import Mm2Error, Verdict, shortened
+from mm2py.model.transform import Transform
+from mm2py.pipeline.transform.columns import NAMES, SCHEMA, SCHEMA_TYPES
+from mm2py.pipeline.transform.sql.sources import COLUMNS, FOLDER, SOURCE, RecordSink, RecordSource
+
+
+#: They print each refusal once more, with a stack, in a form of their own.
+_SPARK_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+#: What a statement calls the records.
+VIEW: Final = "records"
+_BYTES: Final = frozenset({"binary", "string"})
+_TAKEN: Final = {
+    "topic": frozenset({"string"}),
+    "partition": frozenset({"int"}),
+    "offset": frozenset({"bigint"}),
+    "timestamp": frozenset({"timestamp"}),
+    "key": _BYTES,
+    "value": _BYTES,
+}
+_HEADERS_TYPES: Final = frozenset(
+    {"array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>", "array<void>", "void"}
+)
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
+_REORDERS: Final = re.compile(
+    r"^[\s:+\-|*()\d]*(?P<what>Exchange|ShuffleQueryStage|Sort\b|Coalesce|Union|TakeOrdered\w*|CollectLimit|GlobalLimit"
+    r"|LocalLimit|\w*Aggregate|Window|Generate|Expand|CartesianProduct|SortMergeJoin|ShuffledHashJoin)",
+    re.MULTILINE,
+)
+_OF_QUERY: Final = re.compile(r"\s*;?\s*line \d+ pos \d+.*", re.DOTALL)
+
+
+@attrs.define(eq=False)
+class TransformRefusedError(Mm2Error):
+    """A transform that cannot be run, whatever the records are; `column` where one is to blame."""
+
+    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
+    hint: ClassVar[str] = "correct it in the properties file and reload; see docs/transforms.md"
+
+    transform: str
+    problem: str = attrs.field(converter=shortened)
+    column: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.transform}: {self.problem}"
+
+
+def register(session: SparkSession) -> None:
+    """Make our source and sink known to a session."""
+    for name in _SPARK_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
+    session.dataSource.register(RecordSource)
+    session.dataSource.register(RecordSink)
+
+
+def nothing(session: SparkSession) -> DataFrame:
+    """Return a DataFrame of no records, to see what a transform does: nothing runs it."""
+    # Of what Spark knows to be empty, or to be in order, it leaves out the very steps that are looked for.
+    return session.createDataFrame(session.sparkContext.emptyRDD(), SCHEMA)
+
+
+def held(session: SparkSession, records: pa.Table) -> DataFrame:
+    """Return records that are in this process's memory."""
+    return session.createDataFrame(records, SCHEMA)
+
+
+def stream_of(session: SparkSession, folder: str, reads: Sequence[str] = NAMES) -> DataFrame:
+    """Return the records of all plans that come into *folder*; nobody may look at columns other than *reads*."""
+    stream = session.readStream.format(SOURCE).option(FOLDER, folder).option(COLUMNS, ",".join(reads)).load()
+    return stream.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
+
+
+def _unread(name: str) -> Column:
+    return f.lit(None).cast(SCHEMA_TYPES[name]).alias(name)
+
+
+def transformed(session: SparkSession, transform: Transform, records: DataFrame) -> DataFrame:
+    """Return what *transform* makes of *records*, in our columns. Raise `TransformRefusedError`."""
+    if not transform.uses_spark:
+        return records
+    try:
+        if transform.sql:
+            records.createOrReplaceTempView(VIEW)
+            made = session.sql(transform.sql)
+        else:
+            made = _function(transform)(records)
+            if not isinstance(made, DataFrame):
+                raise TransformRefusedError(
+                    transform.name, f"{transform.function} gave {type(made).__name__}, not a DataFrame"
+                )
+        return _in_our_columns(transform, made)
+    except PySparkException as error:
+        raise TransformRefusedError(transform.name, words_of(error), _column_in(error)) from error
+
+
+def check(session: SparkSession, transform: Transform) -> None:
+    """Find out, without a record, whether *transform* can be run. Raise `TransformRefusedError`."""
+    made = transformed(session, transform, nothing(session))
+    try:
+        plan = made._jdf.queryExecution().sparkPlan().toString()  # noqa: SLF001 - there is no public way to the plan
+    except (PySparkException, Py4JJavaError) as error:
+        raise TransformRefusedError(transform.name, words_of(error)) from error
+    found = _REORDERS.search(plan)
+    if found is not None:
+        problem = (
+            f"it puts records together or in another order ({found['what'].strip()}); they are transformed one by one"
+        )
+        raise TransformRefusedError(transform.name, problem)
+
+
+def words_of(error: Exception) -> str:
+    """Return what is wrong in one line, without the plan and the stack that Spark adds."""
+    text = str(getattr(error, "desc", "") or getattr(error, "_desc", "") or error)
+    first = _OF_QUERY.sub("", text.strip()).strip()
+    return " ".join((first.splitlines() or [type(error).__name__])[0].split())
+
+
+def _column_in(error: PySparkException) -> str:
+    try:
+        named = str((error.getMessageParameters() or {}).get("objectName", ""))
+    except (AttributeError, TypeError, Py4JJavaError):
+        return ""
+    return named.replace("`", "").rpartition(".")[2]
+
+
+def _function(transform: Transform) -> Callable[[DataFrame], Any]:
+    module, _, name = transform.function.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise TransformRefusedError(transform.name, f"{transform.function} cannot be imported: {error}") from error
+    if not callable(found):
+        raise TransformRefusedError(transform.name, f"{transform.function} is no function")
+
+    def call(records: DataFrame) -> Any:
+        try:
+            return found(records)
+        except PySparkException:
+            raise
+        except Exception as error:
+            problem = f"{transform.function} raised {type(error).__name__}: {error}"
+            raise TransformRefusedError(transform.name, problem) from error
+
+    return call
+
+
+def _in_our_columns(transform: Transform, made: DataFrame) -> DataFrame:
+    """Check what came out, and give it in our order and types."""
+    types: dict[str, list[str]] = {}
+    for name, kind in made.dtypes:
+        types.setdefault(name.lower(), []).append(kind)
+    for name in NAMES:
+        if name == "timestamp_type":
+            continue
+        _judge_column(transform, name, types.get(name, []))
+    for name in types:
+        if name not in NAMES:
+            known = ", ".join(NAMES)
+            raise TransformRefusedError(transform.name, f"column {name} is none of a record's: {known}", name)
+    headers = f.col("headers").cast(_HEADERS)
+    columns = [f.col(name) for name in NAMES[:4]]
+    columns += [f.lit(0).alias("timestamp_type")]
+    columns += [f.col(name).cast("binary").alias(name) for name in ("key", "value")]
+    return made.select(*columns, headers.alias("headers"))
+
+
+def _judge_column(transform: Transform, name: str, found: list[str]) -> None:
+    taken = _HEADERS_TYPES if name == "headers" else _TAKEN[name]
+    if not found:
+        raise TransformRefusedError(
+            transform.name, f"column {name} is missing: select it, or SELECT * EXCEPT (…) what is changed", name
+        )
+    if len(found) > 1:
+        raise TransformRefusedError(
+            transform.name,
+            f"column {name} is there {len(found)} times: write SELECT * EXCEPT ({name}), … AS {name}",
+            name,
+        )
+    if found[0] not in taken:
+        wanted = " or ".join(sorted(taken)) if name != "headers" else _HEADERS
+        raise TransformRefusedError(transform.name, f"column {name} is {found[0]}, which should be {wanted}", name)

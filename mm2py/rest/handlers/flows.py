@@ -1,0 +1,355 @@
+"""Routes of one flow: its state, topics and partitions, groups, and overrides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import attrs
+
+from mm2py.config.keys.table import nearest
+from mm2py.core.control import overrides as verbs
+from mm2py.model.flow import TopicPartition
+from mm2py.model.overrides import NO_LIMIT, NO_ORDERS, Overrides, RateLimit
+from mm2py.model.state import FlowView, PartitionView, to_json
+from mm2py.rest import connect
+from mm2py.rest.errors import not_found
+from mm2py.rest.handlers.node import server_info
+from mm2py.rest.route import Answer, Ask, Json, Param, Routes
+from mm2py.rest.schemas import LIMIT_SENT, STRING, array, ref
+from mm2py.rest.shapes import (
+    flow_status,
+    limit_json,
+    orders_json,
+    partition_json,
+    reasons_not_ready,
+    topic_names,
+    topics_of,
+)
+
+
+T = TypeVar("T")
+
+FLOW: Final = "/from:{source}/to:{target}"
+_TOPIC: Final = FLOW + "/topics/{topic}"
+_PARTITION: Final = _TOPIC + "/partitions/{partition}"
+#: Changed overrides are written to the target cluster before the answer.
+WRITE_ERRORS: Final = (400, 404, 409, 503)
+_MOST_TOPICS: Final = 10_000
+_SORTS: Final = ("topic", "lag", "lag_s", "record_rate", "byte_rate", "age_ms", "latency_ms")
+_PAGING: Final = (
+    Param("search", STRING, "Only names that hold this text"),
+    Param("sort", {"type": "string", "enum": list(_SORTS)}, "By what to sort; largest first but for `topic`"),
+    Param("limit", {"type": "integer", "minimum": 0, "maximum": _MOST_TOPICS}, "At most so many"),
+    Param("offset", {"type": "integer", "minimum": 0, "maximum": 10_000_000}, "Without the first so many"),
+)
+
+routes = Routes("flow")
+
+
+@routes.add(
+    "GET", FLOW, "What answers here, as Connect's root says it", answers={200: ref("ServerInfo")}, errors=(404,)
+)
+async def get_flow_root(ask: Ask) -> object:
+    flow = ask.flow()
+    return server_info(flow.flow.target, connect.VERSION)
+
+
+@routes.add("GET", FLOW + "/status", "How a flow fares", answers={200: ref("FlowStatus")}, errors=(404,))
+async def get_flow_status(ask: Ask) -> object:
+    return flow_status(ask.flow())
+
+
+@routes.add(
+    "GET",
+    FLOW + "/metrics",
+    "A flow's metrics, as JSON",
+    answers={200: {"type": "object", "additionalProperties": True}},
+    errors=(404,),
+)
+async def get_flow_metrics(ask: Ask) -> object:
+    return ask.rest.metrics.snapshot(ask.rest.view(), flow=ask.flow().flow)
+
+
+@routes.add(
+    "GET",
+    FLOW + "/health",
+    "Whether a flow does its work, as Connect's health says it",
+    answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
+    errors=(404,),
+)
+async def get_flow_health(ask: Ask) -> object:
+    view = attrs.evolve(ask.rest.view(), flows=(ask.flow(),))
+    if reasons := reasons_not_ready(view):
+        return Answer(503, {"status": "unhealthy", "message": "; ".join(reasons)})
+    return {"status": "healthy", "message": "The flow is ready to handle requests."}
+
+
+@routes.add(
+    "GET", FLOW + "/tasks", "Copy tasks with their last epochs", answers={200: array(ref("TaskView"))}, errors=(404,)
+)
+async def get_copy_tasks(ask: Ask) -> object:
+    return [to_json(task) for task in ask.flow().tasks]
+
+
+# Consumer groups.
+
+
+@routes.add(
+    "GET",
+    FLOW + "/groups",
+    "Consumer groups with their translated offsets",
+    answers={200: array(ref("GroupOffsetsView"))},
+    query=_PAGING[:1],
+    errors=(404,),
+)
+async def get_groups(ask: Ask) -> object:
+    search = ask.request.query.get("search", "")
+    return [to_json(group) for group in ask.flow().consumer_groups if search in group.group]
+
+
+@routes.add(
+    "GET",
+    FLOW + "/groups/{group}",
+    "One consumer group with its translated offsets",
+    answers={200: ref("GroupOffsetsView")},
+    errors=(404,),
+)
+async def get_group(ask: Ask) -> object:
+    flow, name = ask.flow(), ask.part("group")
+    known = {group.group: group for group in flow.consumer_groups}
+    if name not in known:
+        raise not_found(f"flow {flow.flow} translates no group {name}", nearest(name, known))
+    return to_json(known[name])
+
+
+# Topics and partitions.
+
+
+@routes.add(
+    "GET",
+    FLOW + "/topics",
+    "The topics that a flow mirrors: lag, rates, what keeps them from being copied",
+    answers={200: ref("Topics")},
+    query=_PAGING,
+    errors=(400, 404),
+)
+async def get_topics(ask: Ask) -> object:
+    flow = ask.flow()
+    sort, search = ask.choice("sort", _SORTS), ask.request.query.get("search", "")
+    most, first = ask.amount("limit", 1000, most=_MOST_TOPICS), ask.amount("offset", 0, most=10_000_000)
+    found = [topic for topic in topics_of(flow, _overrides(ask, flow)) if search in topic["topic"]]
+    if sort != "topic":
+        found.sort(key=lambda topic: (topic[sort] is None, -(topic[sort] or 0), topic["topic"]))
+    return {"total": len(found), "topics": found[first : first + most]}
+
+
+def _overrides(ask: Ask, flow: FlowView) -> Overrides:
+    return ask.control.overrides(flow.flow)
+
+
+def _topic(ask: Ask) -> tuple[FlowView, str]:
+    """Return the flow and the topic that the path names; raise where the flow does not mirror it."""
+    flow, name = ask.flow(), ask.part("topic")
+    known = topic_names(flow)
+    overrides = _overrides(ask, flow)
+    # A topic that is gone may still have an override to be removed.
+    ordered = {*overrides.topics, *overrides.topic_limits} | {one.topic for one in overrides.partitions}
+    if name not in known and name not in ordered:
+        raise not_found(f"flow {flow.flow} mirrors no topic {name}", nearest(name, known))
+    return flow, name
+
+
+def _shown_topic(ask: Ask) -> Json:
+    flow, name = _topic(ask)
+    found = next((topic for topic in topics_of(flow, _overrides(ask, flow)) if topic["topic"] == name), None)
+    if found is None:
+        raise not_found(f"flow {flow.flow} mirrors topic {name} no more")
+    return found
+
+
+@routes.add("GET", _TOPIC, "One topic", answers={200: ref("Topic")}, errors=(404,))
+async def get_topic(ask: Ask) -> object:
+    return _shown_topic(ask)
+
+
+@routes.add(
+    "GET", _TOPIC + "/partitions", "A topic's partitions", answers={200: array(ref("Partition"))}, errors=(404,)
+)
+async def get_partitions(ask: Ask) -> object:
+    flow, name = _topic(ask)
+    return [partition_json(one) for one in _partitions(flow, name)]
+
+
+def _partitions(flow: FlowView, topic: str) -> list[PartitionView]:
+    return sorted((one for one in flow.partitions if one.source.topic == topic), key=lambda one: one.source.partition)
+
+
+def _partition(ask: Ask) -> tuple[FlowView, TopicPartition, PartitionView]:
+    flow, topic = _topic(ask)
+    number = ask.number("partition")
+    for one in _partitions(flow, topic):
+        if one.source.partition == number:
+            return flow, one.source, one
+    raise not_found(f"topic {topic} of flow {flow.flow} has no partition {number}")
+
+
+@routes.add(
+    "GET",
+    _PARTITION,
+    "One partition: position, lag, rates, age and latency, its last error and when it is tried again",
+    answers={200: ref("Partition")},
+    errors=(404,),
+)
+async def get_partition(ask: Ask) -> object:
+    return partition_json(_partition(ask)[2])
+
+
+# Overrides. Each answers once the target cluster holds it; it takes effect at the next epoch.
+
+
+async def change_overrides(ask: Ask, flow: FlowView, change: Callable[[Overrides], Overrides]) -> Overrides:
+    """Change a flow's overrides."""
+    return await whole(ask, ask.control.change_overrides(flow.flow, change, by=ask.by))
+
+
+async def whole(ask: Ask, change: Awaitable[T]) -> T:
+    """Await a change to its end, even if the client disconnects; then let the next request see it."""
+    try:
+        return await asyncio.shield(change)
+    finally:
+        ask.rest.forget()
+
+
+@routes.add(
+    "GET", FLOW + "/overrides", "All that operators asked of a flow", answers={200: ref("Overrides")}, errors=(404,)
+)
+async def get_orders(ask: Ask) -> object:
+    flow = ask.flow()
+    return orders_json(flow.flow, _overrides(ask, flow))
+
+
+@routes.add(
+    "DELETE",
+    FLOW + "/overrides",
+    "Take back all that operators asked of a flow: it goes by the file again",
+    answers={200: ref("Overrides")},
+    errors=WRITE_ERRORS,
+)
+async def delete_orders(ask: Ask) -> object:
+    flow = ask.flow()
+    return orders_json(flow.flow, await change_overrides(ask, flow, lambda _overrides: NO_ORDERS))
+
+
+@routes.add("PUT", _TOPIC + "/pause", "Copy nothing of a topic", answers={202: None}, errors=WRITE_ERRORS)
+async def pause_topic(ask: Ask) -> object:
+    flow, topic = _topic(ask)
+    await change_overrides(ask, flow, lambda overrides: verbs.pause_topic(overrides, topic))
+    return Answer(202)
+
+
+@routes.add("PUT", _TOPIC + "/resume", "Copy a topic again", answers={202: None}, errors=WRITE_ERRORS)
+async def resume_topic(ask: Ask) -> object:
+    flow, topic = _topic(ask)
+    await change_overrides(ask, flow, lambda overrides: verbs.resume_topic(overrides, topic))
+    return Answer(202)
+
+
+@routes.add("PUT", _PARTITION + "/pause", "Copy nothing of a partition", answers={202: None}, errors=WRITE_ERRORS)
+async def pause_partition(ask: Ask) -> object:
+    flow, partition, _ = _partition(ask)
+    await change_overrides(ask, flow, lambda overrides: verbs.pause_partition(overrides, partition))
+    return Answer(202)
+
+
+@routes.add("PUT", _PARTITION + "/resume", "Copy a partition again", answers={202: None}, errors=WRITE_ERRORS)
+async def resume_partition(ask: Ask) -> object:
+    flow, partition, _ = _partition(ask)
+    await change_overrides(ask, flow, lambda overrides: verbs.resume_partition(overrides, partition))
+    return Answer(202)
+
+
+# Rate limits.
+
+
+async def _limit(ask: Ask, before: RateLimit) -> RateLimit:
+    return verbs.read_limit(await ask.object(), before)
+
+
+@routes.add("GET", FLOW + "/limit", "How much a flow may copy in a second", answers={200: ref("Limit")}, errors=(404,))
+async def get_flow_limit(ask: Ask) -> object:
+    return limit_json(_overrides(ask, ask.flow()).limit)
+
+
+@routes.add(
+    "PUT",
+    FLOW + "/limit",
+    "Limit how much a flow copies in a second: numbers, or amounts such as `10 MB/s`; null is no limit",
+    takes=LIMIT_SENT,
+    answers={200: ref("Limit")},
+    errors=WRITE_ERRORS,
+)
+async def put_flow_limit(ask: Ask) -> object:
+    flow = ask.flow()
+    limit = await _limit(ask, _overrides(ask, flow).limit)
+    return limit_json((await change_overrides(ask, flow, lambda overrides: verbs.set_limit(overrides, limit))).limit)
+
+
+@routes.add("DELETE", FLOW + "/limit", "Take a flow's limit back", answers={204: None}, errors=WRITE_ERRORS)
+async def delete_flow_limit(ask: Ask) -> object:
+    await change_overrides(ask, ask.flow(), lambda overrides: verbs.set_limit(overrides, NO_LIMIT))
+    return Answer(204)
+
+
+@routes.add(
+    "GET",
+    _TOPIC + "/limit",
+    "How much of a topic may be copied in a second",
+    answers={200: ref("Limit")},
+    errors=(404,),
+)
+async def get_topic_limit(ask: Ask) -> object:
+    flow, topic = _topic(ask)
+    return limit_json(_overrides(ask, flow).topic_limits.get(topic, NO_LIMIT))
+
+
+@routes.add(
+    "PUT",
+    _TOPIC + "/limit",
+    "Limit how much of a topic is copied in a second, beside the flow's own limit",
+    takes=LIMIT_SENT,
+    answers={200: ref("Limit")},
+    errors=WRITE_ERRORS,
+)
+async def put_topic_limit(ask: Ask) -> object:
+    flow, topic = _topic(ask)
+    limit = await _limit(ask, _overrides(ask, flow).topic_limits.get(topic, NO_LIMIT))
+    after = await change_overrides(ask, flow, lambda overrides: verbs.set_topic_limit(overrides, topic, limit))
+    return limit_json(after.topic_limits.get(topic, NO_LIMIT))
+
+
+@routes.add("DELETE", _TOPIC + "/limit", "Take a topic's limit back", answers={204: None}, errors=WRITE_ERRORS)
+async def delete_topic_limit(ask: Ask) -> object:
+    flow, topic = _topic(ask)
+    await change_overrides(ask, flow, lambda overrides: verbs.set_topic_limit(overrides, topic, NO_LIMIT))
+    return Answer(204)
+
+
+# Settings that count instead of the file's.
+
+
+@routes.add(
+    "GET",
+    FLOW + "/config",
+    "The settings that count instead of the file's, with what the file says",
+    answers={200: array(ref("Setting"))},
+    errors=(404,),
+)
+async def get_settings(ask: Ask) -> object:
+    flow = ask.flow()
+    return [
+        {"connector": one.connector, "key": one.key, "value": one.value, "file_value": one.in_file}
+        for connector in sorted(_overrides(ask, flow).config)
+        for one in ask.control.live_settings(flow.flow, connector)
+    ]

@@ -1,0 +1,98 @@
+"""Addresses about the whole node: what it is, how it fares, its clusters, its metrics, and whether it is well."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+import mm2py
+from mm2py.config.rest import Right
+from mm2py.rest.route import Answer, Ask, Routes, Text
+from mm2py.rest.schemas import STRINGS, ref
+from mm2py.rest.shapes import cluster_status, node_status, reasons_not_ready
+
+
+routes = Routes("node")
+
+_JSON = "application/json"
+_SNAPSHOT = {"type": "object", "additionalProperties": True}
+
+
+@routes.add("GET", "/clusters", "The aliases of all clusters of the file", answers={200: STRINGS})
+async def get_clusters(ask: Ask) -> object:
+    return list(ask.node.settings.clusters)
+
+
+@routes.add("GET", "/status", "The node and its flows in a few numbers each", answers={200: ref("NodeStatus")})
+async def get_status(ask: Ask) -> object:
+    return node_status(ask.rest.view(), ask.rest.worker_id)
+
+
+@routes.add(
+    "GET",
+    "/metrics",
+    "All metrics, as Prometheus reads them; the same numbers as JSON for those who accept that",
+    answers={200: _SNAPSHOT},
+)
+async def get_metrics(ask: Ask) -> object:
+    if wants_json(ask.request):
+        return ask.rest.metrics.snapshot(ask.rest.view())
+    accepted = ask.request.headers.get("Accept", "")
+    return Text(*ask.rest.metrics.exposition(ask.rest.view(), accepted))
+
+
+def wants_json(request: web.Request) -> bool:
+    """Whether a client asks for JSON by name: Prometheus asks for text, and takes anything."""
+    accepted = request.headers.get("Accept", "")
+    return _JSON in accepted and "text/plain" not in accepted and "openmetrics" not in accepted
+
+
+@routes.add(
+    "GET",
+    "/cluster/{cluster}/status",
+    "Whether a cluster answers, and the flows that read or write it",
+    answers={200: ref("ClusterStatus")},
+    errors=(404,),
+)
+async def get_cluster_status(ask: Ask) -> object:
+    return cluster_status(ask.node.settings, ask.cluster(), ask.rest.view())
+
+
+@routes.add(
+    "GET",
+    "/cluster/{cluster}/metrics",
+    "The metrics of the flows that read or write a cluster, as JSON",
+    answers={200: _SNAPSHOT},
+    errors=(404,),
+)
+async def get_cluster_metrics(ask: Ask) -> object:
+    return ask.rest.metrics.snapshot(ask.rest.view(), cluster=ask.cluster())
+
+
+@routes.add(
+    "GET",
+    "/health/live",
+    "Whether the process answers at all; if not, restart it",
+    answers={200: ref("Health")},
+    right=Right.NONE,
+)
+async def get_health_live(_ask: Ask) -> object:
+    return {"status": "alive", "reasons": []}
+
+
+@routes.add(
+    "GET",
+    "/health/ready",
+    "Whether all flows do their work, and why not",
+    answers={200: ref("Health"), 503: ref("Health")},
+    right=Right.NONE,
+)
+async def get_health_ready(ask: Ask) -> object:
+    reasons = reasons_not_ready(ask.rest.view())
+    if ask.rest.is_draining:
+        reasons.insert(0, "the node is draining: it was asked to stop")
+    return Answer(503 if reasons else 200, {"status": "waiting" if reasons else "ready", "reasons": reasons})
+
+
+def server_info(cluster_id: str, version: str = mm2py.__version__) -> dict[str, str]:
+    """Return what answers here, as Connect's ServerInfo does."""
+    return {"version": version, "commit": f"mm2py-{mm2py.__version__}", "kafka_cluster_id": cluster_id}

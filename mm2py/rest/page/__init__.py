@@ -1,0 +1,1 @@
+"""The status page: its files, and the view that it is sent."""

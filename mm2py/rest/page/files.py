@@ -1,0 +1,212 @@
+"""
+The status page: its files, and where its live updates and the recent events are read.
+
+The page is a client of the REST interface like any other: what it changes goes through the same addresses, and whoever
+may read there may read here. Its own files hold nothing secret and are given to everybody: they ask who looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.resources
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import attrs
+from aiohttp import web
+
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error
+from mm2py.flow.control.control import Control
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides
+from mm2py.rest.errors import RestError, not_found
+from mm2py.rest.page.history import SAMPLE_EVERY_S, History
+from mm2py.rest.page.snapshots import Snapshots
+from mm2py.rest.page.stream import LiveStream, Viewer
+from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.recent import RecentEvents
+
+
+STATIC = "/static/"
+#: What the page says of itself in the header X-Requested-With.
+PAGE_NAME = "mm2py"
+_WRITE_WITHIN_S = 10.0
+
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
+#: Nothing from elsewhere, nothing inline, and no page of somebody else's around it.
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With no-referrer, browsers hide the page's origin also from us, and its orders would look like another site's.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Asked for again each time, answered with 304: a page never mixes the files of two versions.
+    "Cache-Control": "no-cache",
+}
+_STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    # Proxies such as nginx would hold it back.
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@attrs.frozen
+class StaticFile:
+    """A file of the page."""
+
+    content: bytes
+    content_type: str
+    etag: str
+
+
+class Page:
+    """
+    The status page of a node: routes for an aiohttp application, and a loop that feeds its viewers.
+
+    `run` is to run as long as the application; `close` ends all streams, before the application is cleaned up.
+    """
+
+    def __init__(self, control: Control, pictures: Snapshots, *, clock: Clock, events: EventLog) -> None:
+        self.recent = RecentEvents(events, clock)
+        self.history = History()
+        self._control = control
+        self._pictures = pictures
+        self._clock = clock
+        self._files = dict(_read_files())
+        self.stream = LiveStream(pictures.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
+
+    async def run(self) -> None:
+        """Feed viewers, and keep the last minutes' numbers, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.stream.run(), name="rest/page/stream")
+            tasks.create_task(self._remember_forever(), name="rest/page/history")
+
+    def close(self) -> None:
+        """End all streams."""
+        self.stream.close()
+
+    async def _remember_forever(self) -> None:
+        while True:
+            self.history.note(self._pictures.view())
+            await self._clock.sleep(SAMPLE_EVERY_S)
+
+    def _overrides(self, flow: Flow) -> Overrides | None:
+        with suppress(Mm2Error):  # the flow went away since it was seen
+            return self._control.overrides(flow)
+        return None
+
+    # The page's files.
+
+    def index(self, request: web.Request) -> web.StreamResponse:
+        """Return the page itself."""
+        return self._answer(request, "index.html")
+
+    async def get_static(self, request: web.Request) -> web.StreamResponse:
+        return self._answer(request, request.match_info["name"])
+
+    def _answer(self, request: web.Request, name: str) -> web.StreamResponse:
+        file = self._files.get(name)
+        if file is None:
+            raise not_found(f"the page has no file {name}")
+        headers = {**_HEADERS, "ETag": f'"{file.etag}"'}
+        known = request.if_none_match or ()
+        if any(tag.value in {file.etag, "*"} for tag in known):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=file.content, content_type=file.content_type, charset="utf-8", headers=headers)
+
+    # What happens.
+
+    def get_events(self, flow: str = "", level: str = "", after: str = "") -> list[dict[str, Any]]:
+        """Return the recent events, oldest first: all, those of a *flow*, of a *level*, those *after* a mark."""
+        told = self.recent.since(self.recent.id_of(after))
+        return [
+            attrs.asdict(one) for one in told if (not flow or one.flow == flow) and (not level or one.level == level)
+        ]
+
+    async def get_stream(self, request: web.Request) -> web.StreamResponse:
+        """
+        Return live updates: ``?flow=A->B`` with that flow in detail, ``?only=events`` events alone.
+
+        ``Last-Event-ID`` or ``?after=`` says which event was seen last.
+        """
+        after = request.headers.get("Last-Event-ID") or request.query.get("after", "")
+        flow = _flow_of(request.query.get("flow", ""))
+        if self.stream.is_full:
+            raise RestError(503, f"{self.stream.viewers} pages are open already; close some")
+        try:
+            viewer = self.stream.join(flow, only_events=request.query.get("only") == "events", after=after)
+        except LookupError as error:
+            raise not_found(f"this node does not run flow {request.query['flow']}") from error
+        try:
+            return await _send(viewer, request)
+        finally:
+            self.stream.leave(viewer)
+
+
+async def _send(viewer: Viewer, request: web.Request) -> web.StreamResponse:
+    """Write what a viewer is told until there is no more, or nobody takes it."""
+    response = web.StreamResponse(headers=_STREAM_HEADERS)
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(_WRITE_WITHIN_S):
+            await response.prepare(request)
+        while (message := await viewer.next()) is not None:
+            async with asyncio.timeout(_WRITE_WITHIN_S):
+                await response.write(message)
+        if not viewer.is_slow:
+            return response
+    # Whoever does not read must not keep the connection, nor what waits in it.
+    if request.transport is not None:
+        request.transport.abort()
+    return response
+
+
+def wants_page(request: web.Request) -> bool:
+    """Whether somebody asks with a browser: ``/`` answers programs in JSON."""
+    return request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", "")
+
+
+def is_open(request: web.Request) -> bool:
+    """Whether everybody may have it: the page's own files."""
+    return request.path.startswith(STATIC) or (request.path == "/" and wants_page(request))
+
+
+def _flow_of(text: str) -> Flow | None:
+    """Read ``A->B``, None for no text. What is no flow is one that nobody runs."""
+    if not text:
+        return None
+    source, _, target = text.partition("->")
+    return Flow(source, target)
+
+
+def _read_files() -> Iterator[tuple[str, StaticFile]]:
+    """Read the page's files, as they were installed with the package."""
+    top = importlib.resources.files("mm2py.rest") / "static"
+    for name, file in _walk(top, ""):
+        content = file.read_bytes()
+        suffix = name[name.rfind(".") :]
+        etag = hashlib.sha256(content).hexdigest()[:24]
+        yield name, StaticFile(content, _TYPES.get(suffix, "text/plain"), etag)
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry

@@ -1,0 +1,36 @@
+"""Views of a node: one is taken for all requests within a second, pages, Prometheus and operators alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.model.state import MirrorView
+
+
+#: With thousands of partitions a view costs as much as everything else that is done for viewers.
+_FRESH_S: Final = 1.0
+
+
+@attrs.define(eq=False)
+class Snapshots:
+    """Takes pictures by *take*, as seldom as may be."""
+
+    _take: Callable[[], MirrorView]
+    _clock: Clock
+    _last: MirrorView | None = attrs.field(default=None, init=False)
+    _taken_s: float = attrs.field(default=0.0, init=False)
+
+    def view(self) -> MirrorView:
+        """Return a picture of all flows that is less than a second old."""
+        now = self._clock.monotonic()
+        if self._last is None or now - self._taken_s >= _FRESH_S:
+            self._last, self._taken_s = self._take(), now
+        return self._last
+
+    def forget(self) -> None:
+        """Take a new view for the next request, because something was changed."""
+        self._last = None

@@ -1,0 +1,265 @@
+"""
+Live updates for the status page: server-sent events, made once a second for all who look, and not while nobody does.
+
+A *viewer* is one open stream. It first gets a snapshot, then what changed. What it has not taken waits in a queue of a
+few seconds; who falls further behind is let go, and comes back for a new snapshot. The form is that of the HTML
+standard, chapter 9.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides
+from mm2py.model.state import FlowView, MirrorView
+from mm2py.rest.page.history import COLUMNS, SAMPLE_EVERY_S, History, sample
+from mm2py.rest.page.view import (
+    PARTITION_COLUMNS,
+    changes,
+    details,
+    find_flow,
+    group_rows,
+    ordered,
+    overview,
+    partition_rows,
+)
+from mm2py.telemetry.recent import RecentEvents, Told
+
+
+#: How often a picture is taken while somebody looks.
+TICK_S = 1.0
+#: So many seconds may wait for a viewer before it is let go.
+QUEUED_TICKS = 8
+#: How many may look at the same time; each holds a connection.
+MOST_VIEWERS = 64
+
+#: A comment, which says that the daemon is there although nothing changed.
+_HEARTBEAT = b": still here\n\n"
+_END = b"event: end\ndata: {}\n\n"
+
+
+@attrs.define(eq=False)
+class Viewer:
+    """
+    One open stream: about all flows, and one of them in detail where `flow` names it, or about events alone.
+
+    `is_over` means that nothing more comes once `waiting` is empty, `is_slow` that it was let go.
+    """
+
+    flow: Flow | None
+    only_events: bool
+    last_event: int
+    waiting: deque[bytes] = attrs.field(factory=deque)
+    is_over: bool = False
+    is_slow: bool = False
+    _news: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def push(self, message: bytes) -> None:
+        """Have *message* sent, or let the viewer go where too much waits for it."""
+        if self.is_over:
+            return
+        if len(self.waiting) >= QUEUED_TICKS:
+            self.is_slow = True
+            self.waiting.clear()
+            self.end()
+            return
+        self.waiting.append(message)
+        self._news.set()
+
+    def end(self, last: bytes = b"") -> None:
+        """Send no more after what waits and *last*."""
+        if last and not self.is_over:
+            self.waiting.append(last)
+        self.is_over = True
+        self._news.set()
+
+    async def next(self) -> bytes | None:
+        """Return what is to be sent, as soon as there is something; None at the end."""
+        while not self.waiting:
+            if self.is_over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        message = b"".join(self.waiting)
+        self.waiting.clear()
+        return message
+
+
+class FlowChannel:
+    """What those know who look at one flow; what is sent next is the difference to it."""
+
+    def __init__(self, flow: FlowView, overrides: Overrides | None) -> None:
+        self._details = _told_details(flow, overrides)
+        self._partitions = partition_rows(flow)
+        self._groups = group_rows(flow)
+
+    def snapshot(self) -> bytes:
+        """Return all of it, for one who begins to look."""
+        tables = {
+            "partitions": {"all": True, "set": list(self._partitions.values()), "gone": []},
+            "groups": {"all": True, "set": list(self._groups.values()), "gone": []},
+        }
+        return _encode("flow", {**self._details, "partition_columns": PARTITION_COLUMNS, **tables})
+
+    def advance(self, flow: FlowView, overrides: Overrides | None) -> bytes:
+        """Take over how things are now; give what changed, nothing where nothing did."""
+        told, partitions, groups = _told_details(flow, overrides), partition_rows(flow), group_rows(flow)
+        message = told if told != self._details else {"flow": told["flow"]}
+        for name, before, after in (
+            ("partitions", self._partitions, partitions),
+            ("groups", self._groups, groups),
+        ):
+            changed, gone = changes(before, after)
+            if changed or gone:
+                message = {**message, name: {"all": False, "set": list(changed.values()), "gone": gone}}
+        self._details, self._partitions, self._groups = told, partitions, groups
+        return _encode("flow", message) if len(message) > 1 else b""
+
+
+class LiveStream:
+    """Takes a picture each second while somebody looks, and hands what changed to all viewers."""
+
+    def __init__(
+        self,
+        look: Callable[[], MirrorView],
+        overrides: Callable[[Flow], Overrides | None],
+        *,
+        recent: RecentEvents,
+        history: History,
+        clock: Clock,
+    ) -> None:
+        self._look = look
+        self._overrides = overrides
+        self._recent = recent
+        self._history = history
+        self._clock = clock
+        self._viewers: set[Viewer] = set()
+        self._channels: dict[Flow, FlowChannel] = {}
+        self._overview: dict[str, Any] = {}
+        self._has_viewers = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def viewers(self) -> int:
+        return len(self._viewers)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may look."""
+        return len(self._viewers) >= MOST_VIEWERS
+
+    def join(self, flow: Flow | None = None, *, only_events: bool = False, after: str = "") -> Viewer:
+        """Begin to look, at events *after* that mark. Raise LookupError where this node does not run *flow*."""
+        viewer = Viewer(flow, only_events, self._recent.id_of(after))
+        first = b""
+        if not only_events:
+            first = self._snapshot(flow)
+        viewer.push(first + self._events(viewer) or _HEARTBEAT)
+        if self._is_closed:
+            viewer.end(_END)
+            return viewer
+        self._viewers.add(viewer)
+        self._has_viewers.set()
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """Look no longer; what was only kept for this viewer is forgotten."""
+        self._viewers.discard(viewer)
+        self._forget()
+
+    def close(self) -> None:
+        """End all streams; whoever joins later is told so at once."""
+        self._is_closed = True
+        for viewer in self._viewers:
+            viewer.end(_END)
+
+    async def run(self) -> None:
+        """Tick for ever."""
+        while True:
+            await self._has_viewers.wait()
+            await self._clock.sleep(TICK_S)
+            self.tick()
+
+    def tick(self) -> None:
+        """Look once, and tell everybody what changed."""
+        if not self._viewers:
+            return
+        view = self._look() if any(not viewer.only_events for viewer in self._viewers) else None
+        shared, by_flow = self._advance(view) if view is not None else (b"", {})
+        for viewer in tuple(self._viewers):
+            message = b"" if viewer.only_events else shared
+            if viewer.flow is not None:
+                message += by_flow.get(viewer.flow, b"")
+            viewer.push(message + self._events(viewer) or _HEARTBEAT)
+            if viewer.is_over:
+                self._viewers.discard(viewer)
+        self._forget()
+
+    def _snapshot(self, flow: Flow | None) -> bytes:
+        view = self._look()
+        told = overview(view, self._history, self._recent.spark)
+        message = _encode("overview", {**told, "wall_ms": view.wall_ms})
+        if flow is None:
+            return message
+        found = find_flow(view, flow)
+        if found is None:
+            raise LookupError(str(flow))
+        channel = self._channels.get(flow)
+        if channel is None:
+            channel = self._channels[flow] = FlowChannel(found, self._overrides(flow))
+        past = {"flow": str(flow), "every_s": SAMPLE_EVERY_S, **self._history.of(flow)}
+        return message + channel.snapshot() + _encode("history", past)
+
+    def _advance(self, view: MirrorView) -> tuple[bytes, dict[Flow, bytes]]:
+        """Return what all viewers are told, and what those of single flows are."""
+        told = overview(view, self._history, self._recent.spark)
+        shared = b""
+        if told != self._overview:
+            self._overview = told
+            shared = _encode("overview", {**told, "wall_ms": view.wall_ms})
+        by_flow: dict[Flow, bytes] = {}
+        for flow, channel in tuple(self._channels.items()):
+            found = find_flow(view, flow)
+            if found is None:
+                by_flow[flow] = _encode("gone", {"flow": str(flow)})
+                continue
+            point = dict(zip(COLUMNS, sample(found, view.wall_ms), strict=True))
+            by_flow[flow] = channel.advance(found, self._overrides(flow)) + _encode(
+                "point", {"flow": str(flow), **point}
+            )
+        return shared, by_flow
+
+    def _events(self, viewer: Viewer) -> bytes:
+        told = self._recent.since(viewer.last_event)
+        viewer.last_event = self._recent.last_id
+        if viewer.only_events and viewer.flow is not None:
+            told = tuple(one for one in told if one.flow == str(viewer.flow))
+        return b"".join(_encode_event(one) for one in told)
+
+    def _forget(self) -> None:
+        looked_at = {viewer.flow for viewer in self._viewers}
+        self._channels = {flow: channel for flow, channel in self._channels.items() if flow in looked_at}
+        if not self._viewers:
+            self._has_viewers.clear()
+            self._overview = {}
+
+
+def _told_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
+    return {**details(flow), "overrides": None if overrides is None else ordered(overrides)}
+
+
+def _encode_event(told: Told) -> bytes:
+    return f"id: {told.mark}\n".encode() + _encode("event", attrs.asdict(told))
+
+
+def _encode(kind: str, value: object) -> bytes:
+    data = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"event: {kind}\ndata: {data}\n\n".encode()

@@ -1,0 +1,263 @@
+"""
+What the status page is told: views as compact JSON values.
+
+A flow's summary is small and goes to every page each second. What grows with topics and groups goes only to those who
+look at that flow, as *tables*: rows under a key, of which only those are sent that changed since the second before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+import mm2py
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides, RateLimit
+from mm2py.model.state import (
+    ClusterView,
+    FlowView,
+    GroupOffsetsView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    SparkView,
+    TaskView,
+)
+from mm2py.rest.page.history import History, rounded
+from mm2py.telemetry.events import SparkEnded, SparkStarted
+
+
+Row = TypeVar("Row")
+
+#: An enum's name is slow to look up, and there are thousands of partitions.
+_STAGES = {stage: stage.name.lower() for stage in PartitionStage}
+#: Points in the sparkline of a flow's rate.
+_SPARKLINE_POINTS = 60
+
+#: What a partition's row holds, in this order.
+PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "remote_topic",
+    "task",
+    "stage",
+    "position",
+    "downstream",
+    "end_offset",
+    "lag",
+    "lag_s",
+    "age_ms",
+    "latency_ms",
+    "records_per_s",
+    "bytes_per_s",
+    "records",
+    "seconds_until_loss",
+    "retry_in_s",
+    "message",
+    "hint",
+    "error",
+)
+
+
+def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None) -> dict[str, Any]:
+    """Tell of all flows and of Spark. What changes every second whatever happens is left out."""
+    return {
+        "version": mm2py.__version__,
+        "is_ready": view.is_ready,
+        "started_ms": view.started_ms,
+        "spark": _spark(view.spark, spark),
+        "flows": [{**summary(flow), "recent": history.rates(flow.flow, _SPARKLINE_POINTS)} for flow in view.flows],
+    }
+
+
+def summary(flow: FlowView) -> dict[str, Any]:
+    """Tell of one flow what fits into a line."""
+    stages = Counter(partition.stage for partition in flow.partitions)
+    return {
+        "flow": str(flow.flow),
+        "source": flow.flow.source,
+        "target": flow.flow.target,
+        "state": flow.state.name.lower(),
+        "topics": flow.topics,
+        "partitions": len(flow.partitions),
+        "stages": {_STAGES[stage]: many for stage, many in stages.items()},
+        "records": flow.records,
+        "bytes": flow.bytes,
+        "records_per_s": rounded(flow.records_per_s),
+        "bytes_per_s": rounded(flow.bytes_per_s),
+        "lag": flow.lag,
+        "latency_p50_ms": rounded(flow.latency_p50_ms),
+        "latency_p99_ms": rounded(flow.latency_p99_ms),
+        "age_p50_ms": rounded(flow.age_p50_ms),
+        "last_error": flow.last_error,
+        "hint": flow.hint,
+        "clusters": [_cluster(cluster) for cluster in flow.clusters],
+        "connectors": [
+            {
+                "connector": group.connector,
+                "state": group.state.name.lower(),
+                "restarts": group.restarts,
+                "last_error": group.last_error,
+                "hint": group.hint,
+            }
+            for group in flow.groups
+        ],
+        "copy_tasks": len(flow.tasks),
+        "late_tasks": flow.late_tasks,
+        "waiting_for_slot": sum(1 for task in flow.tasks if task.state.name == "WAITING_FOR_SLOT"),
+    }
+
+
+def details(flow: FlowView) -> dict[str, Any]:
+    """Tell of one flow what its own page shows beside the summary and the tables."""
+    return {
+        "flow": str(flow.flow),
+        "tasks": [_task(task) for task in flow.tasks],
+        "heartbeats": None if flow.heartbeats is None else attrs.asdict(flow.heartbeats),
+        "lag_s": _whole(flow.lag_s),
+        "seconds_until_loss": _whole(flow.seconds_until_loss),
+        "missing_partitions": flow.missing_partitions,
+        "throttled_ms": flow.throttled_ms,
+        "batches": [flow.batches_unopened, flow.batches_rebuilt, flow.batches_dropped],
+        "resumed_records": flow.resumed_records,
+        "foreign_records": flow.foreign_records,
+        "steps": [attrs.asdict(step) for step in flow.steps],
+    }
+
+
+def ordered(overrides: Overrides) -> dict[str, Any]:
+    """Tell what operators asked of a flow."""
+    return {
+        "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
+        "topics": sorted(overrides.topics),
+        "partitions": sorted([it.topic, it.partition] for it in overrides.partitions),
+        "limit": _limit(overrides.limit),
+        "topic_limits": {topic: _limit(limit) for topic, limit in overrides.topic_limits.items()},
+        "settings": {name: sorted(lines) for name, lines in overrides.config.items() if lines},
+    }
+
+
+def partition_rows(flow: FlowView) -> dict[str, list[Any]]:
+    """Return a row for each partition, by its name."""
+    return {str(it.source): _partition(it) for it in flow.partitions}
+
+
+def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
+    """Return a row for each consumer group, by its name."""
+    return {group.group: _group(group) for group in flow.consumer_groups}
+
+
+def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
+    """Return which rows are new or other than before, and the keys of those that are gone."""
+    changed = {key: row for key, row in after.items() if before.get(key) != row}
+    gone = [key for key in before if key not in after]
+    return changed, gone
+
+
+def _spark(slots: SparkView | None, said: SparkStarted | SparkEnded | None) -> dict[str, Any] | None:
+    if slots is None:
+        return None
+    is_known = slots.is_up and isinstance(said, SparkStarted)
+    return {
+        **attrs.asdict(slots),
+        "master": said.master if is_known and isinstance(said, SparkStarted) else "",
+        "ui": said.ui if is_known and isinstance(said, SparkStarted) else "",
+        "reason": said.reason if isinstance(said, SparkEnded) else "",
+    }
+
+
+def _task(task: TaskView) -> dict[str, Any]:
+    return {
+        "task": task.task,
+        "state": task.state.name.lower(),
+        "epoch": task.epoch,
+        "partitions": task.partitions,
+        "records_per_s": rounded(task.records_per_s),
+        "bytes_per_s": rounded(task.bytes_per_s),
+        "boundary_ms": rounded(task.boundary_ms),
+        "lost_epochs": task.lost_epochs,
+        "worker": task.worker,
+        "last_error": task.last_error,
+        "cpu_s": rounded(task.cpu_s),
+        "elapsed_s": rounded(task.elapsed_s),
+        "rss_bytes": task.rss_bytes,
+        "retries": task.retries,
+        "throttled_ms": task.throttled_ms,
+        "epochs": [
+            [it.epoch, it.ended_ms, it.records, it.bytes, rounded(it.elapsed_s), rounded(it.boundary_ms), it.outcome]
+            for it in task.epochs
+        ],
+    }
+
+
+def _cluster(cluster: ClusterView) -> dict[str, Any]:
+    return {"alias": cluster.alias, "is_reachable": cluster.is_reachable, "error": cluster.error, "hint": cluster.hint}
+
+
+def _limit(limit: RateLimit) -> dict[str, float | None]:
+    return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
+
+
+def _partition(it: PartitionView) -> list[Any]:
+    failure = it.failure
+    return [
+        it.source.topic,
+        it.source.partition,
+        it.remote_topic,
+        it.task,
+        _STAGES[it.stage],
+        it.position,
+        it.downstream,
+        it.end_offset,
+        it.lag,
+        _whole(it.lag_s),
+        None if it.age is None else _whole(it.age.avg_ms),
+        None if it.latency is None else _whole(it.latency.avg_ms),
+        rounded(it.record_rate),
+        _whole(it.byte_rate),
+        it.records,
+        _whole(it.seconds_until_loss),
+        _whole(it.retry_in_s),
+        failure.message if failure else "",
+        failure.hint if failure else "",
+        failure.error if failure else "",
+    ]
+
+
+def _whole(number: float | None) -> int | None:
+    """Round: digits behind the point would make every row another one each second."""
+    return None if number is None or not math.isfinite(number) else round(number)
+
+
+def _group(group: GroupOffsetsView) -> dict[str, Any]:
+    distances = [offset.distance for offset in group.offsets if offset.distance is not None]
+    return {
+        "group": group.group,
+        "why": group.why,
+        "at_target": group.at_target,
+        "at_target_why": group.at_target_why,
+        "synced_ms": group.synced_ms,
+        "distance": sum(distances) if distances else None,
+        "offsets": [
+            [
+                offset.source.topic,
+                offset.source.partition,
+                offset.remote.topic,
+                offset.upstream,
+                offset.downstream,
+                offset.distance,
+                offset.is_exact,
+                offset.why,
+            ]
+            for offset in group.offsets
+        ],
+    }
+
+
+def find_flow(view: MirrorView, flow: Flow) -> FlowView | None:
+    """Return a flow's view, None where this node does not run it."""
+    return next((one for one in view.flows if one.flow == flow), None)

@@ -1,0 +1,1 @@
+"""Comparing both sides of a flow on Spark; nothing is written."""

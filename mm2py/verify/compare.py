@@ -1,0 +1,449 @@
+"""
+Comparing the records of a remote partition with those of its source.
+
+Copying is deterministic: the data records of the source, in order, are the target's. So both sides are walked side by
+side, and as long as they agree nothing is remembered. Where they do not, the next records of both are looked at until
+a stretch is found that both have (an *anchor*); what lies before it on either side says what happened:
+
+    source   … 7  8  9 10 11 …      source   … 7  8  9 10 …      source   … 7  8  9 10 …
+    target   … 7  8 10 11 …         target   … 7  9  8 10 …      target   … 7  8' 9 10 …
+             9 is missing                    one is out of order          8 was changed
+
+From then on records are marks, a timestamp and three hashes, so that memory is bounded whatever their size. Where no
+anchor is within reach, somebody who can read anywhere must look further (`Want.SEARCH`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from mm2py.verify.anchors import find_anchor, paired
+from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
+from mm2py.verify.values import Counts, Difference, Kind
+
+
+#: So many differences are described; all are counted.
+DESCRIBED = 100
+#: How far is looked for an anchor: first, and at most, on either side.
+FIRST_REACH, REACH = 64, 32_768
+_NO_KEY = hash(None)
+#: So many records that are on one side only are remembered, to find those that are only somewhere else.
+_REMEMBERED = 100_000
+
+
+@attrs.define
+class _Tally:
+    """Numbers as they grow."""
+
+    numbers: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys((f.name for f in attrs.fields(Counts)), 0))
+
+    def add(self, name: str, count: int = 1) -> None:
+        self.numbers[name] += count
+
+
+class Comparison:
+    """
+    Walks both sides of one slice.
+
+    Whoever reads feeds it records as `advance` asks for them, until that says `Want.NOTHING`. a. A side gets its
+    records in the order of their offsets. b. While `is_level`, equal batches may be passed over with `pass_equal`.
+
+    Records that are equal need no marks; *mark_of* gives those of the others.
+    """
+
+    def __init__(self, edges: Edges, mark_of: Callable[[Content], Mark], *, ignore_timestamps: bool = False) -> None:
+        self._edges = edges
+        self._mark_of = mark_of
+        self._ignore_timestamps = ignore_timestamps
+        self._rows = [Rows(), Rows()]
+        self._windows: list[deque[tuple[int, Mark]]] = [deque(), deque()]
+        self._has_ended = [False, False]
+        self._in_trouble = False
+        self._reach = FIRST_REACH
+        self._matched = False
+        self._tally = _Tally()
+        self._lone: list[dict[Mark, list[int]]] = [{}, {}]
+        self._remembered = 0
+        self._versions: dict[tuple[Mark, Mark], Difference] = {}
+        self._unlisted_extra = 0
+        self.is_aligned = True
+        self.differences: list[Difference] = []
+
+    # Feeding.
+
+    @property
+    def is_level(self) -> bool:
+        """Whether both sides have come equally far, with nothing left over."""
+        return not self._in_trouble and not self._rows[SOURCE].left and not self._rows[TARGET].left
+
+    @property
+    def has_source_alone(self) -> bool:
+        """Whether the target is over, so that whatever else the source has is not there."""
+        return self._has_ended[TARGET] and not self._windows[TARGET] and not self._rows[TARGET].left
+
+    def pass_equal(self, count: int) -> None:
+        """Count records that are the same on both sides, in batches that nobody opened."""
+        self._matched = True
+        for name in ("source", "target", "equal"):
+            self._tally.add(name, count)
+
+    def feed(self, side: int, offsets: Sequence[int], contents: Sequence[Content]) -> None:
+        """Take the next records of a side, of which nothing was left over."""
+        if self._ignore_timestamps:
+            contents = [(-1, *rest) for _, *rest in contents]
+        self._rows[side] = Rows(offsets, contents)
+        self._tally.add("target" if side else "source", len(offsets))
+
+    def end(self, side: int) -> None:
+        """Report that a side has no more records."""
+        self._has_ended[side] = True
+
+    def note_pending(self, count: int) -> None:
+        """Count records of the source behind what the flow's position proves to be copied."""
+        self._tally.add("pending", count)
+
+    def note_damaged(self, side: int, offset: int) -> None:
+        """Count a batch that cannot be read, by its first offset."""
+        self._tally.add("damaged")
+        self._describe(Difference(Kind.DAMAGED, None if side else offset, offset if side else None))
+
+    # Walking.
+
+    def advance(self) -> Want:
+        """Compare what there is; say what is needed next."""
+        while True:
+            want = self._settle() if self._in_trouble else self._walk()
+            if want is not None:
+                return want
+
+    def _walk(self) -> Want | None:
+        """Go on while both sides agree."""
+        source, target = self._rows
+        count = min(source.left, target.left)
+        if count:
+            ours = source.contents[source.at : source.at + count]
+            theirs = target.contents[target.at : target.at + count]
+            if ours != theirs:
+                same = next(at for at in range(count) if ours[at] != theirs[at])
+                self._in_trouble, self._reach = True, FIRST_REACH
+                if not (self._matched or same):
+                    self.is_aligned = False
+                count = same
+            source.at += count
+            target.at += count
+            self._tally.add("equal", count)
+            self._matched = self._matched or count > 0
+            return None
+        for side, rows in enumerate(self._rows):
+            if not rows.left and not self._has_ended[side]:
+                return Want(side)
+        if source.left or target.left:
+            self._in_trouble = True
+            return None
+        return Want.NOTHING
+
+    def _settle(self) -> Want | None:
+        """Find out what happened where both sides differ, and get back to where they agree."""
+        source, target = self._windows
+        while all([self._pull(SOURCE, 1), self._pull(TARGET, 1)]) and source[0][1] == target[0][1]:
+            source.popleft()
+            target.popleft()
+            self._count_equal()
+        for side, window in enumerate(self._windows):
+            if not window and not self._has_ended[side]:
+                other = self._windows[1 - side]
+                if not other and not self._rows[1 - side].left:
+                    self._in_trouble = False
+                    return None
+                return Want(side)
+        if not source or not target:
+            return self._finish()
+        for side in (SOURCE, TARGET):
+            if not self._pull(side, self._reach) and not self._has_ended[side]:
+                return Want(side)
+        return self._find_anchor()
+
+    def _finish(self) -> Want | None:
+        """Take what is left of one side once the other is over."""
+        side = SOURCE if self._windows[SOURCE] else TARGET
+        window = self._windows[side]
+        while self._pull(side, 1):
+            offset, mark = window.popleft()
+            if side == SOURCE:
+                self._only_at_source(offset, mark, None, at_end=True)
+            elif self._edges.ends_with_source:
+                self._tally.add("target", -1)
+            else:
+                self._only_at_target(offset, mark, None)
+        if not self._has_ended[side]:
+            return Want(side)
+        self._in_trouble = False
+        return None
+
+    def _pull(self, side: int, wanted: int) -> bool:
+        """Mark records until *wanted* are in a side's window; False where it has fewer."""
+        window, rows = self._windows[side], self._rows[side]
+        count = min(wanted - len(window), rows.left)
+        if count > 0:
+            until = rows.at + count
+            marks = map(self._mark_of, rows.contents[rows.at : until])
+            window.extend(zip(rows.offsets[rows.at : until], marks, strict=True))
+            rows.at = until
+        return len(window) >= wanted
+
+    def _find_anchor(self) -> Want | None:
+        source, target = ([mark for _, mark in window] for window in self._windows)
+        are_over = tuple(self._has_ended[side] and not self._rows[side].left for side in (SOURCE, TARGET))
+        anchor = find_anchor(source, target, are_over)
+        is_end = False
+        if anchor is None and all(are_over):
+            anchor, is_end = (len(source), len(target)), True
+        elif anchor is None and are_over[SOURCE] and self._edges.ends_with_source and self._reach > FIRST_REACH:
+            # What follows at the target belongs to the next slice, so that nothing comes to be the same again.
+            anchor = len(source), min(len(source), len(target))
+        if anchor is not None:
+            self._judge(*anchor, is_end=is_end)
+            self._reach = FIRST_REACH
+            return None
+        if self._reach < REACH:
+            self._reach *= 4
+            return None
+        return Want.SEARCH
+
+    def _count_equal(self) -> None:
+        self._tally.add("equal")
+        self._matched = True
+
+    # Far away.
+
+    def window(self, side: int) -> list[tuple[int, Mark]]:
+        """Return the next records of a side, with their offsets, where `Want.SEARCH` was said."""
+        return list(self._windows[side])
+
+    def jump(self, passed: Passed) -> None:
+        """
+        Go on behind records that are on one side only.
+
+        What is in the windows and behind them is forgotten: whoever reads starts again behind what was passed.
+        """
+        for side, name in enumerate(("source", "target")):
+            waiting = len(self._windows[side]) + self._rows[side].left
+            self._tally.add(name, len(passed.near[side]) + passed.further[side] - waiting)
+            self._windows[side].clear()
+            self._rows[side] = Rows()
+        is_head = not self._matched
+        for offset, mark in passed.near[SOURCE]:
+            self._only_at_source(offset, mark, None, at_end=passed.is_end)
+        for offset, mark in passed.near[TARGET]:
+            self._only_at_target(offset, mark, None)
+        self._tally.add("pending", passed.pending)
+        more_ours, more_theirs = passed.further
+        self._tally.add("only_source" if is_head and self._edges.target_has_expired else "missing", more_ours)
+        if is_head and self._edges.finds_start:
+            self._tally.add("target", -more_theirs)
+        elif is_head and self._edges.source_has_expired:
+            self._tally.add("only_target", more_theirs)
+        else:
+            self._tally.add("foreign", more_theirs)
+            self._unlisted_extra += more_theirs
+        self._reach = FIRST_REACH
+        self._has_ended = [passed.is_end, passed.is_end]
+
+    # Judging.
+
+    def _judge(self, ours: int, theirs: int, *, is_end: bool) -> None:
+        """Report what became of the next records of both sides, before an anchor or their end."""
+        source = [self._windows[SOURCE].popleft() for _ in range(ours)]
+        target = [self._windows[TARGET].popleft() for _ in range(theirs)]
+        pairs, moved = paired([mark for _, mark in source], [mark for _, mark in target])
+        taken = ({i for i, _ in (*pairs, *moved)}, {j for _, j in (*pairs, *moved)})
+        for i, j in moved:
+            self._tally.add("out_of_order")
+            self._describe(Difference(Kind.OUT_OF_ORDER, source[i][0], target[j][0]))
+        before = (0, 0)
+        for place in (*pairs, (ours, theirs)):
+            lone_ours = [source[i] for i in range(before[0], place[0]) if i not in taken[0]]
+            lone_theirs = [target[j] for j in range(before[1], place[1]) if j not in taken[1]]
+            is_last = place == (ours, theirs)
+            downstream = self._next(TARGET) if is_last else target[place[1]][0]
+            self._judge_gap(lone_ours, lone_theirs, downstream, at_end=is_end and is_last)
+            if not is_last:
+                self._count_equal()
+            before = (place[0] + 1, place[1] + 1)
+
+    def _judge_gap(
+        self,
+        ours: list[tuple[int, Mark]],
+        theirs: list[tuple[int, Mark]],
+        downstream: int | None,
+        *,
+        at_end: bool,
+    ) -> None:
+        """Judge records that are on one side only, at one place: an old and a new version of the same may be there."""
+        if not self._matched and self._edges.finds_start and len(theirs) > len(ours):
+            spare = len(theirs) - len(ours)
+            self._tally.add("target", -spare)
+            theirs = theirs[spare:]
+        left = deque(theirs)
+        for offset, mark in ours:
+            found = next((at for at, (_, other) in enumerate(left) if self._is_version(mark, other)), None)
+            if found is None:
+                self._only_at_source(offset, mark, left[0][0] if left else downstream, at_end=at_end)
+                continue
+            for _ in range(found):
+                self._only_at_target(*left.popleft(), offset)
+            self._changed(offset, mark, *left.popleft())
+        for offset, mark in left:
+            self._only_at_target(offset, mark, self._next(SOURCE))
+
+    def _is_version(self, mark: Mark, other: Mark) -> bool:
+        """
+        Whether two records are likely the same one, of which something was changed.
+
+        Of timestamp, key and value two must be the same: where compaction left other records of a key on either side,
+        these are no versions of each other.
+        """
+        timestamp, key, value = (a == b for a, b in zip(mark[:3], other[:3], strict=True))
+        if self._ignore_timestamps:
+            return value or (key and mark[1] != _NO_KEY)
+        return timestamp + key + value >= 2  # noqa: PLR2004 - two of three
+
+    def _changed(self, upstream: int, mark: Mark, downstream: int, other: Mark) -> None:
+        parts = tuple(name for name, a, b in zip(PARTS, mark, other, strict=True) if a != b)
+        self._matched = True
+        swapped = self._versions.pop((other, mark), None)
+        if swapped is not None:
+            # Each of two records stands where the other one was: nothing was changed.
+            self._count_changed(parts, -1)
+            self.differences = [
+                attrs.evolve(it, kind=Kind.OUT_OF_ORDER, parts=()) if it == swapped else it for it in self.differences
+            ]
+            self._tally.add("out_of_order")
+            self._move(upstream, downstream)
+            return
+        self._count_changed(parts, 1)
+        difference = Difference(Kind.CHANGED, upstream, downstream, parts)
+        self._describe(difference)
+        if len(self._versions) < _REMEMBERED:
+            self._versions[mark, other] = difference
+
+    def _count_changed(self, parts: Iterable[str], count: int) -> None:
+        self._tally.add("changed", count)
+        for part in parts:
+            self._tally.add("changed_headers" if part == "headers" else f"changed_{part}s", count)
+
+    def _only_at_source(self, upstream: int, mark: Mark, downstream: int | None, *, at_end: bool = False) -> None:
+        proven = self._edges.proven
+        if at_end and (proven is None or upstream >= proven):
+            self._tally.add("pending")
+            self._tally.add("source", -1)
+        elif not self._matched and self._edges.target_has_expired:
+            self._tally.add("only_source")
+        elif self._is_elsewhere(TARGET, mark, SOURCE, upstream):
+            self._tally.add("foreign", -1)
+            self._move(upstream, downstream)
+        else:
+            self._tally.add("missing")
+            self._describe(Difference(Kind.MISSING, upstream, downstream))
+
+    def _only_at_target(self, downstream: int, mark: Mark, upstream: int | None) -> None:
+        if not self._matched and self._edges.finds_start:
+            self._tally.add("target", -1)
+        elif not self._matched and self._edges.source_has_expired:
+            self._tally.add("only_target")
+        elif self._is_elsewhere(SOURCE, mark, TARGET, downstream):
+            self._tally.add("missing", -1)
+            self._move(upstream, downstream)
+        else:
+            self._tally.add("foreign")
+            self._describe(Difference(Kind.FOREIGN, upstream, downstream))
+
+    def _is_elsewhere(self, other: int, mark: Mark, side: int, offset: int) -> bool:
+        """Whether the *other* side has that record at another place; remember it where it has not."""
+        lone = self._lone[other].get(mark)
+        if lone:
+            at = lone.pop(0)
+            if not lone:
+                del self._lone[other][mark]
+            self._remembered -= 1
+            kind = Kind.FOREIGN if other == TARGET else Kind.MISSING
+            self._forget(kind, at)
+            return True
+        if self._remembered < _REMEMBERED:
+            self._lone[side].setdefault(mark, []).append(offset)
+            self._remembered += 1
+        elif side == TARGET:
+            self._unlisted_extra += 1
+        return False
+
+    def _move(self, upstream: int | None, downstream: int | None) -> None:
+        self._tally.add("out_of_order")
+        self._describe(Difference(Kind.OUT_OF_ORDER, upstream, downstream))
+
+    def _forget(self, kind: Kind, offset: int) -> None:
+        """Do not call a record missing or foreign any more that was found at another place."""
+
+        def place(it: Difference) -> int | None:
+            return it.downstream if kind is Kind.FOREIGN else it.upstream
+
+        self.differences = [it for it in self.differences if not (it.kind is kind and place(it) == offset)]
+
+    def _describe(self, difference: Difference) -> None:
+        if len(self.differences) < DESCRIBED:
+            self.differences.append(difference)
+
+    def _next(self, side: int) -> int | None:
+        if self._windows[side]:
+            return self._windows[side][0][0]
+        rows = self._rows[side]
+        return rows.offsets[rows.at] if rows.left else None
+
+    # What the target holds too often.
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether the target holds records that may be repeated ones of the source."""
+        return bool(self._lone[TARGET])
+
+    def recogniser(self) -> Callable[[Iterable[Content]], bool]:
+        """
+        Return what is to be shown the whole source: it finds out which records of the target are repeated ones.
+
+        It says whether there are any left to be found. Until then they count as foreign.
+        """
+        left = set(self._lone[TARGET])
+
+        def recognise(contents: Iterable[Content]) -> bool:
+            for timestamp, *rest in contents:
+                mark = self._mark_of((-1 if self._ignore_timestamps else timestamp, *rest))
+                if mark in left:
+                    left.discard(mark)
+                    self._recognise(mark)
+            return bool(left)
+
+        return recognise
+
+    def _recognise(self, mark: Mark) -> None:
+        offsets = set(self._lone[TARGET][mark])
+        self._tally.add("foreign", -len(offsets))
+        self._tally.add("repeated", len(offsets))
+        self.differences = [
+            attrs.evolve(it, kind=Kind.REPEATED) if it.kind is Kind.FOREIGN and it.downstream in offsets else it
+            for it in self.differences
+        ]
+
+    def counts(self) -> Counts:
+        """
+        Return the numbers.
+
+        Extra records that were too many to be remembered count as what most of the remembered ones are.
+        """
+        numbers = dict(self._tally.numbers)
+        listed = numbers["foreign"] - self._unlisted_extra
+        if self._unlisted_extra and numbers["repeated"] > listed:
+            numbers["repeated"] += self._unlisted_extra
+            numbers["foreign"] = listed
+        return Counts(**numbers)

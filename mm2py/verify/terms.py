@@ -1,0 +1,72 @@
+"""The words of a comparison: records as they are remembered, how a slice begins and ends, what is needed next."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+
+#: A record: its timestamp, and whatever else tells it from another one.
+Content = tuple[Any, ...]
+#: Timestamp, and the hashes of key, value and headers; meant for one process.
+Mark = tuple[int, int, int, int]
+
+PARTS = ("timestamp", "key", "value", "headers")
+SOURCE, TARGET = 0, 1
+
+
+class Want(enum.Enum):
+    """What a comparison needs to go on."""
+
+    SOURCE = 0
+    TARGET = 1
+    #: Records further away than it can remember: see `Comparison.jump`.
+    SEARCH = 2
+    #: It is over.
+    NOTHING = 3
+
+
+@attrs.frozen
+class Edges:
+    """
+    How a comparison begins and ends; the fields are those of `mm2py.verify.values.Slice`.
+
+    `finds_start` says that what the target holds before its first match is none of the slice's.
+    """
+
+    proven: int | None = None
+    finds_start: bool = False
+    ends_with_source: bool = False
+    source_has_expired: bool = False
+    target_has_expired: bool = False
+
+
+@attrs.frozen
+class Passed:
+    """
+    Records that are on one side only, up to where both are the same again, or to the end of both.
+
+    `near` are the first ones of either side, `further` counts those that follow them. `pending` ones of the source lie
+    behind what is proven to be copied.
+    """
+
+    near: tuple[Sequence[tuple[int, Mark]], Sequence[tuple[int, Mark]]]
+    further: tuple[int, int] = (0, 0)
+    pending: int = 0
+    is_end: bool = False
+
+
+@attrs.define
+class Rows:
+    """Records of one side that wait to be compared, from index `at` on."""
+
+    offsets: Sequence[int] = ()
+    contents: Sequence[Content] = ()
+    at: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.offsets) - self.at

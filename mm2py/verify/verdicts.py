@@ -1,0 +1,255 @@
+"""
+Which slices a partition is compared in, and what is said of it once they are.
+
+A pair of offsets is fixed before anything is compared, in this order: the flow's position, the target's end, the
+source's end. So every record that the target holds then is one that the source held before its own end, however long
+the mirror goes on writing; and every record before the position was at the target before its end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from mm2py.model.flow import TopicPartition
+from mm2py.verify.values import Counts, PartitionReport, Slice, SliceOutcome, Verdict
+
+
+#: So many differences of a partition are described.
+_DESCRIBED = 20
+#: A slice spans no fewer offsets, lest starting one costs more than comparing it.
+LEAST_SPAN, GREATEST_SPAN = 20_000, 2_000_000
+#: A sample is taken of smaller ones.
+SAMPLE_SPAN = 5_000
+
+#: An offset as the other side has it, None where that is not exactly known.
+Translate = Callable[[int], int | None]
+
+
+@attrs.frozen
+class Look:
+    """
+    What is known of a partition before it is compared; ends are those behind the last record.
+
+    `proven` is the flow's position, None where there is none. `asked_from` and `asked_to` are what somebody wants
+    compared, in upstream offsets.
+    """
+
+    source: TopicPartition
+    remote_topic: str
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    proven: int | None = None
+    asked_from: int | None = None
+    asked_to: int | None = None
+    topic_ids: tuple[str | None, str | None] = (None, None)
+
+
+@attrs.frozen
+class Whole:
+    """A partition's comparison in one piece, and what has to be said beforehand."""
+
+    slice: Slice
+    is_exact: bool
+    counts: Counts = attrs.field(factory=Counts)
+    notes: tuple[str, ...] = ()
+
+
+def whole_of(look: Look, downstream: Translate, upstream: Translate) -> Whole:
+    """Return what of a partition is to be compared with what."""
+    begin = max(look.source_start, look.asked_from or 0)
+    end = max(begin, look.source_end if look.asked_to is None else min(look.asked_to, look.source_end))
+    begins_with_log = begin == look.source_start
+    notes: list[str] = []
+    counts = Counts()
+    first = downstream(begin)
+    is_exact = first is not None
+    if first is None:
+        first = look.target_start if begins_with_log else None
+    else:
+        mirrored_from = upstream(first)
+        if mirrored_from is not None and begin < mirrored_from <= end:
+            if begins_with_log:
+                notes.append(f"mirrored from upstream offset {mirrored_from} on")
+            begin = mirrored_from
+        if first < look.target_start:
+            held_from = upstream(look.target_start)
+            is_exact = held_from is not None
+            if held_from is not None:
+                held_from = min(held_from, end)
+                counts = Counts(only_source=held_from - begin)
+                begin = held_from
+            first = look.target_start
+        elif begins_with_log and look.source_start > 0 and first > look.target_start:
+            counts = Counts(only_target=first - look.target_start)
+    last = None if look.asked_to is None or end == look.source_end else downstream(end)
+    part = Slice(
+        number=0,
+        source=look.source,
+        remote_topic=look.remote_topic,
+        upstream_from=begin,
+        upstream_to=end,
+        downstream_from=first,
+        downstream_to=look.target_end if last is None else max(first or 0, min(last, look.target_end)),
+        ends_with_source=end < look.source_end and last is None,
+        proven=look.proven if last is None else end,
+        floor=look.source_start,
+        source_has_expired=not is_exact and look.source_start > 0,
+        target_has_expired=not is_exact and look.target_start > 0,
+        topic_ids=look.topic_ids,
+    )
+    return Whole(part, is_exact, counts, tuple(notes))
+
+
+def cut(whole: Whole, downstream: Translate, span: int, *, anywhere: bool = False) -> Iterator[Slice]:
+    """
+    Cut a partition into slices of about *span* offsets, where it is exactly known what meets what.
+
+    With *anywhere* also where that is not known: such slices find their beginning by themselves, and what the target
+    holds between two of them belongs to neither.
+    """
+    part = whole.slice
+    left = part
+    for upstream in range(part.upstream_from + span, part.upstream_to, span):
+        if upstream <= left.upstream_from:
+            continue
+        meets = downstream(upstream) if whole.is_exact else None
+        if meets is not None and (left.downstream_from or 0) <= meets <= part.downstream_to:
+            yield attrs.evolve(left, upstream_to=upstream, downstream_to=meets, proven=upstream, ends_with_source=False)
+            left = attrs.evolve(
+                part,
+                upstream_from=upstream,
+                downstream_from=meets,
+                source_has_expired=False,
+                target_has_expired=False,
+            )
+        elif anywhere and not whole.is_exact:
+            yield attrs.evolve(left, upstream_to=upstream, ends_with_source=True)
+            left = attrs.evolve(
+                part,
+                upstream_from=upstream,
+                downstream_from=None,
+                source_has_expired=False,
+                target_has_expired=False,
+            )
+    yield left
+
+
+def span_for(offsets: int, slots: int) -> int:
+    """Return how many offsets a slice spans so that *slots* are busy to the end, four slices for each."""
+    return max(LEAST_SPAN, min(GREATEST_SPAN, offsets // max(1, slots * 4)))
+
+
+def sampled(slices: Sequence[Slice], share: float, seed: int) -> list[Slice]:
+    """Choose slices at random, at least one, that hold about that *share* of all offsets."""
+    order = list(slices)
+    random.Random(seed).shuffle(order)  # noqa: S311 - nobody is to be kept from guessing it
+    wanted = share * sum(part.offsets for part in order)
+    chosen: list[Slice] = []
+    taken = 0
+    for part in order:
+        if taken >= wanted and chosen:
+            break
+        chosen.append(part)
+        taken += part.offsets
+    return sorted(chosen, key=lambda part: part.number)
+
+
+def needs_one_piece(outcomes: Sequence[SliceOutcome]) -> bool:
+    """
+    Whether a partition must be compared again in one piece.
+
+    What is missing in one slice may be in another, and where an index of runs is wrong slices do not meet.
+    """
+    if len(outcomes) < 2 or any(outcome.trouble for outcome in outcomes):  # noqa: PLR2004
+        return False
+    lone = sum(o.counts.missing + o.counts.repeated + o.counts.foreign + o.counts.out_of_order for o in outcomes)
+    return lone > 0 or not all(outcome.is_aligned for outcome in outcomes)
+
+
+def judge(
+    whole: Whole, outcomes: Sequence[SliceOutcome], *, share: float = 1.0, ignore_expired: bool = False
+) -> PartitionReport:
+    """Return what is to be said of a partition."""
+    counts = whole.counts
+    for outcome in outcomes:
+        counts = counts.plus(outcome.counts)
+    reasons = list(dict.fromkeys(_troubles(outcomes)))
+    notes = list(whole.notes)
+    excused = _excused(counts, outcomes)
+    if excused:
+        reasons.append(excused)
+    if counts.only_source + counts.only_target:
+        (notes if ignore_expired else reasons).append(_expired(counts))
+    if counts.pending:
+        if whole.slice.proven is None:
+            reasons.append(
+                f"no position says whether the last {counts.pending:,} offsets of the source were copied; "
+                "they are not at the target"
+            )
+        else:
+            notes.append(f"{counts.pending:,} offsets of the source are not mirrored yet")
+    if any(outcome.ignored_timestamps for outcome in outcomes):
+        notes.append("the target stamps records itself: timestamps were not compared")
+    verdict = Verdict.CANNOT_TELL if reasons else Verdict.EQUAL
+    if counts.differing and not excused:
+        verdict = Verdict.DIFFERENT
+    differences = [difference for outcome in outcomes for difference in outcome.differences]
+    part = whole.slice
+    return PartitionReport(
+        source=part.source,
+        remote=part.remote,
+        verdict=verdict,
+        upstream=(part.upstream_from, part.upstream_to),
+        downstream=(part.downstream_from or 0, part.downstream_to),
+        counts=counts,
+        differences=tuple(differences[:_DESCRIBED]),
+        reasons=tuple(reasons),
+        notes=tuple(notes),
+        share=share,
+    )
+
+
+def _troubles(outcomes: Sequence[SliceOutcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        if outcome.trouble:
+            yield outcome.trouble + (f"; {outcome.hint}" if outcome.hint else "")
+
+
+def _excused(counts: Counts, outcomes: Sequence[SliceOutcome]) -> str:
+    """
+    Say so where all that differs may be the work of compaction; empty where it may not.
+
+    A compacted log has holes, and only one that has may lack records.
+    """
+    source_holes = sum(outcome.source_holes for outcome in outcomes)
+    target_holes = sum(outcome.target_holes for outcome in outcomes)
+    extra = counts.repeated + counts.foreign
+    only_stamps = counts.changed if source_holes and counts.changed == counts.changed_timestamps else 0
+    if counts.changed_keys + counts.changed_values + counts.changed_headers:
+        only_stamps = 0
+    unexplained = counts.differing - only_stamps
+    if counts.missing <= target_holes:
+        unexplained -= counts.missing
+    if extra <= source_holes:
+        unexplained -= extra
+    if unexplained or not counts.differing:
+        return ""
+    sides = " and ".join(name for name, holes in (("source", source_holes), ("target", target_holes)) if holes)
+    return (
+        f"compacted at the {sides}: {counts.missing:,} records are only at the source and {extra:,} only at the "
+        "target, which compaction may have removed on the other side"
+    )
+
+
+def _expired(counts: Counts) -> str:
+    said = []
+    if counts.only_source:
+        said.append(f"{counts.only_source:,} offsets at the beginning are at the source only")
+    if counts.only_target:
+        said.append(f"{counts.only_target:,} offsets at the beginning are at the target only")
+    return f"retention has removed more on one side: {' and '.join(said)}"

@@ -1,0 +1,1 @@
+"""Record batches, and records where they have to be opened."""

@@ -1,0 +1,233 @@
+"""
+The record path: what cannot travel unopened is decoded and built again.
+
+That is a batch with holes (compaction), one stamped with LogAppendTime (its records get the timestamp that a consumer
+of the source sees, as CreateTime), magic 0 and 1, a start inside a batch, a batch larger than the target takes, and
+small batches waiting in a backlog, which are put together. Decoding and building is aiokafka's compiled codec's work.
+A built batch keeps the codec of the batches it was made from and carries no producer id yet; `batch.sign` gives it one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+import attrs
+import cramjam
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2
+
+
+NO_TIMESTAMP: Final = -1
+BAD_CHECKSUM: Final = "its checksum does not match its content"
+
+_MAGIC_AT: Final = 16
+_LEGACY_ATTRIBUTES_AT: Final = 17
+
+#: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
+#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is looked at.
+UNDECODABLE: Final = (
+    ValueError,
+    IndexError,
+    RuntimeError,
+    OSError,
+    EOFError,
+    AssertionError,
+    SystemError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+    cramjam.DecompressionError,
+)
+
+
+class UnreadableBatchError(ValueError):
+    """A batch whose records cannot be decoded, although or because of its checksum."""
+
+    def __init__(self, offset: int, detail: str) -> None:
+        super().__init__(offset, detail)
+        self.offset = offset
+        self.detail = detail
+
+
+@attrs.frozen
+class Rebuilt:
+    """
+    A batch ready to be signed.
+
+    `runs` are (upstream offset of the first record, its index in the batch, number of records) of each stretch of
+    consecutive upstream offsets.
+    """
+
+    batch: memoryview
+    runs: tuple[tuple[int, int, int], ...]
+    record_count: int
+    max_timestamp: int
+
+    @property
+    def first_upstream(self) -> int:
+        return self.runs[0][0]
+
+    @property
+    def last_upstream(self) -> int:
+        upstream, _, length = self.runs[-1]
+        return upstream + length - 1
+
+
+@attrs.define
+class _Open:
+    """The batch being filled: its builder's `append`, and what is known of its records."""
+
+    builder: Any
+    append: Any
+    run_start: int
+    run_index: int
+    max_timestamp: int
+    count: int = 1
+    runs: list[tuple[int, int, int]] = attrs.field(factory=list)
+
+    def break_run(self, offset: int, count: int) -> None:
+        """Note that the record at index *count* has an upstream offset that does not follow."""
+        self.runs.append((self.run_start, self.run_index, count - self.run_index))
+        self.run_start, self.run_index = offset, count
+
+    def close(self) -> Rebuilt:
+        self.runs.append((self.run_start, self.run_index, self.count - self.run_index))
+        return Rebuilt(memoryview(self.builder.build()), tuple(self.runs), self.count, self.max_timestamp)
+
+
+class Rebuilder:
+    """
+    Puts records into new batches of at most *limit_bytes* before compression; a single record may be larger.
+
+    They have the codec of what they are made from, or *codec*. Give it whole data batches in log order with `add`, take
+    the result with `finish`. Messages of magic 0 and 1 are given one by one: aiokafka's reader does not take a mixed
+    record set apart.
+    """
+
+    def __init__(self, limit_bytes: int, codec: int | None = None) -> None:
+        self._limit_bytes = limit_bytes
+        self._wanted_codec = codec
+        self._built: list[Rebuilt] = []
+        self._codec = -1
+        self._open: _Open | None = None
+        self._expected = -1
+
+    def add(self, record_set: bytes, *, from_offset: int = 0) -> None:
+        """
+        Decode *record_set* and append its records from upstream offset *from_offset* on.
+
+        Raises `UnreadableBatchError`; what was added before stays.
+        """
+        batch: Any = None
+        legacy_codec = None
+        if record_set[_MAGIC_AT] < MAGIC_V2:
+            legacy_codec = record_set[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
+        try:
+            records = MemoryRecords(record_set)
+            while records.has_next():
+                batch = records.next_batch()
+                if not batch.validate_crc():
+                    break
+                self._append_all(batch, batch.compression_type if legacy_codec is None else legacy_codec, from_offset)
+            else:
+                return
+        except UNDECODABLE as error:
+            raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
+        raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
+
+    def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
+        # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.
+        filling = self._open
+        if self._wanted_codec is not None:
+            codec = self._wanted_codec
+        if codec != self._codec:
+            self._close_batch()
+            self._codec, filling = codec, None
+        expected = self._expected
+        for record in batch:
+            offset = record.offset
+            if offset < from_offset:
+                continue
+            timestamp = record.timestamp
+            if timestamp is None:
+                timestamp = NO_TIMESTAMP
+            if filling is None:
+                filling = self._start_batch(offset, timestamp, record)
+            else:
+                count = filling.count
+                if filling.append(count, timestamp, record.key, record.value, record.headers) is None:
+                    filling = self._start_batch(offset, timestamp, record)
+                else:
+                    if offset != expected:
+                        filling.break_run(offset, count)
+                    if timestamp > filling.max_timestamp:  # noqa: PLR1730 - max() costs a call per record
+                        filling.max_timestamp = timestamp
+                    filling.count = count + 1
+            expected = offset + 1
+        self._expected = expected
+
+    def _start_batch(self, offset: int, timestamp: int, record: Any) -> _Open:
+        self._close_batch()
+        builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
+        builder.append(0, timestamp, record.key, record.value, record.headers)
+        self._open = _Open(builder, builder.append, offset, 0, timestamp)
+        return self._open
+
+    def _close_batch(self) -> None:
+        if self._open is not None:
+            self._built.append(self._open.close())
+            self._open = None
+
+    def finish(self) -> list[Rebuilt]:
+        """Return the batches built, in order, and start over."""
+        self._close_batch()
+        built, self._built = self._built, []
+        return built
+
+
+def base_of(batch: Any, otherwise: int) -> int:
+    """Return the batch's base offset; aiokafka does not tell it for magic 0 and 1."""
+    return int(getattr(batch, "base_offset", otherwise))
+
+
+@attrs.frozen
+class RecordContent:
+    """One record as a consumer sees it, to compare two sides with."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def matches(self, other: RecordContent, *, ignore_timestamp: bool = False) -> bool:
+        """Whether both hold the same, wherever they lie."""
+        if not ignore_timestamp and self.timestamp != other.timestamp:
+            return False
+        return (self.key, self.value, self.headers) == (other.key, other.value, other.headers)
+
+
+def decode(record_set: bytes) -> list[RecordContent]:
+    """Return the records of whole data batches, or of one message of magic 0 or 1. Raises `UnreadableBatchError`."""
+    found: list[RecordContent] = []
+    batch: Any = None
+    try:
+        records = MemoryRecords(record_set)
+        while records.has_next():
+            batch = records.next_batch()
+            if not batch.validate_crc():
+                break
+            if batch.is_control_batch:
+                continue
+            for record in batch:
+                timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+                found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
+        else:
+            return found
+    except UNDECODABLE as error:
+        raise UnreadableBatchError(base_of(batch, -1), str(error)) from error
+    raise UnreadableBatchError(base_of(batch, -1), BAD_CHECKSUM)

@@ -1,0 +1,1 @@
+"""Consumer groups: their offsets, their coordinators, and being a member of one."""

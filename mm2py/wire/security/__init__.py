@@ -1,0 +1,1 @@
+"""TLS and SASL: how a connection is let in."""

@@ -1,0 +1,76 @@
+"""
+The door of a cluster: where connections are opened, and where those who were turned away wait.
+
+A broker that is not there may be tried again at once. One that does not let us in is not, and where it does not like
+our credentials, nor are its siblings: accounts get locked. Until the pause is over the same error is given again
+without asking anybody; changed files of certificates end the pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.security.access import BrokerAccessError, Penalty, next_penalty
+from mm2py.wire.security.contexts import state_of_files
+
+
+#: By broker; under None where the credentials themselves are refused, which no other broker will take.
+_Penalties = dict[tuple[str, int] | None, Penalty]
+
+_refused: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, _Penalties]] = WeakKeyDictionary()
+
+Opener = Callable[[ClusterEndpoint, str, int], Awaitable[BrokerConnection]]
+
+
+class Door:
+    """Opens connections to one cluster's brokers."""
+
+    def __init__(self, endpoint: ClusterEndpoint, clock: Clock, opener: Opener) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._opener = opener
+        self._limit_s = min(endpoint.request_timeout_ms, endpoint.connection_setup_ms) / 1000
+        # It spreads load and guards nothing.
+        self._random = random.Random()  # noqa: S311
+
+    async def open(self, host: str, port: int) -> BrokerConnection:
+        """Open a connection; raise `BrokerConnectionError`, or `BrokerAccessError` where we are not let in."""
+        self._serve_penalty((host, port))
+        try:
+            async with asyncio.timeout(self._limit_s):
+                connection = await self._opener(self._endpoint, host, port)
+        except TimeoutError as error:
+            cause = f"not connected within {self._limit_s:g} s"
+            raise BrokerConnectionError(self._endpoint.alias, f"{host}:{port}", cause) from error
+        except BrokerAccessError as error:
+            now, state = self._clock.monotonic(), state_of_files(self._endpoint.security)
+            whose = None if error.may_lock else (host, port)
+            before = self._penalties.get(whose)
+            self._penalties[whose] = next_penalty(before, error, now, state, self._random.random())
+            raise
+        self._penalties.pop(None, None)
+        self._penalties.pop((host, port), None)
+        return connection
+
+    @property
+    def _penalties(self) -> _Penalties:
+        """What was refused, shared by all doors to a cluster: a flow has several connections, and one account."""
+        endpoint = self._endpoint
+        whose = (endpoint.alias, endpoint.bootstrap_servers, endpoint.security)
+        return _refused.setdefault(asyncio.get_running_loop(), {}).setdefault(whose, {})
+
+    def _serve_penalty(self, broker: tuple[str, int]) -> None:
+        for penalty in (self._penalties.get(None), self._penalties.get(broker)):
+            if penalty is None or penalty.until <= self._clock.monotonic():
+                continue
+            if penalty.state == state_of_files(self._endpoint.security):
+                raise attrs.evolve(penalty.error) from penalty.error

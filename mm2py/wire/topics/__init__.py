@@ -1,0 +1,1 @@
+"""Topics as an administrator sees them: creation, configs, ACLs."""

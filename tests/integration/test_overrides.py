@@ -1,0 +1,449 @@
+"""Overrides on real clusters: kept before they are obeyed, read before a flow starts, never overwritten unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import load_settings
+from mm2py.core.control import overrides as verbs
+from mm2py.core.control.overrides import HEARTBEAT, SOURCE
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.errors import OverrideConflictError, OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
+from mm2py.flow.control.override_store import OverrideStore
+from mm2py.flow.control.overrides import OverrideControl
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.state import FlowState
+from mm2py.model.stored_overrides import NOTHING_STORED, overrides_key
+from mm2py.telemetry.events import (
+    FlowDrained,
+    InternalTopicRecreated,
+    LiveSettingsRejected,
+    OverridesLoaded,
+    SettingsReloaded,
+    StepFailed,
+)
+from mm2py.telemetry.journal import EventLog
+from tests.support.brokers import MakeCluster
+from tests.support.damage import vanish
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.nodes import RunningNode, running_node
+from tests.support.producing import produce, produce_numbers
+from tests.support.reading import read_topic
+from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.topics import create_topic, list_topics
+
+
+_COUNT = 400
+
+
+def _file(primary: KafkaCluster, backup: KafkaCluster, alias: str, **keys: Any) -> str:
+    settings = {
+        "emit.checkpoints.enabled": "false",
+        "emit.offset-syncs.enabled": "false",
+        "listeners": "",
+        "copy.epoch.ms": 1000,
+        "copy.drain.ms": 2000,
+        **keys,
+    }
+    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=(alias, "B"), **settings)
+
+
+async def _topic(primary: KafkaCluster, topic: str, *, count: int = _COUNT, partitions: int = 1) -> None:
+    await create_topic(primary.bootstrap_servers, topic, partitions=partitions)
+    await produce_numbers(primary.bootstrap_servers, topic, count=count, partitions=partitions)
+
+
+async def _write(cluster: KafkaCluster, topic: str, key: bytes, value: bytes | None) -> None:
+    await produce(cluster.bootstrap_servers, topic, [[NewRecord(key, value, (), MIDDLE_MS)]])
+
+
+async def test_a_flow_without_orders_leaves_no_topic_behind(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Reading creates nothing; the first order creates a compacted topic of one partition, and is read again."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
+    store = OverrideStore(settings, SystemClock())
+    nothing = await store.read()
+    is_there_before = store.topic in await list_topics(backup.bootstrap_servers)
+    overrides = verbs.set_limit(verbs.pause_topic(NO_ORDERS, "orders"), RateLimit(bytes_per_s=1e6))
+
+    kept = await store.write(overrides, before=nothing, by="alice")
+
+    assert (nothing, is_there_before) == (NOTHING_STORED, False)
+    assert await store.read() == kept
+    assert (kept.overrides, kept.revision, kept.by) == (overrides, 1, "alice")
+    assert set((await read_topic(backup.bootstrap_servers, store.topic)).keys()) == {0}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+async def test_orders_whose_topic_vanished_are_kept_again(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
+) -> None:
+    """What is paused is still paused for the next daemon; a further order counts beside it, and is no conflict."""
+    flow, clock = Flow(prefix, "B"), SystemClock()
+    path = tmp_path / "mm2.properties"
+    path.write_text(_file(primary, backup, prefix))
+    events = EventLog(clock)
+    control = OverrideControl(load_settings(path), lambda _: None, clock=clock, events=events)
+    control._stored[flow] = NOTHING_STORED
+    store = OverrideStore(control.settings_of(flow), clock)
+    await control.change(flow, lambda overrides: verbs.pause_topic(overrides, "one"))
+    await control.refill(flow)
+    await vanish(backup.bootstrap_servers, store.topic, is_replaced=is_replaced)
+    await control.refill(flow)
+    assert (await store.read()).overrides.topics == {"one"}
+    await vanish(backup.bootstrap_servers, store.topic, is_replaced=is_replaced)
+    await control.change(flow, lambda overrides: verbs.pause_topic(overrides, "two"))
+
+    assert (await store.read()).overrides.topics == {"one", "two"}
+    told = [(event.topic, event.records, bool(event.hint)) for event in events.of(InternalTopicRecreated)]
+    assert told == [(store.topic, 1, is_replaced)] * 2
+
+
+async def test_orders_that_somebody_removed_stay_removed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A record without a value does away with orders; a look at their topic does not bring them back."""
+    flow, clock = Flow(prefix, "B"), SystemClock()
+    path = tmp_path / "mm2.properties"
+    path.write_text(_file(primary, backup, prefix))
+    control = OverrideControl(load_settings(path), lambda _: None, clock=clock, events=EventLog(clock))
+    control._stored[flow] = NOTHING_STORED
+    store = OverrideStore(control.settings_of(flow), clock)
+    await control.change(flow, lambda overrides: verbs.pause_topic(overrides, "one"))
+    await _write(backup, store.topic, overrides_key(flow), None)
+    await control.refill(flow)
+
+    assert await store.read() == NOTHING_STORED
+
+
+async def test_too_many_replicas_are_told_with_their_setting(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """An order that cannot be kept is not obeyed, and says which setting to lower."""
+    await _topic(primary, prefix)
+    flow = Flow(prefix, "B")
+    keys = {"topics": prefix, "config.storage.replication.factor": 3}
+    async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
+        await running.running(flow)
+        with pytest.raises(OverridesNotStoredError, match=r"config\.storage\.replication\.factor is 3"):
+            await running.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, prefix))
+
+        assert running.node.control.overrides(flow) == NO_ORDERS
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
+
+
+async def test_a_paused_topic_stays_paused_after_a_crash(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """What was ordered holds in the next daemon from its first epoch on; resumed, every record arrives once."""
+    paused, other = f"{prefix}-paused", f"{prefix}-other"
+    flow = Flow(prefix, "B")
+    await _topic(primary, paused)
+    await _topic(primary, other)
+    text = _file(primary, backup, prefix, topics=f"{prefix}-.*")
+    async with running_node(text, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", _COUNT)
+        await running.node.control.change_overrides(
+            flow, lambda overrides: verbs.pause_topic(overrides, paused), by="alice"
+        )
+        await eventually(
+            lambda: running.view(flow).partitions and _stages(running.view(flow))[paused] == "PAUSED",
+            within_s=20,
+            what="the topic is paused",
+        )
+        await running.crash()
+    await produce_numbers(primary.bootstrap_servers, paused, count=_COUNT, partitions=1)
+    await produce_numbers(primary.bootstrap_servers, other, count=_COUNT, partitions=1)
+
+    async with running_node(text, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{other}", 2 * _COUNT)
+        held_back = await arrived(backup.bootstrap_servers, f"{prefix}.{paused}")
+        (read,) = running.events.of(OverridesLoaded)
+        await running.node.control.change_overrides(flow, lambda overrides: verbs.resume_topic(overrides, paused))
+        all_of_it = await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", 2 * _COUNT)
+        await running.stop()
+
+    assert held_back == _COUNT
+    assert (read.revision, read.by) == (1, "alice")
+    assert all_of_it == 2 * _COUNT
+    assert await arrived(backup.bootstrap_servers, f"{prefix}.{paused}") == 2 * _COUNT
+
+
+def _stages(view: Any) -> dict[str, str]:
+    return {partition.source.topic: partition.stage.name for partition in view.partitions}
+
+
+@asynccontextmanager
+async def _two_nodes(text: str, flow: Flow, work_dir: Path) -> AsyncIterator[tuple[RunningNode, RunningNode]]:
+    """Run a node, and once it runs *flow*, another one."""
+    async with running_node(text, work_dir, "one") as one:
+        await one.running(flow)
+        async with running_node(text, work_dir, "two") as two:
+            yield one, two
+
+
+async def test_a_daemon_that_was_overtaken_is_told_so(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Of two daemons of one target the second to order gets a conflict, obeys what is kept, and may order then."""
+    flow = Flow(prefix, "B")
+    text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
+    async with _two_nodes(text, flow, tmp_path) as (one, two):
+        await two.until(flow, SOURCE, FlowState.STANDBY)
+        await one.node.control.change_overrides(
+            flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice"
+        )
+
+        with pytest.raises(OverrideConflictError, match="by alice"):
+            await two.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "right"))
+        taken_over = two.node.control.overrides(flow)
+        both = await two.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "right"))
+
+        assert taken_over.topics == {"left"}
+        assert both.topics == {"left", "right"}
+
+
+async def test_who_takes_a_flow_over_obeys_what_was_ordered_meanwhile(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """While a second node stood by, somebody paused a topic at the first one: it stays paused behind the takeover."""
+    flow = Flow(prefix, "B")
+    text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
+    async with _two_nodes(text, flow, tmp_path) as (one, two):
+        await two.until(flow, SOURCE, FlowState.STANDBY)
+        await one.node.control.change_overrides(
+            flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice"
+        )
+        await one.stop()
+        await two.running(flow)
+
+        assert two.view(flow).paused_topics == ("left",)
+
+
+async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+    """Two stores that know the same revision write the next one: one counts for both and stays last of its key."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
+    stores = [OverrideStore(settings, SystemClock()) for _ in range(2)]
+    before = await stores[0].write(NO_ORDERS, before=NOTHING_STORED, by="")
+    names = ("left", "right")
+
+    async def write(store: OverrideStore, topic: str) -> Overrides | OverrideConflictError:
+        try:
+            return (await store.write(Overrides(topics=frozenset({topic})), before=before, by=topic)).overrides
+        except OverrideConflictError as error:
+            return error
+
+    outcomes = await asyncio.gather(*map(write, stores, names))
+
+    (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Overrides)]
+    assert len([outcome for outcome in outcomes if isinstance(outcome, OverrideConflictError)]) == 1
+    assert [(await store.read()).overrides for store in stores] == [winner, winner]
+    last = (await read_topic(backup.bootstrap_servers, stores[0].topic))[0][-1]
+    assert json.loads(last.value or b"")["by"] in winner.topics
+
+
+@pytest.mark.parametrize(
+    ("record", "cause"),
+    [(b'{"version": 2}', "its version is 2"), (b"[" * 100_000, "it is nested too deep")],
+    ids=["newer", "garbage"],
+)
+async def test_orders_that_cannot_be_read_keep_the_flow_from_starting(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, record: bytes, cause: str
+) -> None:
+    """What of a flow is to be paused is not guessed at: it waits, says why, and starts once the record is gone."""
+    flow = Flow(prefix, "B")
+    await _topic(primary, prefix)
+    topic = f"mm2-configs.{prefix}.internal"
+    await create_topic(backup.bootstrap_servers, topic, configs={"cleanup.policy": "compact"})
+    await _write(backup, topic, overrides_key(flow), record)
+    async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.FAILED)
+        view = running.view(flow)
+        with pytest.raises(OverridesNotStoredError, match="has not been read"):
+            await running.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "x"))
+        is_copied = f"{prefix}.{prefix}" in await list_topics(backup.bootstrap_servers)
+
+        await _write(backup, topic, overrides_key(flow), None)
+        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
+
+    assert not is_copied
+    assert cause in view.last_error
+    assert str(flow) in view.last_error
+    (failed,) = running.events.of(StepFailed)
+    assert failed.step == "read overrides"
+    assert f"at offset 0 of {topic}" in failed.error
+    assert "a record with this key and no value" in failed.hint
+
+
+async def test_settings_change_while_a_flow_runs(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A put changes topics and the number of copy tasks within seconds, survives a crash, is listed and taken back.
+
+    No record is lost or repeated on the way.
+    """
+    first, second = f"{prefix}-1", f"{prefix}-2"
+    flow = Flow(prefix, "B")
+    for topic in (first, second):
+        await _topic(primary, topic, partitions=2)
+    text = _file(primary, backup, prefix, topics=first)
+    mirrored = partial(assert_mirrored, target=backup.bootstrap_servers, count=_COUNT)
+    async with running_node(text, tmp_path) as running:
+        await mirrored(primary.bootstrap_servers, first, remote_topic=f"{prefix}.{first}")
+        put = {**running.node.control.connector_config(flow, SOURCE), "topics": f"{prefix}-.*", "tasks.max": "2"}
+        await running.node.control.put_config(flow, SOURCE, put, by="alice")
+        await mirrored(primary.bootstrap_servers, second, remote_topic=f"{prefix}.{second}")
+        await running.crash()
+
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await eventually(lambda: len(running.view(flow).tasks) == 2, within_s=20, what="two copy tasks")
+        listed = {one.key: (one.value, one.in_file) for one in running.node.control.live_settings(flow, SOURCE)}
+        shown = running.node.control.connector_config(flow, SOURCE)
+        await running.node.control.revert_config(flow, SOURCE)
+        await eventually(lambda: len(running.events.of(FlowDrained)) == 1, within_s=30, what="the flow restarts")
+        await running.running(flow)
+        await eventually(lambda: running.view(flow).topics == 1, within_s=20, what="one topic is left")
+        await running.stop()
+
+    assert listed == {"topics": (f"{prefix}-.*", first), "tasks.max": ("2", "1")}
+    assert (shown["topics"], shown["tasks.max"]) == (f"{prefix}-.*", "2")
+    assert running.node.control.connector_config(flow, SOURCE)["topics"] == first
+    for topic in (first, second):
+        await mirrored(primary.bootstrap_servers, topic, remote_topic=f"{prefix}.{topic}")
+
+
+async def test_a_bad_put_is_refused_as_a_whole(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Every problem is in the one error, nothing is kept, and an unknown flow is nobody's."""
+    flow = Flow(prefix, "B")
+    async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
+        await running.running(flow)
+        body = {"topicz": "a", "tasks.max": "many", "topics": "b", "spark.master": "local"}
+        with pytest.raises(OverrideRejectedError) as refused:
+            await running.node.control.put_config(flow, SOURCE, body)
+        with pytest.raises(UnknownFlowError):
+            await running.node.control.put_config(Flow("X", "Y"), SOURCE, {})
+
+        assert running.node.control.overrides(flow) == NO_ORDERS
+        assert f"mm2-configs.{prefix}.internal" not in await list_topics(backup.bootstrap_servers)
+    problems = refused.value.problems
+    assert [problem.split()[0].rstrip(":") for problem in problems] == ["topicz", "tasks.max", "spark.master"]
+    assert "did you mean topics?" in problems[0]
+
+
+async def test_settings_stay_on_top_of_a_changed_file(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A reload keeps what was put; where the file no longer goes with it, that is told and the flow goes on."""
+    flow = Flow(prefix, "B")
+    keys: dict[str, Any] = {"topics": prefix, "A.bootstrap.servers": primary.bootstrap_servers}
+    text = _file(primary, backup, prefix, **keys)
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await running.node.control.put_config(flow, SOURCE, {"topics": f"{prefix}-live"})
+        await eventually(lambda: len(running.events.of(FlowDrained)) == 1, within_s=30, what="the flow restarts")
+        await running.running(flow)
+
+        running.file.write_text(text.replace("copy.epoch.ms = 1000", "copy.epoch.ms = 1100"))
+        running.node.request_reload()
+        await eventually(lambda: len(running.events.of(SettingsReloaded)) == 1, within_s=30, what="it is reloaded")
+        await running.running(flow)
+        after_one = running.node.control.connector_config(flow, SOURCE)
+
+        # Identical names in both directions: with the topics that were put they would feed each other.
+        both_ways = {
+            "replication.policy.class": "identity",
+            f"B->{prefix}.enabled": "true",
+            f"B->{prefix}.topics": f"{prefix}-live",
+        }
+        running.file.write_text(_file(primary, backup, prefix, **keys, **both_ways))
+        running.node.request_reload()
+        await eventually(lambda: len(running.events.of(SettingsReloaded)) == 2, within_s=30, what="it is reloaded")
+        (refused,) = running.events.of(LiveSettingsRejected)
+        state = running.view(flow).state
+
+    assert (after_one["topics"], after_one["copy.epoch.ms"]) == (f"{prefix}-live", "1100")
+    assert refused.is_running
+    assert state is FlowState.RUNNING
+    assert len(running.events.of(FlowDrained)) == 2
+
+
+async def test_a_drain_does_not_wait_for_a_target_that_is_away(
+    primary: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A node whose orders cannot be read yet ends at once when it is told to."""
+    keys = {"topics": prefix, "B.bootstrap.servers": "127.0.0.1:1"}
+    async with running_node(_file(primary, primary, prefix, **keys), tmp_path) as running:
+        flow = Flow(prefix, "B")
+        await eventually(
+            lambda: not running.view(flow).clusters[1].is_reachable, within_s=30, what="the target is away"
+        )
+        state = running.view(flow).state
+        async with asyncio.timeout(15):
+            await running.stop()
+
+    assert state is FlowState.STARTING
+
+
+async def test_an_order_that_nobody_keeps_is_not_obeyed(
+    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+) -> None:
+    """While the target is away orders are refused, in a time that a person waits for; the flow goes on as it was."""
+    target = make_cluster("target")
+    flow = Flow(prefix, "B")
+    async with running_node(_file(primary, target, prefix, topics=prefix), tmp_path) as running:
+        await running.running(flow)
+        await asyncio.to_thread(target.kill, 0)
+        async with asyncio.timeout(60):
+            with pytest.raises(OverridesNotStoredError, match="cluster B"):
+                await running.node.control.change_overrides(
+                    flow, lambda overrides: verbs.pause_connector(overrides, SOURCE)
+                )
+
+        assert running.node.control.overrides(flow) == NO_ORDERS
+        await running.crash()
+
+
+async def test_a_stopped_connector_stays_stopped(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Overrides of a task group hold in the next daemon, for a deleted one too; putting its config has it run again."""
+    flow = Flow(prefix, "B")
+    await _topic(primary, prefix)
+    keys = {"topics": prefix, f"{prefix}->B.emit.heartbeats.enabled": "true"}
+    text = _file(primary, backup, prefix, **keys)
+    async with running_node(text, tmp_path) as running:
+        await running.running(flow)
+        await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, SOURCE))
+        await running.node.control.change_overrides(
+            flow, lambda overrides: verbs.delete_connector(overrides, HEARTBEAT)
+        )
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        await running.crash()
+
+    async with running_node(text, tmp_path) as running:
+        await running.until(flow, SOURCE, FlowState.STOPPED)
+        wanted = running.node.control.overrides(flow).groups
+        await running.node.control.put_config(flow, HEARTBEAT, {"emit.heartbeats.interval.seconds": 2})
+        await running.until(flow, HEARTBEAT, FlowState.RUNNING)
+
+        assert dict(wanted) == {SOURCE: Wanted.STOPPED, HEARTBEAT: Wanted.DELETED}
+        assert running.node.control.overrides(flow).config == {HEARTBEAT: {"emit.heartbeats.interval.seconds": "2"}}
+        assert TopicPartition(prefix, 0) not in running.node.control.overrides(flow).partitions

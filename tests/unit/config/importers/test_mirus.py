@@ -1,0 +1,171 @@
+"""A connector of Mirus becomes a flow that does what Mirus does, or says what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.standalone import import_standalone
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, import_settings
+
+
+Load = Callable[..., MirrorSettings]
+
+_CONVERTERS = "org.apache.kafka.connect.converters.ByteArrayConverter"
+WORKER = f"""\
+bootstrap.servers = target:9092
+group.id = mirus-quickstart
+key.converter = {_CONVERTERS}
+key.converter.schemas.enable = false
+value.converter = {_CONVERTERS}
+internal.key.converter = org.apache.kafka.connect.json.JsonConverter
+config.storage.topic = mirus-config
+offset.storage.topic = mirus-offsets
+offset.storage.replication.factor = 1
+mirus.task.auto.restart.enabled = true
+"""
+CONNECTOR = """\
+name = mirus-source
+connector.class = com.salesforce.mirus.MirusSourceConnector
+consumer.bootstrap.servers = source:9092
+consumer.client.id = mirus
+topics.whitelist = test
+"""
+#: As Mirus's quickstart posts it.
+QUICKSTART = """\
+{
+    "name": "mirus-quickstart-source",
+    "connector.class": "com.salesforce.mirus.MirusSourceConnector",
+    "tasks.max": "5",
+    "topics.whitelist": "test",
+    "destination.topic.name.suffix": ".mirror",
+    "destination.consumer.bootstrap.servers": "localhost:9092",
+    "consumer.bootstrap.servers": "localhost:9092",
+    "consumer.client.id": "mirus-quickstart",
+    "consumer.key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+    "consumer.value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+}
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Write a worker's and a connector's file and load them."""
+
+    def write_and_load(connector: str = CONNECTOR, worker: str = WORKER, name: str = "mirus.properties") -> object:
+        (tmp_path / "worker.properties").write_text(worker)
+        (tmp_path / name).write_text(connector)
+        return import_settings(import_standalone(tmp_path / "worker.properties", [tmp_path / name]))
+
+    return write_and_load  # type: ignore[return-value]
+
+
+def _flow(settings: MirrorSettings) -> FlowSettings:
+    (flow,) = settings.flows
+    return flow
+
+
+def _problems(load: Load, *files: str, **options: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(*files, **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_connector_is_a_flow(load: Load) -> None:
+    """It is called after the connector, keeps names, and does nothing that Mirus does not do."""
+    flow = _flow(load())
+
+    assert str(flow.flow) == "mirus-source->target"
+    assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
+    assert (flow.source.client_id, flow.policy_class, flow.is_enabled) == ("mirus", "identity", True)
+    assert flow.refresh_topics_interval_s == 60.0
+    assert not any((flow.emits_heartbeats, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
+    assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled))
+    assert (flow.offset_storage_topic, flow.offset_storage_replication_factor) == (
+        "mm2-offsets.mirus-source.internal",
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "topics"),
+    [
+        ("topics.whitelist = a.b, c", (r"a\.b", "c")),
+        ("topics.regex = log-[0-9]{1\\,3}", ("log-[0-9]{1,3}",)),
+        ("topics.regex.list = a.*, ^b$", ("a.*", "^b$")),
+        ("topics.whitelist = x.y\ntopics.regex = a.*", (r"x\.y", "a.*")),
+        ("topics.regex =", ()),
+    ],
+)
+def test_any_of_three_ways_selects_a_topic(load: Load, lines: str, topics: tuple[str, ...]) -> None:
+    """Names are names: their dots match dots alone. Without any, nothing is mirrored, as with Mirus."""
+    flow = _flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
+
+    assert flow.topics == topics
+
+
+def test_no_topic_at_all_is_noted(load: Load) -> None:
+    """A connector that selects nothing runs, and says so."""
+    settings = load(CONNECTOR.replace("topics.whitelist = test\n", ""))
+
+    assert any("no topic is named, so nothing is mirrored" in note.message for note in settings.notes)
+
+
+def test_the_monitor_s_interval_is_that_of_new_topics(load: Load) -> None:
+    """Milliseconds become seconds, at least one; what is no number is a problem of its own line."""
+    connector = CONNECTOR + "monitor.poll.wait.ms = {}\n"
+
+    assert _flow(load(connector.format(90_500))).refresh_topics_interval_s == 90.0
+    assert _flow(load(connector.format(100))).refresh_topics_interval_s == 1.0
+    assert _problems(load, connector.format("often")) == [
+        "mirus.properties:6: monitor.poll.wait.ms: expected a whole number, found 'often'"
+    ]
+
+
+def test_what_means_nothing_here_is_noted_with_what_does(load: Load) -> None:
+    """Keys of Mirus are named with their lines, in either file."""
+    settings = load(CONNECTOR + "replay.policy = FILTER\ndestination.bootstrap.servers = target:9092\n")
+    notes = [str(note) for note in settings.notes]
+
+    assert "mirus.properties:6: replay.policy: a key of another mirror, ignored (nothing is copied twice)" in notes
+    assert any(note.startswith("mirus.properties:7: destination.bootstrap.servers: without effect") for note in notes)
+    assert any(note.startswith("worker.properties:8: offset.storage.topic: positions are kept") for note in notes)
+    assert any(note.startswith("worker.properties:10: mirus.task.auto.restart.enabled: a key of an") for note in notes)
+
+
+def test_the_quickstart_is_told_what_to_change(load: Load) -> None:
+    """Mirus's quickstart names topics in a way that needs a policy; with one it runs."""
+    (problem,) = _problems(load, QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json")
+    named = QUICKSTART.replace('"tasks.max"', '"replication.policy.class": "shop.Suffixed",\n    "tasks.max"')
+    flow = _flow(load(named, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
+
+    assert problem.startswith("quickstart.json:6: destination.topic.name.suffix: remote topics would keep their names")
+    assert (flow.policy_class, flow.tasks_max, flow.topics) == ("shop.Suffixed", 5, ("test",))
+
+
+def test_converters_that_change_records_are_refused(load: Load) -> None:
+    """What Mirus would do to records at the source is not done here."""
+    (problem,) = _problems(load, CONNECTOR + "source.value.converter = org.example.Avro\n")
+
+    assert problem.startswith("mirus.properties:6: source.value.converter: org.example.Avro would change records")
+
+
+def test_a_missing_source_and_name_are_problems(load: Load) -> None:
+    """Both are needed: where to read, and under which name positions are kept."""
+    unnamed = _problems(load, CONNECTOR.replace("name = mirus-source\n", ""))
+    sourceless = _problems(load, CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""))
+
+    assert unnamed == ["mirus.properties: name: missing: positions are kept under the connector's name"]
+    assert len(sourceless) == 1
+    assert sourceless[0].startswith(
+        "mirus.properties: consumer.bootstrap.servers: missing: the brokers of mirus-source"
+    )
+
+
+def test_topics_are_not_copied_into_themselves(load: Load) -> None:
+    """With names kept, a source that is the target would grow without end."""
+    (problem,) = _problems(load, CONNECTOR.replace("source:9092", "other:9092, target:9092"))
+
+    assert problem.startswith("mirus.properties:3: consumer.bootstrap.servers: the worker writes to target:9092 too")

@@ -1,0 +1,424 @@
+"""A standalone worker's files become flows with the task groups that their connectors stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.lines import Imported
+from mm2py.config.importers.standalone import import_standalone
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, import_settings
+
+
+Load = Callable[..., MirrorSettings]
+
+_CLASS = "connector.class = org.apache.kafka.connect.mirror."
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+#: As KIP-382 prints them.
+KIP_WORKER = """\
+# worker.properties
+bootstrap.servers = host2:9092
+"""
+KIP_CONNECTOR = f"""\
+# connector.properties
+name = local-mirror-source
+connector.class = org.apache.kafka.connect.mirror.MirrorSourceConnector
+tasks.max = 1
+topics=.*
+source.cluster.alias = upstream
+source.cluster.bootstrap.servers = host1:9092
+target.cluster.bootstrap.servers = host2:9092
+# use ByteArrayConverter to ensure that in and out records are exactly the same
+key.converter = {_BYTES}
+value.converter = {_BYTES}
+"""
+KIP_JSON = """\
+{
+"name": "us-west-source",
+"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+"source.cluster.alias": "us-west",
+"target.cluster.alias": "us-east",
+"source.cluster.brokers.list": "us-west-host1:9091",
+"topics": ".*"
+}
+"""
+
+WORKER = "bootstrap.servers = target:9092\n"
+_ENDS = "source.cluster.alias = A\ntarget.cluster.alias = B\nsource.cluster.bootstrap.servers = source:9092\n"
+SOURCE = f"name = source\n{_CLASS}MirrorSourceConnector\n{_ENDS}"
+CHECKPOINT = f"name = checkpoint\n{_CLASS}MirrorCheckpointConnector\n{_ENDS}"
+HEARTBEAT = f"name = heartbeat\n{_CLASS}MirrorHeartbeatConnector\n{_ENDS}"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Imported]:
+    """Write a worker's file and connectors' files, by their names, and import them."""
+
+    def write_and_import(worker: str, files: Mapping[str, str]) -> Imported:
+        (tmp_path / "worker.properties").write_text(worker)
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        return import_standalone(tmp_path / "worker.properties", [tmp_path / name for name in files])
+
+    return write_and_import
+
+
+@pytest.fixture
+def load(read: Callable[..., Imported]) -> Load:
+    """Load a worker's file and connectors' files, named ``1.properties`` and so on."""
+
+    def load(worker: str, *connectors: str, **overrides: str) -> MirrorSettings:
+        files = {f"{number}.properties": text for number, text in enumerate(connectors, 1)}
+        return import_settings(read(worker, files), overrides=overrides)
+
+    return load
+
+
+def _flow(settings: MirrorSettings) -> FlowSettings:
+    (flow,) = settings.flows
+    return flow
+
+
+def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
+    return flow.is_enabled, flow.is_enabled and flow.checkpoints.is_emitted, flow.emits_heartbeats
+
+
+def _problems(load: Load, *files: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(*files)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> None:
+    """KIP-382's worker and connector are a flow from upstream to target, without a problem and without a note."""
+    settings = import_settings(read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR}))
+    flow = _flow(settings)
+
+    assert str(flow.flow) == "upstream->target"
+    assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("host1:9092",), ("host2:9092",))
+    assert (flow.topics, flow.tasks_max, _groups(flow)) == ((".*",), 1, (True, False, False))
+    assert settings.notes == ()
+
+
+def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None:
+    """A connector as it is posted to Connect will do; its old spelling is noted with the line."""
+    settings = import_settings(read(KIP_WORKER, {"source.json": KIP_JSON}))
+
+    assert str(_flow(settings).flow) == "us-west->us-east"
+    assert _flow(settings).source.bootstrap_servers == ("us-west-host1:9091",)
+    assert [str(note) for note in settings.notes] == [
+        "source.json:6: source.cluster.brokers.list: KIP-382's first spelling (write source.cluster.bootstrap.servers)"
+    ]
+
+
+def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
+    """The body of POST /connectors has the config in an object of its own; numbers count as texts."""
+    config = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
+    text = f'{{"name": "s", "config": {{{config}}}}}'
+    flow = _flow(import_settings(read(WORKER, {"s.json": text})))
+
+    assert (str(flow.flow), flow.tasks_max, flow.source.bootstrap_servers) == ("source->target", 3, ("a:1",))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "s.json: is no JSON"),
+        ("[]", "s.json: holds no connector"),
+        ('{"name": "s",\n"topics": ["a"], "connector.class": "MirrorSource"}', "s.json:2: topics: a connector's"),
+    ],
+)
+def test_json_that_is_no_connector(read: Callable[..., Imported], text: str, message: str) -> None:
+    """What cannot be read as a connector is a problem with its place."""
+    with pytest.raises(ConfigError) as caught:
+        import_settings(read(WORKER, {"s.json": text}))
+
+    assert any(str(problem).startswith(message) for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("files", "groups"),
+    [
+        ((SOURCE,), (True, False, False)),
+        ((SOURCE, CHECKPOINT), (True, True, False)),
+        ((HEARTBEAT, CHECKPOINT, SOURCE), (True, True, True)),
+        ((HEARTBEAT,), (False, False, True)),
+        ((SOURCE, HEARTBEAT + "enabled = false\n"), (True, False, False)),
+        ((SOURCE + "enabled = false\n", HEARTBEAT), (False, False, True)),
+        ((SOURCE, CHECKPOINT + "enabled = false\n"), (True, False, False)),
+    ],
+)
+def test_connectors_are_the_task_groups_of_their_flow(
+    load: Load, files: tuple[str, ...], groups: tuple[bool, bool, bool]
+) -> None:
+    """A flow has the groups that it has files for, in whichever order they come; the way back has none."""
+    assert _groups(_flow(load(WORKER, *files))) == groups
+
+
+def test_heartbeats_alone_need_no_source(load: Load) -> None:
+    """As in Java, a MirrorHeartbeatConnector runs without the source's brokers."""
+    flow = _flow(load(WORKER, HEARTBEAT.replace("source.cluster.bootstrap.servers = source:9092\n", "")))
+
+    assert (str(flow.flow), _groups(flow)) == ("A->B", (False, False, True))
+    assert flow.target.bootstrap_servers == ("target:9092",)
+
+
+def test_checkpoints_alone_are_refused(load: Load) -> None:
+    """Checkpoints rest on what is copied in the same process: without it, one clear line says what to add."""
+    (problem,) = _problems(load, WORKER, CHECKPOINT)
+
+    assert problem == (
+        "1.properties:2: connector.class: checkpoints of A->B rest on what its MirrorSourceConnector copies in the "
+        "same process (name the MirrorSourceConnector's file as well)"
+    )
+
+
+def test_each_connector_s_own_settings_count(load: Load) -> None:
+    """A setting is taken from the connector that looks at it; the source connector's word beats the others'."""
+    settings = load(
+        WORKER,
+        SOURCE + "topics = orders\ntasks.max = 4\nemit.checkpoints.interval.seconds = 7\n",
+        CHECKPOINT + "topics = other\ntasks.max = 2\nemit.checkpoints.interval.seconds = 8\ngroups = g1\n",
+        HEARTBEAT + "tasks.max = 1\nemit.heartbeats.interval.seconds = 9\n",
+    )
+    flow = _flow(settings)
+    notes = [str(note) for note in settings.notes]
+
+    assert (flow.topics, flow.tasks_max) == (("orders",), 4)
+    assert (flow.checkpoints.emit_interval_s, flow.checkpoints.groups) == (8.0, ("g1",))
+    assert flow.heartbeats_interval_s == 9.0
+    assert "2.properties:6: topics: overruled by 1.properties:6: a flow has one such setting" in notes
+    assert any(note.startswith("2.properties:7: tasks.max: its tasks are not counted") for note in notes)
+
+
+def test_settings_of_a_connector_that_is_not_there_have_no_effect(load: Load) -> None:
+    """The source connector reads nothing about checkpoints; without their connector that is said."""
+    settings = load(WORKER, SOURCE + "emit.heartbeats.enabled = true\nsync.group.offsets.enabled = true\n")
+
+    assert _groups(_flow(settings)) == (True, False, False)
+    assert [str(note) for note in settings.notes] == [
+        "1.properties:6: emit.heartbeats.enabled: without effect: no file is of a MirrorHeartbeatConnector",
+        "1.properties:7: sync.group.offsets.enabled: without effect: no file is of a MirrorCheckpointConnector",
+    ]
+
+
+def test_several_flows_run_in_one_worker(load: Load) -> None:
+    """Connectors of different sources are flows of their own, and get what the worker says."""
+    second = SOURCE.replace("= A", "= C").replace("source:9092", "third:9092").replace("name = source", "name = c")
+    settings = load(WORKER + "offset.flush.interval.ms = 7000\n", SOURCE, second)
+
+    assert [str(flow.flow) for flow in settings.flows] == ["A->B", "C->B"]
+    assert [flow.source.bootstrap_servers for flow in settings.flows] == [("source:9092",), ("third:9092",)]
+    assert {flow.offset_flush_interval_ms for flow in settings.flows} == {7000}
+
+
+def test_clients_are_reached_as_their_prefixes_say(load: Load) -> None:
+    """The source as the connector says; the target as the worker's producer, which the connector may override."""
+    worker = WORKER + "security.protocol = SSL\nproducer.max.request.size = 70000\nproducer.client.id = writer\n"
+    connector = SOURCE + (
+        "source.cluster.security.protocol = SASL_SSL\nsource.cluster.sasl.mechanism = PLAIN\n"
+        "source.cluster.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="u" password="p";\n'
+        "source.consumer.fetch.min.bytes = 7\nconsumer.fetch.min.bytes = 8\nconsumer.fetch.max.wait.ms = 9\n"
+        "producer.override.client.id = mine\n"
+    )
+    flow = _flow(load(worker, connector))
+
+    assert (flow.source.security.protocol, flow.target.security.protocol) == ("SASL_SSL", "SSL")
+    assert (flow.limits.fetch_min_bytes, flow.limits.fetch_max_wait_ms) == (7, 9)
+    assert (flow.limits.produce_request_max_bytes, flow.target.client_id) == (70000, "mine")
+
+
+def test_records_go_where_the_worker_writes(load: Load) -> None:
+    """As in Java the worker's producer writes; how target.cluster is reached does not mix with that."""
+    connector = SOURCE + "target.cluster.bootstrap.servers = target:9093\ntarget.cluster.security.protocol = SSL\n"
+    beside = load(WORKER, connector)
+    alone = load("offset.storage.file.filename = /tmp/x\n", connector)
+    overridden = load("bootstrap.servers = source:9092\n", SOURCE + "producer.override.bootstrap.servers = far:9092\n")
+
+    ends = [(one.target.bootstrap_servers, one.target.security.protocol) for one in map(_flow, (beside, alone))]
+    assert ends == [(("target:9092",), "PLAINTEXT"), (("target:9093",), "SSL")]
+    assert _flow(overridden).target.bootstrap_servers == ("far:9092",)
+
+
+def test_a_target_that_is_not_the_worker_s_is_refused(load: Load) -> None:
+    """Two clusters as one flow's target would have topics created in one and records written to the other."""
+    (problem,) = _problems(load, WORKER, SOURCE + "target.cluster.bootstrap.servers = elsewhere:9092\n")
+
+    assert problem.startswith(
+        "1.properties:6: target.cluster.bootstrap.servers: another cluster than the one that the "
+    )
+    assert "(worker.properties:1)" in problem
+
+
+def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
+    """Positions are on the target cluster, as safe as the mirror's other topics; the worker's file is noted."""
+    worker = WORKER + "offset.storage.file.filename = /tmp/connect.offsets\n"
+    settings = load(worker, SOURCE + "offset-syncs.topic.replication.factor = 1\nreplication.factor = 2\n")
+
+    assert _flow(settings).offset_storage_topic == "mm2-offsets.A.internal"
+    assert _flow(settings).offset_storage_replication_factor == 1
+    (note,) = settings.notes
+    assert str(note).startswith("worker.properties:2: offset.storage.file.filename: positions are kept on the target")
+
+
+def test_what_is_about_the_process_is_in_the_worker_s_file(load: Load) -> None:
+    """Spark, the log and value providers are set there; copy settings too, for all flows."""
+    settings = load(WORKER + "spark.ui.port = 4050\nlog.level = debug\ncopy.epoch.ms = 700\n", SOURCE)
+
+    assert (settings.spark["spark.ui.port"], settings.log_level) == ("4050", "debug")
+    assert _flow(settings).epoch_ms == 700
+
+
+def test_a_connector_s_settings_in_the_worker_s_file(load: Load) -> None:
+    """A worker hands none of its settings to connectors; who expects that is told where to write them."""
+    settings = load(WORKER + "replication.factor = 1\n", SOURCE)
+
+    assert _flow(settings).replication_factor == 2
+    assert [str(note) for note in settings.notes] == [
+        "worker.properties:2: replication.factor: has no effect in a worker's file (write it in the connector's file)"
+    ]
+
+
+@pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
+def test_converters_that_change_records_are_refused(load: Load, key: str) -> None:
+    """The worker's converter counts where the connector has none; records are never converted."""
+    worker = WORKER + f"{key} = org.apache.kafka.connect.json.JsonConverter\n{key}.schemas.enable = false\n"
+    (problem,) = _problems(load, worker, SOURCE)
+    fine = load(worker, SOURCE + f"{key} = {_BYTES}\n")
+
+    assert problem.startswith(f"worker.properties:2: {key}: org.apache.kafka.connect.json.JsonConverter would change ")
+    assert problem.endswith(f"(write {key} = {_BYTES} in 1.properties)")
+    assert fine.notes == ()
+
+
+def test_transforms_carry_over(load: Load) -> None:
+    """A connector's transforms are its flow's; one that is not supported is named at its line."""
+    package = "org.apache.kafka.connect.transforms"
+    fine = load(
+        WORKER, SOURCE + f"transforms = one\ntransforms.one.type = {package}.DropHeaders\ntransforms.one.headers = a\n"
+    )
+    (problem,) = _problems(load, WORKER, SOURCE + f"transforms = two\ntransforms.two.type = {package}.Cast$Value\n")
+
+    (step,) = fine.flows[0].transforms.steps
+    assert (step.kind, step.settings["headers"]) == ("DropHeaders", "a")
+    assert problem.startswith(f"1.properties:7: transforms.two.type: {package}.Cast$Value is not supported")
+
+
+def test_a_connector_cannot_route_record_by_record(load: Load) -> None:
+    """It is refused at its line by the key that stands there, with what to use instead; a RegexRouter is taken."""
+    package = "org.apache.kafka.connect.transforms"
+    routers = "transforms = days\ntransforms.days.type = {}\n"
+    with pytest.raises(ConfigError) as caught:
+        load(WORKER, SOURCE + routers.format(f"{package}.TimestampRouter"))
+    names = "transforms.days.regex = a\ntransforms.days.replacement = b\n"
+    fine = load(WORKER, SOURCE + routers.format(f"{package}.RegexRouter") + names)
+
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.key) == ("1.properties:7", "transforms.days.type")
+    assert problem.message.startswith(f"{package}.TimestampRouter is not supported: all records of a source partition")
+    assert problem.hint.startswith("rename whole topics with a RegexRouter, or mirror to one remote topic and split it")
+    assert [step.kind for step in _flow(fine).transforms.steps] == ["RegexRouter"]
+
+
+def test_hints_fit_the_file(load: Load) -> None:
+    """What a hint asks to write can be written in that file."""
+    (problem,) = _problems(load, WORKER, SOURCE.replace("source:9092", "source"))
+
+    assert problem.endswith("(write source.cluster.bootstrap.servers = host1:9092, host2:9092)")
+
+
+def test_values_from_providers_are_not_shown(load: Load, tmp_path: Path) -> None:
+    """The worker's providers serve its connectors, and what they give is told to nobody."""
+    (tmp_path / "secrets").write_text("servers = hush:x\n")
+    worker = WORKER + (
+        "config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+    )
+    connector = SOURCE.replace("source:9092", f"${{file:{tmp_path}/secrets:servers}}")
+    (problem,) = _problems(load, worker, connector)
+    (tmp_path / "secrets").write_text("servers = hush:9092\n")
+    settings = load(worker, connector)
+
+    assert "hush" not in problem
+    assert _flow(settings).source.bootstrap_servers == ("hush:9092",)
+    assert not any("hush" in row.value for row in settings.effective)
+
+
+def test_unknown_keys_are_noted_as_they_are_written(load: Load) -> None:
+    """A note names the file, the line and the key as the user wrote it, and so does its hint."""
+    settings = load(WORKER, SOURCE + "topcs = orders\n")
+
+    assert [str(note) for note in settings.notes] == [
+        "1.properties:6: topcs: unknown key, ignored (did you mean topics?)"
+    ]
+
+
+def test_overrides_are_written_as_in_mirror_makers_file(load: Load) -> None:
+    """--override names flows and clusters, and beats what the files say."""
+    settings = load(WORKER, SOURCE + "topics = a\n", **{"A->B.topics": "b", "B.offset.flush.interval.ms": "7"})
+
+    assert (_flow(settings).topics, _flow(settings).offset_flush_interval_ms) == (("b",), 7)
+
+
+def test_all_problems_come_at_once_file_by_file(load: Load) -> None:
+    """Whatever is wrong in any of the files is said in one go, in the order of the files."""
+    problems = _problems(
+        load,
+        "clusters = A, B\nproducer.max.request.size = x\n",
+        SOURCE.replace("source.cluster.bootstrap.servers = source:9092\n", "tasks.max = many\n"),
+        f"name = sink\n{_CLASS}MirrorSinkConnector\n",
+        "name = nothing\n",
+        SOURCE,
+    )
+
+    assert [problem.partition(" (")[0] for problem in problems] == [
+        "worker.properties: bootstrap.servers: missing: the brokers of the target",
+        "worker.properties:1: clusters: this is MirrorMaker 2's own file, not a worker's",
+        "worker.properties:2: producer.max.request.size: expected a whole number, found 'x'",
+        "1.properties: source.cluster.bootstrap.servers: missing: the brokers of A",
+        "1.properties:5: tasks.max: expected a whole number, found 'many'",
+        "2.properties:2: connector.class: mm2py has no connector org.apache.kafka.connect.mirror.MirrorSinkConnector",
+        "3.properties: connector.class: missing: what the connector does",
+        "4.properties:1: name: 1.properties has a connector of that name already",
+        "4.properties:2: connector.class: A->B has a MirrorSourceConnector already",
+    ]
+
+
+def test_a_missing_file_is_the_only_problem(tmp_path: Path) -> None:
+    """Nothing is said that only follows from a file that could not be read."""
+    (tmp_path / "worker.properties").write_text(WORKER)
+    with pytest.raises(ConfigError) as caught:
+        import_settings(import_standalone(tmp_path / "worker.properties", [tmp_path / "none.properties"]))
+
+    assert [problem.message for problem in caught.value.problems] == ["cannot be read: No such file or directory"]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Where two files are called alike, their whole paths are named."""
+    files = [tmp_path / folder / "connector.properties" for folder in ("a", "b")]
+    (tmp_path / "worker.properties").write_text(WORKER)
+    for file, text in zip(files, (SOURCE, "name = other\n"), strict=True):
+        file.parent.mkdir()
+        file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        import_settings(import_standalone(tmp_path / "worker.properties", files))
+
+    assert [problem.where for problem in caught.value.problems] == [str(files[1])]
+
+
+def test_two_sources_under_one_alias_are_refused(load: Load) -> None:
+    """Positions and topics of two clusters must not mix."""
+    (problem,) = _problems(load, WORKER, SOURCE, HEARTBEAT.replace("source:9092", "elsewhere:9092"))
+
+    assert problem.startswith("2.properties:5: source.cluster.bootstrap.servers: another source than in 1.properties:5")
+
+
+def test_one_alias_for_both_ends_is_refused(load: Load) -> None:
+    """A flow needs two clusters."""
+    (problem,) = _problems(load, WORKER, SOURCE.replace("target.cluster.alias = B", "target.cluster.alias = A"))
+
+    assert problem.startswith("1.properties:4: target.cluster.alias: source and target are both called A")

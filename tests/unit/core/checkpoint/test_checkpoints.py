@@ -1,0 +1,199 @@
+"""Which checkpoints are due and which group offsets are written; Java's test of the same behaviour is in brackets."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.core.checkpoint.checkpoints import (
+    AtTarget,
+    Emission,
+    LogRange,
+    Move,
+    due_offsets,
+    is_own_move,
+    judge_checkpoint,
+    judge_group_at_target,
+    judge_offset,
+)
+from mm2py.model.checkpoint import Checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+
+
+REMOTE = TopicPartition("A.foo", 0)
+OTHER = TopicPartition("A.foo", 1)
+
+
+def checkpoint(upstream: int, downstream: int) -> Checkpoint:
+    return Checkpoint("g", REMOTE, upstream, downstream)
+
+
+@pytest.mark.parametrize(
+    ("last", "new", "expected"),
+    [
+        (None, (0, 0), Emission.FIRST),
+        ((10, 10), (11, 11), Emission.ADVANCED),
+        ((10, 10), (11, 10), Emission.UNCHANGED),
+        ((10, 10), (10, 10), Emission.UNCHANGED),
+        ((10, 10), (9, 9), Emission.REWOUND),
+        ((10, 10), (9, 12), Emission.REWOUND),
+        ((10, 10), (10, 9), Emission.HELD_BACK),
+        ((10, 10), (12, 9), Emission.HELD_BACK),
+        ((10, 101), (12, 9), Emission.TARGET_SHORTER),
+        ((10, 100), (12, 9), Emission.HELD_BACK),
+    ],
+)
+def test_what_makes_a_checkpoint_due(last: tuple[int, int] | None, new: tuple[int, int], expected: Emission) -> None:
+    """First, back at the source, on at the target: due. Worse at the target: not (testCheckpoint)."""
+    before = checkpoint(*last) if last else None
+
+    assert judge_checkpoint(before, checkpoint(*new), end=100) is expected
+
+
+def test_checkpoints_stay_monotonic_if_the_translation_rewinds() -> None:
+    """A group that goes on is never sent back by worse translations (testCheckpointRecordsMonotonicIfStoreRewinds)."""
+    translations = [(10, 10), (20, 20), (30, 5), (40, 19), (50, 20), (60, 21), (70, 0), (80, 80)]
+    written: list[Checkpoint] = []
+    for upstream, downstream in translations:
+        new = checkpoint(upstream, downstream)
+        if judge_checkpoint(written[-1] if written else None, new, end=100).is_due:
+            written.append(new)
+
+    assert [it.downstream for it in written] == [10, 20, 21, 80]
+
+
+def test_a_restart_continues_the_checkpoints_that_are_there() -> None:
+    """What was written in an earlier life counts (testCheckpointsTaskRestartUsesExistingCheckpoints)."""
+    from_topic = checkpoint(200, 180)
+
+    assert judge_checkpoint(from_topic, checkpoint(210, 90), end=1000) is Emission.HELD_BACK
+    assert judge_checkpoint(from_topic, checkpoint(210, 190), end=1000) is Emission.ADVANCED
+
+
+def test_without_the_history_only_exact_translations_are_written() -> None:
+    """An estimate might fall behind what an earlier life wrote; an exact translation cannot."""
+    new = checkpoint(10, 5)
+
+    assert judge_checkpoint(None, new, end=9, is_exact=False, knows_history=False) is Emission.UNCERTAIN
+    assert judge_checkpoint(None, new, end=9, is_exact=True, knows_history=False) is Emission.FIRST
+    assert judge_checkpoint(None, new, end=9, is_exact=False, knows_history=True) is Emission.FIRST
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(0, 5), (5, 5), (7, 7), (9, 9), (12, 9)])
+def test_offsets_are_cut_to_what_the_log_holds(offset: int, expected: int) -> None:
+    """No group is sent before the log's start, or behind its end: there a consumer would be reset to anywhere."""
+    assert LogRange(5, 9).clamp(offset) == expected
+
+
+def described(
+    state: str = "Empty", *, members: int = 0, protocol: str = "consumer", kind: GroupType = GroupType.CLASSIC
+) -> GroupDescription:
+    return GroupDescription("g", kind, protocol, state, members, exists=state != "Dead")
+
+
+NOTHING: dict[TopicPartition, CommittedOffset] = {}
+HELD = {REMOTE: CommittedOffset(7)}
+
+
+@pytest.mark.parametrize(
+    ("description", "expected"),
+    [
+        (described(), AtTarget.IDLE),
+        (described("Dead", protocol=""), AtTarget.IDLE),
+        (described(kind=GroupType.CONSUMER), AtTarget.IDLE),
+        (described("Stable", members=1), AtTarget.ACTIVE),
+        (described("PreparingRebalance"), AtTarget.ACTIVE),
+        (described("CompletingRebalance", members=2), AtTarget.ACTIVE),
+        (described("Assigning", members=1, kind=GroupType.CONSUMER), AtTarget.ACTIVE),
+        (described("Reconciling", members=1, kind=GroupType.CONSUMER), AtTarget.ACTIVE),
+        (described("Unknown"), AtTarget.ACTIVE),
+        (described("Empty", members=1), AtTarget.ACTIVE),
+        (described(protocol="connect"), AtTarget.OTHER_PROTOCOL),
+        (described(kind=GroupType.SHARE), AtTarget.OTHER_PROTOCOL),
+        (None, AtTarget.UNKNOWN),
+    ],
+)
+def test_only_a_group_that_is_shown_to_be_idle_is_written(
+    description: GroupDescription | None, expected: AtTarget
+) -> None:
+    """KAFKA-19794: a failed description, or any state but empty and dead, means: hands off."""
+    assert judge_group_at_target(description, NOTHING, ours={}, seen=None) is expected
+
+
+def test_a_group_whose_offsets_cannot_be_read_is_left_alone() -> None:
+    """Who does not know what is there cannot know that it goes forward."""
+    assert judge_group_at_target(described(), None, ours={}, seen=None) is AtTarget.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("ours", "seen", "expected"),
+    [
+        ({}, None, AtTarget.WATCHED),
+        ({REMOTE: 7}, None, AtTarget.IDLE),
+        ({REMOTE: 6}, None, AtTarget.WATCHED),
+        ({REMOTE: 7}, {REMOTE: 6}, AtTarget.IN_USE),
+        ({REMOTE: 6}, {REMOTE: 7}, AtTarget.IDLE),
+        ({}, {}, AtTarget.IN_USE),
+    ],
+)
+def test_a_group_without_members_is_watched(
+    ours: dict[TopicPartition, int], seen: dict[TopicPartition, int] | None, expected: AtTarget
+) -> None:
+    """Consumers that assign partitions to themselves never show as members, only in offsets that move."""
+    plain = described(protocol="")
+
+    assert judge_group_at_target(plain, HELD, ours=ours, seen=seen) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "may_rewind", "expected"),
+    [
+        (5, None, False, Move.FIRST),
+        (0, None, False, Move.FIRST),
+        (5, 4, False, Move.FORWARD),
+        (5, 5, False, Move.UNCHANGED),
+        (5, 6, False, Move.AHEAD),
+        (5, 6, True, Move.BACK),
+        (5, 4, True, Move.FORWARD),
+    ],
+)
+def test_offsets_only_go_forward(wanted: int, current: int | None, *, may_rewind: bool, expected: Move) -> None:
+    """New and further on are written, the same and what is ahead stay (testSyncOffset)."""
+    assert judge_offset(wanted, current, may_rewind=may_rewind) is expected
+
+
+def test_an_offset_behind_the_end_of_the_target_s_log_is_corrected() -> None:
+    """The remote topic was created again: a consumer at the old offset would be reset to anywhere."""
+    assert judge_offset(5, 900, may_rewind=False, end=10) is Move.BEYOND
+    assert judge_offset(5, 10, may_rewind=False, end=10) is Move.AHEAD
+    assert Move.BEYOND.is_written
+
+
+def test_partitions_without_an_offset_at_the_target_are_written() -> None:
+    """A null offset at the target is none (testSyncOffsetForTargetGroupWithNullOffsetAndMetadata)."""
+    wanted = {REMOTE: CommittedOffset(5, "m"), OTHER: CommittedOffset(8)}
+
+    assert due_offsets(wanted, {REMOTE: CommittedOffset(9)}, may_rewind=False) == {OTHER: CommittedOffset(8)}
+    assert due_offsets(wanted, {}, may_rewind=False) == wanted
+
+
+@pytest.mark.parametrize(
+    ("offset", "before", "is_active", "was_active", "expected"),
+    [
+        (5, None, True, False, True),
+        (5, None, False, False, False),
+        (5, 5, True, True, False),
+        (6, 5, True, True, True),
+        (6, 5, False, True, True),
+        (6, 5, False, False, False),
+    ],
+)
+def test_only_what_a_group_read_itself_is_carried_back(
+    offset: int, before: int | None, *, is_active: bool, was_active: bool, expected: bool
+) -> None:
+    """
+    What the other direction's sync wrote is not the group's own.
+
+    A->B syncs 100 to B; an operator resets the group to 50 on A; B->A must not bring the 100 back.
+    """
+    assert is_own_move(offset, before, is_active=is_active, was_active=was_active) is expected

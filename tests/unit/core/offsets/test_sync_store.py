@@ -1,0 +1,107 @@
+"""MirrorMaker's rule on offset syncs: the values that Java's OffsetSyncStoreTest asserts, and its invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from mm2py.core.offsets.sync_store import SLOTS, Sync, SyncSlots
+from mm2py.core.offsets.translation import Precision, Translated, Untranslated
+
+
+def fed(upstreams: Iterable[int], slots: SyncSlots | None = None, *, is_only_newest: bool = False) -> SyncSlots:
+    for upstream in upstreams:
+        sync = Sync(upstream, upstream)
+        if slots is None:
+            slots = SyncSlots(sync)
+        else:
+            slots.add(sync, is_only_newest=is_only_newest)
+    assert slots is not None
+    return slots
+
+
+def points(slots: SyncSlots) -> list[int]:
+    return [sync.upstream for sync in slots.points]
+
+
+def by_syncs(offset: int) -> Translated:
+    return Translated(offset, Precision.OFFSET_SYNCS)
+
+
+def test_offset_translation() -> None:
+    """Past a sync only one more is known; before all of them nothing (testOffsetTranslation)."""
+    slots = SyncSlots(Sync(100, 200))
+
+    assert slots.downstream(150) == by_syncs(201)
+    slots.add(Sync(150, 251))
+    assert [slots.downstream(at) for at in (150, 5)] == [by_syncs(251), Untranslated.TOO_OLD]
+    slots.add(Sync(200, 10))
+    assert slots.downstream(200) == by_syncs(10)
+    slots.add(Sync(20, 20))
+    assert slots.downstream(20) == by_syncs(20)
+
+
+def test_past_offset_translation() -> None:
+    """What was there at the start counts as one sync (testPastOffsetTranslation)."""
+    slots = fed(range(0, 1001, 10), is_only_newest=True)
+    assert points(slots) == [1000]
+    fed(range(1010, 10_001, 10), slots)
+
+    assert points(slots) == [1000, 4840, 6760, 8680, 9160, 9640, 9880, 9940, 9970, 9990, 10_000]
+    slots.add(Sync(1500, 11_000))
+    assert points(slots) == [1500]
+
+
+def test_past_offset_translation_without_initialization_read_to_end() -> None:
+    """What was there at the start is kept as what comes (testPastOffsetTranslationWithoutInitializationReadToEnd)."""
+    slots = fed(range(0, 1001, 10))
+    assert points(slots) == [0, 480, 720, 840, 900, 960, 990, 1000]
+    fed(range(1010, 10_001, 10), slots)
+
+    assert points(slots) == [0, 3840, 7680, 8640, 9120, 9600, 9840, 9900, 9960, 9990, 10_000]
+
+
+def test_a_group_far_behind_goes_back_far() -> None:
+    """This is why runs are kept: a group in the middle of a million is sent back by two hundred thousand."""
+    slots = fed(range(0, 1_000_001, 100))
+
+    assert len(points(slots)) == 15
+    assert slots.downstream(614_399) == by_syncs(409_601)
+
+
+def assert_invariants(slots: SyncSlots) -> None:
+    upstreams = [slots.slot(at).upstream for at in range(SLOTS)]
+    for i in range(SLOTS):
+        for j in range(i + 1, SLOTS):
+            if slots.slot(i) is slots.slot(j):
+                continue
+            assert upstreams[i] <= upstreams[j] + 2**j - 2**i
+            assert upstreams[i] >= upstreams[j] + 2 ** max(i - 2, 0)
+
+
+@pytest.mark.parametrize("spacing", [1, 2, 7, 64, 1000])
+def test_consistently_spaced_syncs(spacing: int) -> None:
+    """The invariants hold however far apart syncs are (testConsistentlySpacedSyncs)."""
+    slots = fed([0])
+    for upstream in range(spacing, spacing * 400, spacing):
+        slots.add(Sync(upstream, upstream))
+        if upstream % (spacing * 13) == 0:
+            assert_invariants(slots)
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=80))
+def test_randomly_spaced_syncs(spacings: Sequence[int]) -> None:
+    """The invariants hold for any spacing, and no answer is ahead (testRandomlySpacedSyncs)."""
+    slots, upstream = fed([0]), 0
+    for spacing in spacings:
+        upstream += spacing
+        slots.add(Sync(upstream, upstream))
+    assert_invariants(slots)
+
+    for at in range(0, upstream + 3, max(1, upstream // 50)):
+        for answer in (slots.downstream(at), slots.upstream(at)):
+            assert isinstance(answer, Translated)
+            assert answer.offset <= at

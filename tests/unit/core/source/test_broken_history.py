@@ -1,0 +1,231 @@
+"""What follows when the source or the target is not what a position is about."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from mm2py.config.settings import SourceTruthSettings
+from mm2py.core.source.broken_history import (
+    Finding,
+    GoOn,
+    Look,
+    RecreateRemote,
+    Stop,
+    Trouble,
+    decide,
+    diagnose,
+    policy_of,
+    position_after,
+    reset,
+)
+from mm2py.core.source.progress import PartitionState, Repair
+from mm2py.model.epoch import LeaderMark, ProducerMark
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+
+
+TP = TopicPartition("t", 0)
+#: 100 records copied, upstream 1000 to 1099, downstream 0 to 99.
+STATE = PartitionState(
+    TP, "A.t", 1100, 99, is_unsure=False, topic_id="s1", remote_topic_id="r1", producer=ProducerMark(7, 0, 100),
+    leader=LeaderMark(4, 1050), high_watermark=1130,
+)  # fmt: skip
+LOOK = Look("s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4)
+OTHER_SOURCE = attrs.evolve(LOOK, topic_id="s2", log_start=0, log_end=20, history_end=-1)
+OTHER_TARGET = attrs.evolve(LOOK, remote_topic_id="r2", remote_end=0)
+
+
+def state(**changes: object) -> PartitionState:
+    return attrs.evolve(STATE, **changes)
+
+
+def look(**changes: object) -> Look:
+    return attrs.evolve(LOOK, **changes)
+
+
+def found(before: PartitionState, seen: Look) -> Finding:
+    finding = diagnose(before, seen)
+    assert finding is not None
+    return finding
+
+
+def act(before: PartitionState, seen: Look, **policies: str) -> object:
+    return decide(found(before, seen), before, seen, SourceTruthSettings(**policies))
+
+
+@pytest.mark.parametrize(
+    ("before", "seen"),
+    [
+        pytest.param(STATE, LOOK, id="all is well"),
+        pytest.param(STATE, look(log_start=1100), id="the source's log begins right at the position"),
+        pytest.param(STATE, look(log_end=1100, history_end=1100), id="nothing new at the source"),
+        pytest.param(STATE, look(remote_end=150), id="the target holds more than is known"),
+        pytest.param(STATE, look(history_end=None), id="the history cannot be asked"),
+        pytest.param(STATE, look(topic_id=None, remote_topic_id=None), id="brokers that have no topic ids"),
+        pytest.param(state(downstream=None, remote_topic_id=None), look(remote_end=0), id="a position of Java's"),
+        pytest.param(state(downstream=-1), look(remote_end=0), id="nothing copied yet"),
+    ],
+)
+def test_nothing_is_wrong(before: PartitionState, seen: Look) -> None:
+    """Both clusters are what the position is about."""
+    assert diagnose(before, seen) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "trouble", "records", "diverges_at"),
+    [
+        pytest.param(STATE, OTHER_SOURCE, Trouble.RECREATED, 30, None, id="re-created, with records not copied"),
+        pytest.param(STATE, OTHER_TARGET, Trouble.REMADE, 100, None, id="another remote topic"),
+        pytest.param(
+            STATE, attrs.evolve(OTHER_SOURCE, remote_topic_id="r2"), Trouble.RECREATED, 30, None, id="both"
+        ),
+        pytest.param(STATE, look(remote_end=60), Trouble.REWOUND, 40, None, id="the target's end is gone"),
+        pytest.param(
+            STATE, look(log_end=1500, history_end=1080), Trouble.TRUNCATED, 20, 1080, id="grown past the position"
+        ),
+        pytest.param(
+            STATE, look(history_end=1080, history_epoch=3), Trouble.TRUNCATED, 50, 1050, id="the whole epoch is missing"
+        ),
+        pytest.param(
+            STATE, look(history_end=1020, history_epoch=3), Trouble.TRUNCATED, 80, 1020, id="and an older one's end"
+        ),
+        pytest.param(
+            state(leader=None), look(log_end=1090, history_end=None), Trouble.TRUNCATED, 10, None, id="shorter"
+        ),
+        pytest.param(STATE, look(history_end=-1), Trouble.TRUNCATED, 0, None, id="a log that does not know the epoch"),
+        pytest.param(STATE, look(log_start=1120), Trouble.EXPIRED, 20, None, id="retention was faster"),
+        pytest.param(
+            state(position=1060, downstream=None, repair=Repair(1, 1100, 99, "r1", 1060)), look(remote_end=60),
+            Trouble.REWOUND, 40, None, id="after a search in vain",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(
+    before: PartitionState, seen: Look, trouble: Trouble, records: int, diverges_at: int | None
+) -> None:
+    """Each trouble is recognised, with the number of records concerned and where histories part."""
+    finding = found(before, seen)
+
+    assert (finding.trouble, finding.records, finding.diverges_at) == (trouble, records, diverges_at)
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        ("earliest", GoOn(0, 99, lost=30)),
+        ("latest", GoOn(20, 99, lost=50)),
+        ("re-create", RecreateRemote()),
+    ],
+)
+def test_after_a_source_topic_was_recreated(policy: str, wanted: object) -> None:
+    """The new topic goes behind the old one's records, or into a new remote topic, or not at all."""
+    assert act(STATE, OTHER_SOURCE, on_source_recreated=policy) == wanted
+
+
+def test_a_remote_topic_is_deleted_once() -> None:
+    """Once the remote topic is another one, the new source topic is copied into it from its start."""
+    seen = attrs.evolve(OTHER_SOURCE, remote_topic_id="r2", remote_end=0)
+
+    assert act(STATE, seen, on_source_recreated="re-create") == GoOn(0, -1, lost=30)
+
+
+def test_after_retention_was_faster() -> None:
+    """Copying goes on at what is left, as the same producer; where more may be at the target it is looked for."""
+    seen = look(log_start=1120)
+
+    assert act(STATE, seen) == GoOn(1120, 99, lost=20, keeps_producer=True)
+    assert act(state(is_unsure=True), seen) == GoOn(1120, None, lost=20)
+    assert act(state(is_unsure=True), attrs.evolve(seen, remote_end=115)) == GoOn(1120, None, lost=5)
+    assert act(STATE, seen, on_source_expired="latest") == GoOn(1130, 99, lost=30)
+
+
+def test_after_a_truncation_of_the_source() -> None:
+    """Copying goes on where histories part; without leader epochs nobody knows where that is, and nothing is copied."""
+    seen, unknown = look(log_end=1500, history_end=1080), look(log_end=1090, history_end=None)
+
+    assert act(STATE, seen) == GoOn(1080, 99)
+    assert act(STATE, seen, on_source_truncated="earliest") == GoOn(1000, 99, repeated=80)
+    assert act(STATE, seen, on_source_truncated="latest") == GoOn(1500, 99, lost=420)
+    assert isinstance(act(state(leader=None), unknown), Stop)
+    assert act(state(leader=None), unknown, on_source_truncated="earliest") == GoOn(1000, 99, repeated=90)
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "wanted"),
+    [
+        pytest.param(STATE, OTHER_TARGET, GoOn(1000, -1, repeated=100), id="an empty new topic: all again"),
+        pytest.param(
+            STATE, attrs.evolve(OTHER_TARGET, log_start=1040), GoOn(1040, -1, lost=40, repeated=60),
+            id="of which the source has not all",
+        ),
+        pytest.param(
+            STATE, look(remote_end=60), GoOn(1060, None, repair=Repair(1, 1100, 99, "r1", 1060)),
+            id="where the last record should be",
+        ),
+        pytest.param(
+            state(position=1060, downstream=None, repair=Repair(1, 1100, 99, "r1", 1060)), look(remote_end=60),
+            GoOn(1000, None, repair=Repair(2, 1100, 99, "r1", 1060)), id="not there: from the source's start",
+        ),
+        pytest.param(
+            STATE, look(remote_end=60, log_start=1070), GoOn(1070, 59, lost=10), id="the source begins behind it",
+        ),
+        pytest.param(
+            state(position=1000, downstream=None, remote_topic_id="r2", repair=Repair(2, 1100, 99, "r1", 1010)),
+            attrs.evolve(OTHER_TARGET, remote_end=10), GoOn(1000, 9, repeated=100), id="strays in a new topic",
+        ),
+        pytest.param(state(downstream=-1, position=1000), OTHER_TARGET, GoOn(1000, -1), id="nothing was at stake"),
+    ],
+)  # fmt: skip
+def test_what_the_target_lacks_is_copied_again(before: PartitionState, seen: Look, wanted: GoOn) -> None:
+    """From behind the target's last record where that is found in the source, else from the source's start."""
+    assert act(before, seen) == wanted
+
+
+def test_a_batch_that_got_in_is_not_taken_for_the_target_s_end() -> None:
+    """Where a batch from further behind got in, what was copied ends before it, and goes on behind it."""
+    strays = state(stray_from=60)
+    seen = look(remote_end=110)
+
+    assert found(strays, seen).records == 40
+    assert act(strays, seen) == GoOn(1060, None, repair=Repair(1, 1100, 99, "r1", 1060, found_at=59))
+    assert act(state(stray_from=0), seen) == GoOn(1000, 109, repeated=100)
+
+
+def test_a_search_in_vain_stops() -> None:
+    """A target whose last record is not in the source is not ours to repair."""
+    searched = state(position=1000, downstream=None, repair=Repair(2, 1100, 99, "r1", 1060))
+
+    assert isinstance(act(searched, look(remote_end=60)), Stop)
+    assert act(searched, look(remote_end=60), on_target_rewound="continue") == GoOn(1100, 59, lost=40)
+
+
+@pytest.mark.parametrize(
+    ("seen", "key"),
+    [
+        (OTHER_SOURCE, "on_source_recreated"),
+        (look(log_start=1120), "on_source_expired"),
+        (look(history_end=1080), "on_source_truncated"),
+        (look(remote_end=60), "on_target_rewound"),
+        (OTHER_TARGET, "on_target_rewound"),
+    ],
+)
+def test_fail_stops_and_names_the_way_out(seen: Look, key: str) -> None:
+    """Under `fail` nothing is copied, and the hint names the setting that decides."""
+    stopped = act(STATE, seen, **{key: "fail"})
+    setting, policy = policy_of(found(STATE, seen).trouble, SourceTruthSettings(**{key: "fail"}))
+
+    assert isinstance(stopped, Stop)
+    assert policy == "fail"
+    assert setting in stopped.failure.hint
+    assert setting.replace(".", "_") == f"copy_{key}"
+
+
+def test_a_reset_is_about_what_was_seen() -> None:
+    """Position, ids and numbers are those of the new history; the old leader epoch and producer mean nothing there."""
+    done = GoOn(0, 99, lost=30)
+    after = reset(state(is_questioned=True), done, OTHER_SOURCE, now=5.0)
+
+    assert position_after(done, STATE, OTHER_SOURCE) == Position(TP, 0, 99, "s2", None, "r1")
+    assert after.standing == Position(TP, 0, 99, "s2", None, "r1")
+    assert (after.is_questioned, after.is_unsure, after.retry_at, after.high_watermark) == (False, False, 5.0, 20)

@@ -1,0 +1,303 @@
+"""How far a topic-partition is, and what follows from an epoch's outcome."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.core.source.due import begin, due_positions, next_plans, next_retry_at
+from mm2py.core.source.progress import (
+    Occurrence,
+    PartitionState,
+    Repair,
+    RetryPauses,
+    account,
+    clear_doubt,
+    lose,
+    question,
+    stop,
+)
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+
+
+TP = TopicPartition("t", 0)
+NOW = 1_000.0
+FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
+MARK = ProducerMark(7, 0, 0)
+REPAIR = Repair(1, 100, 99, None, 95)
+
+
+def state(**changes: object) -> PartitionState:
+    written = Position(TP, 100, 99, producer=MARK)
+    return attrs.evolve(
+        PartitionState(TP, "A.t", position=100, downstream=99, written=written, producer=MARK), **changes
+    )
+
+
+def outcome(**changes: object) -> PartitionOutcome:
+    told = PartitionOutcome(
+        TP,
+        position=150,
+        downstream=149,
+        is_unsure=False,
+        records=50,
+        bytes=5_000,
+        high_watermark=160,
+        producer=ProducerMark(7, 0, 50),
+    )
+    return attrs.evolve(told, **changes)
+
+
+def after(before: PartitionState, told: PartitionOutcome | None) -> tuple[PartitionState, tuple[Occurrence, ...]]:
+    accounted = account(before, told, elapsed_s=2.0, now=NOW, jitter=0.5, pauses=RetryPauses())
+    return accounted.state, accounted.occurrences
+
+
+def test_a_good_epoch_moves_the_position() -> None:
+    """Position, numbers and lag follow the outcome, and nothing is unsure any more."""
+    moved, occurrences = after(state(), outcome())
+
+    assert (moved.position, moved.downstream, moved.is_unsure) == (150, 149, False)
+    assert (moved.records, moved.bytes, moved.lag, moved.bytes_per_s) == (50, 5_000, 10, 2_500.0)
+    assert occurrences == ()
+
+
+def test_rates_are_smoothed() -> None:
+    """A fresh measurement counts half, and a silent partition's rate fades."""
+    moved, _ = after(state(bytes_per_s=500.0), outcome())
+    silent, _ = after(moved, None)
+
+    assert moved.bytes_per_s == 1_500.0
+    assert silent.bytes_per_s == 750.0
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "stage", "retry_at", "occurrence"),
+    [
+        pytest.param(
+            state(), outcome(ended=Ended.INTERRUPTED, records=0), PartitionStage.BACKING_OFF, NOW,
+            Occurrence.INTERRUPTED, id="interrupted for the first time: the epoch was pause enough",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.BACKING_OFF, failures=3), outcome(ended=Ended.INTERRUPTED, records=0),
+            PartitionStage.BACKING_OFF, NOW + 2.0, Occurrence.INTERRUPTED, id="interrupted again and again",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.BACKING_OFF, failures=3), outcome(ended=Ended.INTERRUPTED),
+            PartitionStage.BACKING_OFF, NOW, Occurrence.INTERRUPTED, id="interrupted after progress",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.FAILED, failure=FAILURE), PartitionStage.STOPPED, NOW + 5.0,
+            Occurrence.STOPPED, id="failed",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=2), outcome(ended=Ended.FAILED, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 20.0, Occurrence.STOPPED, id="failed for the third time",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=99), outcome(ended=Ended.FAILED, failure=FAILURE),
+            PartitionStage.STOPPED, NOW + 300.0, Occurrence.STOPPED, id="failed for days",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.OUT_OF_RANGE, failure=FAILURE), PartitionStage.BACKING_OFF, math.inf,
+            Occurrence.QUESTIONED, id="out of range",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.TARGET_REWOUND, failure=FAILURE), PartitionStage.BACKING_OFF, math.inf,
+            Occurrence.QUESTIONED, id="rewound",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED), outcome(ended=Ended.TRUNCATED, failure=FAILURE),
+            PartitionStage.STOPPED, math.inf, Occurrence.QUESTIONED, id="truncated, and stopped before",
+        ),
+        pytest.param(
+            state(repair=REPAIR, downstream=None), outcome(ended=Ended.UNPROVEN, downstream=None),
+            PartitionStage.BACKING_OFF, math.inf, Occurrence.QUESTIONED, id="a search found nothing",
+        ),
+        pytest.param(
+            state(stage=PartitionStage.STOPPED, failures=2, retry_at=NOW - 1), outcome(), PartitionStage.COPYING, 0.0,
+            Occurrence.RECOVERED, id="recovered",
+        ),
+        pytest.param(
+            state(), outcome(resumed_records=7), PartitionStage.COPYING, 0.0, Occurrence.RESUMED_EXACTLY, id="resumed",
+        ),
+        pytest.param(
+            state(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=100, downstream=99),
+            PartitionStage.COPYING, 0.0, Occurrence.RESUME_UNPROVEN, id="unproven",
+        ),
+    ],
+)  # fmt: skip
+def test_endings(
+    before: PartitionState, told: PartitionOutcome, stage: PartitionStage, retry_at: float, occurrence: Occurrence
+) -> None:
+    """Each way to end says when the partition is planned again, and what is told."""
+    moved, occurrences = after(before, told)
+
+    assert (stage, retry_at, (occurrence,)) == (moved.stage, moved.retry_at, occurrences)
+
+
+def test_unproven_goes_on_at_least_once() -> None:
+    """What cannot be proven is copied again from the position, without another look."""
+    moved, _ = after(state(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=100, downstream=99))
+
+    assert (moved.position, moved.is_unsure) == (100, False)
+
+
+def test_a_search_that_finds_nothing_leaves_open_where_the_target_ends() -> None:
+    """Records that are searched for have no place at the target; that its end is known explains nothing."""
+    moved, _ = after(state(repair=REPAIR, downstream=None), outcome(ended=Ended.UNPROVEN, position=50, downstream=120))
+
+    assert (moved.downstream, moved.repair) == (None, REPAIR)
+
+
+SEARCHED = Position(TP, 100, None, search_from=20)
+
+
+def searching() -> PartitionState:
+    return begin(SEARCHED, remote_topic="A.t", topic_id=None, remote_topic_id=None)
+
+
+def test_a_start_is_searched_for_before_it_counts() -> None:
+    """The search goes through the source from its start, and nothing is written before it is over."""
+    (plan,) = next_plans([searching()], now=NOW)
+    lost = lose(searching(), retry_at=NOW, cause="its Python worker was killed")
+
+    assert (plan.position, plan.downstream, plan.is_unsure) == (20, None, True)
+    assert due_positions([searching()], is_interval_over=True) == ()
+    assert next_plans([lost], now=NOW) == (plan,)
+
+
+def test_a_start_that_was_found_is_gone_on_behind() -> None:
+    """Where the target's last record is in the source, what the setting says of a start does not matter."""
+    moved, occurrences = after(searching(), outcome(resumed_records=30, position=50, downstream=29))
+
+    assert (moved.position, moved.downstream, moved.repair) == (50, 29, None)
+    assert occurrences == (Occurrence.RESUMED_EXACTLY,)
+    assert due_positions([moved], is_interval_over=True) == (moved.standing,)
+
+
+def test_a_start_that_was_not_found_is_as_the_setting_says() -> None:
+    """What the target ends with is not in the source: copying begins at the source's end, and that is told."""
+    moved, occurrences = after(
+        searching(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=20, downstream=29, records=0)
+    )
+
+    assert (moved.position, moved.downstream, moved.is_unsure, moved.repair) == (100, 29, False, None)
+    assert (moved.stage, occurrences) == (PartitionStage.COPYING, (Occurrence.RECORDS_SKIPPED,))
+
+
+def test_foreign_records_are_told_once() -> None:
+    """That somebody else writes to the remote topic is told when it is seen first."""
+    first, told = after(state(), outcome(foreign_records=3))
+    again, silent = after(first, outcome(foreign_records=2))
+
+    assert (told, silent) == ((Occurrence.FOREIGN_RECORDS,), ())
+    assert again.foreign_records == 5
+
+
+def test_a_stop_remembers_when_it_began() -> None:
+    """A partition that fails again and again is stopped since the first time."""
+    first, _ = after(state(), outcome(ended=Ended.FAILED, failure=FAILURE))
+    accounted = account(
+        first,
+        outcome(ended=Ended.FAILED, failure=FAILURE),
+        elapsed_s=1.0,
+        now=NOW + 60,
+        jitter=0.5,
+        pauses=RetryPauses(),
+    )
+
+    assert accounted.state.failed_at == NOW
+    assert accounted.state.failure == FAILURE
+
+
+def test_a_lost_epoch_leaves_everything_unsure() -> None:
+    """Nothing is taken over from a lost epoch, and the partition waits until it can no longer write."""
+    sure = state(is_unsure=False)
+
+    lost = lose(sure, retry_at=NOW + 10, cause="its Python worker was killed")
+
+    assert (lost.position, lost.downstream, lost.is_unsure) == (100, 99, True)
+    assert next_plans([lost], now=NOW + 9) == ()
+    assert len(next_plans([lost], now=NOW + 10)) == 1
+
+
+def test_a_stop_without_an_epoch_is_not_planned() -> None:
+    """A partition that must not be copied is never planned, but looked at again at growing intervals."""
+    stopped = stop(state(), FAILURE, now=NOW, jitter=0.5, pauses=RetryPauses())
+    again = stop(stopped, FAILURE, now=NOW + 10, jitter=0.5, pauses=RetryPauses())
+
+    assert next_plans([stopped], now=1e12) == ()
+    assert [it.look_at for it in (stopped, again)] == [NOW + 5, NOW + 20]
+    assert again.failed_at == NOW
+
+
+def test_a_partition_in_question_is_not_planned_until_it_is_acquitted() -> None:
+    """While somebody looks at both clusters nothing is copied; an acquittal plans it again after a short pause."""
+    questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
+    acquitted = clear_doubt(questioned, now=NOW + 1, jitter=0.5, pauses=RetryPauses())
+
+    assert next_plans([questioned], now=1e12) == ()
+    assert len(next_plans([acquitted], now=NOW + 10)) == 1
+    assert acquitted.is_unsure == questioned.is_unsure
+
+
+def test_an_outcome_does_not_answer_a_question() -> None:
+    """What an epoch did that ended meanwhile is counted; the partition stays in question."""
+    questioned = question(state(), Ended.TARGET_REWOUND, FAILURE, now=NOW)
+    moved, occurrences = after(questioned, outcome())
+
+    assert (moved.position, moved.is_questioned, moved.ended, occurrences) == (150, True, Ended.TARGET_REWOUND, ())
+
+
+def test_a_search_is_neither_written_nor_kept_when_its_epoch_is_lost() -> None:
+    """The stored position stays what it was until the search has found something; a lost epoch gives it up."""
+    searching = state(position=90, downstream=None, written=None, repair=REPAIR)
+    found, _ = after(searching, outcome(position=95, downstream=94))
+    lost = lose(searching, retry_at=NOW, cause="killed")
+
+    assert due_positions([searching], is_interval_over=True) == ()
+    assert [it.next_upstream for it in due_positions([found], is_interval_over=True)] == [95]
+    assert (lost.position, lost.downstream, lost.is_unsure, lost.repair) == (100, 99, True, None)
+
+
+@given(
+    position=st.integers(0, 200),
+    ended=st.sampled_from(Ended),
+    records=st.integers(0, 100),
+    unsure=st.booleans(),
+    stage=st.sampled_from(PartitionStage),
+)
+def test_positions_never_go_back_nor_beyond_what_is_proven(
+    position: int, ended: Ended, records: int, unsure: bool, stage: PartitionStage
+) -> None:
+    """Whatever an outcome says, the position is the planned one or the proven one, whichever is later."""
+    told = outcome(position=position, downstream=position - 1, ended=ended, records=records, is_unsure=unsure)
+
+    moved, _ = after(state(stage=stage), told)
+
+    assert max(100, position) == moved.position
+    assert moved.position - 1 == moved.downstream
+
+
+def test_a_producer_goes_with_its_position() -> None:
+    """The next plan carries the outcome's producer; a contested one is not written as such."""
+    contested = ProducerMark(7, 0, 50, is_contested=True)
+    moved, _ = after(state(), outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=contested))
+    forgotten, _ = after(moved, outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=None))
+
+    assert (moved.to_plan().producer, moved.standing.producer) == (contested, ProducerMark(7, 0, 50))
+    assert forgotten.to_plan().producer is None
+
+
+def test_the_next_retry_is_the_first_of_all() -> None:
+    """A copy task waits for the first of its partitions."""
+    assert next_retry_at([state(retry_at=7.0), state(retry_at=5.0)]) == 5.0
+    assert next_retry_at([]) is None

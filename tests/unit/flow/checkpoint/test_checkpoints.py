@@ -1,0 +1,242 @@
+"""Rounds of checkpoints: what is read, what is written when, and what one group's failure means."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.core.offsets.translation import Precision, Untranslated
+from mm2py.flow.checkpoint.checkpoints import Checkpoints
+from mm2py.flow.reach import Reach
+from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.policy.filters import DefaultTopicFilter
+from mm2py.policy.replication import DefaultReplicationPolicy
+from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten, StepFailed
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from tests.support.checkpointing import Shift
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import FETCH, FakePartition, FakeTopic
+from tests.support.group_brokers import FakeGroup, GroupBrokers
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+TOPIC = "A.checkpoints.internal"
+HERE, THERE = TopicPartition("foo", 0), TopicPartition("A.foo", 0)
+#: `B.bar` on A came from `bar` on B.
+ABROAD, HOME = TopicPartition("B.bar", 0), TopicPartition("bar", 0)
+
+
+@attrs.define(eq=False)
+class Rig:
+    """A flow's checkpoints on fake brokers; the source holds groups, the target logs of a hundred records."""
+
+    source: GroupBrokers
+    target: GroupBrokers
+    events: EventLog
+    clock: LoopClock
+    here: Cluster
+    there: Cluster
+    forward: Shift
+    back: Shift
+    made: Checkpoints = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.made = Checkpoints(
+            SETTINGS,
+            self.here,
+            self.there,
+            policy=DefaultReplicationPolicy(),
+            topic_filter=DefaultTopicFilter.of([".*"]),
+            forward=self.forward,
+            back=self.back,
+            reach=Reach(SETTINGS.flow, self.clock, self.events, lambda: 0.5),
+            clock=self.clock,
+            events=self.events,
+        )
+
+    async def append(self, *records: tuple[bytes, bytes]) -> None:
+        """Have somebody write to the checkpoints topic."""
+        await TopicLog(self.there, TOPIC).append([LogRecord(key, value, partition=0) for key, value in records])
+
+    async def written(self) -> list[LogRecord]:
+        return await TopicLog(self.there, TOPIC).read_all()
+
+    async def offsets(self) -> list[tuple[str, int, int]]:
+        found = [decode_checkpoint(record.key, record.value) for record in await self.written()]
+        return [(it.group, it.upstream, it.downstream) for it in found]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    clock = LoopClock()
+    source, target = GroupBrokers(), GroupBrokers()
+    hundred = {topic: FakeTopic([FakePartition(end=100)]) for topic in (THERE.topic, HOME.topic)}
+    target.topics = {TOPIC: FakeTopic([FakePartition()]), **hundred}
+    source.groups = {"g": FakeGroup(0, offsets={HERE: 40}), "h": FakeGroup(1, offsets={HERE: 10})}
+    async with (
+        Cluster(attrs.evolve(source.endpoint, alias="A"), clock, opener=source.open) as here,
+        Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
+    ):
+        forward, back = Shift({HERE.topic: -5}), Shift({ABROAD.topic: 3})
+        yield Rig(source, target, EventLog(clock), clock, here, there, forward, back)
+
+
+async def test_a_round_writes_what_is_due(rig: Rig) -> None:
+    """One record per group and partition, in partition 0, stamped with the round's beginning; then nothing twice."""
+    await rig.made.read()
+    await rig.clock.sleep(7)
+    begun = rig.clock.wall_ms()
+    found = await rig.made.emit_once(["g", "h"])
+    await rig.made.emit_once(["g", "h"])
+
+    assert await rig.offsets() == [("g", 40, 35), ("h", 10, 5)]
+    assert {(record.partition, record.timestamp_ms) for record in await rig.written()} == {(0, begun)}
+    assert found.wanted == {"g": {THERE: CommittedOffset(35, "m")}, "h": {THERE: CommittedOffset(5, "m")}}
+    assert [(event.groups, event.checkpoints) for event in rig.events.of(CheckpointsWritten)] == [(2, 2)]
+
+
+async def test_the_topic_s_checkpoints_are_continued(rig: Rig) -> None:
+    """Own records are read, the latest of each counts, malformed ones are passed over (testReadCheckpointsTopic)."""
+    old = [Checkpoint("g", THERE, upstream, downstream) for upstream, downstream in ((10, 10), (38, 37))]
+    await rig.append(*(encode_checkpoint(it) for it in old), (b"rubbish", b"rubbish"), (b"\x00\x01x", b"\x00\x09"))
+    await rig.made.read()
+    await rig.made.emit_once(["g"])
+
+    assert rig.events.of(CheckpointsRead) == (CheckpointsRead(SETTINGS.flow, TOPIC, 1, 2),)
+    assert len(await rig.written()) == 4
+    assert rig.made.last_of("g") == {THERE: 37}
+
+
+async def test_a_topic_that_may_not_be_read_means_caution(rig: Rig) -> None:
+    """Said once, and only exact translations are written (testReadCheckpointsTopicError)."""
+
+    def refuse(_node: int, request: Any) -> Any:
+        rows = [(number, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0, 0, 0, [], -1, b"") for number in (0,)]
+        return request.RESPONSE_TYPE(0, 0, 0, [(TOPIC, rows)])
+
+    await rig.append(encode_checkpoint(Checkpoint("old", THERE, 1, 1)))
+    rig.target.script(FETCH, refuse)
+    is_read = await rig.made.read()
+    rig.forward.precision = Precision.COARSE
+    await rig.made.emit_once(["g"])
+    estimated = await rig.offsets()
+    rig.forward.precision = Precision.EXACT
+    await rig.made.emit_once(["g"])
+
+    assert not is_read
+    assert len(rig.events.of(CheckpointsUnreadable)) == 1
+    assert estimated == [("old", 1, 1)]
+    assert await rig.offsets() == [("old", 1, 1), ("g", 40, 35)]
+
+
+async def test_one_group_s_failure_is_its_own(rig: Rig) -> None:
+    """A group whose offsets may not be read is told once; the others are written."""
+    await rig.made.read()
+    rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    await rig.made.emit_once(["g", "h"])
+    await rig.made.emit_once(["g", "h"])
+    told = rig.events.of(StepFailed)
+    rig.source.errors = {}
+    await rig.made.emit_once(["g", "h"])
+
+    assert [event.step for event in told] == ["read the offsets of group g"]
+    assert await rig.offsets() == [("h", 10, 5), ("g", 40, 35)]
+
+
+async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: Rig) -> None:
+    """No end, no checkpoint: it could point behind it. The picture says why."""
+    await rig.made.read()
+    del rig.target.topics[THERE.topic]
+    found = await rig.made.emit_once(["g"])
+
+    assert await rig.offsets() == []
+    assert found.wanted == {}
+    assert "could not say" in found.views["g"][0].why
+
+
+async def test_what_a_group_reads_abroad_is_carried_home_once(rig: Rig) -> None:
+    """
+    Failback, and an operator who resets the group at home afterwards.
+
+    The group reads `B.bar` on A, so its offset is to be moved to `bar` on B. It reads on while that is written, so it
+    is to be moved again; once that is done, and nobody is in the group any more, it is not wanted any longer.
+    """
+    await rig.made.read()
+    group = rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    first = await rig.made.emit_once(["g"])
+    group.offsets[ABROAD] = 30
+    second = await rig.made.emit_once(["g"])
+    rig.made.note_settled(first, ["g"])
+    third = await rig.made.emit_once(["g"])
+    rig.made.note_settled(third, ["g"])
+    group.state, group.members = "Empty", 0
+    fourth = await rig.made.emit_once(["g"])
+
+    assert [found.wanted.get("g", {}).get(HOME) for found in (first, second, third, fourth)] == [
+        CommittedOffset(23, "m"),
+        CommittedOffset(33, "m"),
+        CommittedOffset(33, "m"),
+        None,
+    ]
+    assert await rig.offsets() == [("g", 20, 23), ("g", 30, 33)]
+
+
+async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(rig: Rig) -> None:
+    """
+    The flow home knows better than the name: a router of it made `B.bar` out of `born`.
+
+    So it is `born` on B that gets the group's offset, and that the topic filter is asked about.
+    """
+    born = TopicPartition("born", 0)
+    rig.target.topics[born.topic] = rig.target.topics.pop(HOME.topic)
+    rig.back.came_from = {ABROAD: born}
+    await rig.made.read()
+    rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    found = await rig.made.emit_once(["g"])
+
+    assert found.wanted == {"g": {born: CommittedOffset(23, "m")}}
+    assert await rig.offsets() == [("g", 20, 23)]
+
+
+async def test_what_is_not_all_known_yet_is_carried_home_again(rig: Rig) -> None:
+    """An offset past what is known to be copied is settled only once it is translated in full."""
+    await rig.made.read()
+    rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    rig.back.precision = Precision.END
+    early = await rig.made.emit_once(["g"])
+    rig.made.note_settled(early, ["g"])
+    rig.back.precision = Precision.EXACT
+    later = await rig.made.emit_once(["g"])
+
+    assert HOME in later.wanted["g"]
+
+
+async def test_an_offset_that_merely_stands_abroad_stays_there(rig: Rig) -> None:
+    """Nobody is in the group: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
+    await rig.made.read()
+    rig.source.groups["g"] = FakeGroup(0, offsets={ABROAD: 20})
+    found = await rig.made.emit_once(["g"])
+
+    assert found.wanted == {}
+    assert await rig.offsets() == [("g", 20, 23)]
+
+
+async def test_nothing_is_written_before_translations_are_ready(rig: Rig) -> None:
+    """While what was copied before is still being read there is no checkpoint (testCheckpointStoreInitialized)."""
+    await rig.made.read()
+    rig.forward.why_not = Untranslated.NOT_READY
+    found = await rig.made.emit_once(["g"])
+    rig.forward.why_not = None
+    later = await rig.made.emit_once(["g"])
+
+    assert (found.is_ready, found.wanted) == (False, {})
+    assert later.is_ready
+    assert await rig.offsets() == [("g", 40, 35)]

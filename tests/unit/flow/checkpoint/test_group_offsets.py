@@ -1,0 +1,310 @@
+"""Group offsets at the target: who is written, who is left alone, and what is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
+
+import attrs
+import pytest
+
+from mm2py.core.checkpoint.checkpoints import AtTarget
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.checkpoint.group_offsets import GroupOffsets
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.groups.consumer_groups import Groups
+from tests.support.clocks import LoopClock
+
+
+FLOW = Flow("A", "B")
+REMOTE = TopicPartition("A.foo", 0)
+OTHER = TopicPartition("A.foo", 1)
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+@attrs.define
+class FakeGroup:
+    """A group at the target, as far as a mirror sees it."""
+
+    offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
+    members: int = 0
+    protocol: str = "consumer"
+
+
+@attrs.define(eq=False)
+class FakeGroups:
+    """A target's coordinators: they take an admin's commit only while nobody is in the group, as real ones do."""
+
+    groups: dict[str, FakeGroup] = attrs.field(factory=dict)
+    failing_describe: int = 0
+    failing_fetch: int = 0
+    refusing: int = 0
+    commits: list[tuple[str, dict[TopicPartition, int]]] = attrs.field(factory=list)
+    #: What happens between the last look and the write.
+    meanwhile: Callable[[], None] = lambda: None
+    before_fetch: Callable[[], None] = lambda: None
+
+    async def describe(self, groups: Collection[str]) -> dict[str, GroupDescription | BrokerAnsweredError]:
+        if self.failing_describe:
+            return dict.fromkeys(groups, error_of(self.failing_describe, "B", "DescribeGroups"))
+        return {name: self._described(name) for name in groups}
+
+    def _described(self, name: str) -> GroupDescription:
+        group = self.groups.get(name)
+        if group is None:
+            return GroupDescription(name, GroupType.CLASSIC, "", "Dead", exists=False)
+        state = "Stable" if group.members else "Empty"
+        return GroupDescription(name, GroupType.CLASSIC, group.protocol, state, group.members)
+
+    async def committed(self, groups: Collection[str]) -> dict[str, Offsets | BrokerAnsweredError]:
+        if self.failing_fetch:
+            return dict.fromkeys(groups, error_of(self.failing_fetch, "B", "OffsetFetch"))
+        self.before_fetch()
+        return {
+            name: {tp: CommittedOffset(offset) for tp, offset in self.groups[name].offsets.items()}
+            if name in self.groups
+            else {}
+            for name in groups
+        }
+
+    async def commit(self, group: str, offsets: Offsets) -> dict[TopicPartition, BrokerAnsweredError | None]:
+        self.meanwhile()
+        if self.refusing:
+            return dict.fromkeys(offsets, error_of(self.refusing, "B", "OffsetCommit"))
+        held = self.groups.setdefault(group, FakeGroup(protocol=""))
+        if held.members:
+            return dict.fromkeys(offsets, error_of(ErrorCode.UNKNOWN_MEMBER_ID, "B", "OffsetCommit"))
+        plain = {tp: offset.offset for tp, offset in offsets.items()}
+        held.offsets |= plain
+        self.commits.append((group, plain))
+        return dict.fromkeys(offsets)
+
+
+@attrs.define
+class Rig:
+    """Group offsets on a fake target."""
+
+    target: FakeGroups
+    events: EventLog
+    clock: LoopClock
+    last: dict[TopicPartition, int] = attrs.field(factory=dict)
+    end: int = 1_000
+    may_rewind: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self.offsets = GroupOffsets(
+            FLOW,
+            cast("Groups", self.target),
+            may_rewind=self.may_rewind,
+            last_of=lambda _group: self.last,
+            ends_of=self.ends_of,
+            clock=self.clock,
+            events=self.events,
+        )
+
+    offsets: GroupOffsets = attrs.field(init=False)
+
+    async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
+
+    async def sync(self, offset: int = 100, **more: int) -> frozenset[str]:
+        """Sync one round of a group `g`, and of others by name, each with its own offset."""
+        return await self.offsets.sync_once(
+            {name: {REMOTE: CommittedOffset(wanted)} for name, wanted in {"g": offset, **more}.items()}
+        )
+
+    @property
+    def state(self) -> AtTarget:
+        return self.offsets.states["g"].state
+
+
+@pytest.fixture
+def rig() -> Rig:
+    clock = LoopClock()
+    return Rig(FakeGroups(), EventLog(clock), clock)
+
+
+async def test_a_group_that_does_not_exist_is_written(rig: Rig) -> None:
+    """New at the target: all its offsets are committed (testSyncOffset, new)."""
+    settled = await rig.sync(100)
+
+    assert rig.target.commits == [("g", {REMOTE: 100})]
+    assert settled == {"g"}
+    assert rig.events.of(GroupOffsetsSynced) == (GroupOffsetsSynced(FLOW, "g", 1),)
+    assert rig.offsets.states["g"].written_ms == rig.clock.wall_ms()
+
+
+async def test_an_empty_group_goes_forward_and_never_back(rig: Rig) -> None:
+    """Idle at the target: forward is written, what is ahead stays (testSyncOffset, idle and ahead)."""
+    rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    await rig.sync(100)
+    await rig.sync(100)
+    await rig.sync(70)
+
+    assert rig.target.commits == [("g", {REMOTE: 100})]
+    assert rig.state is AtTarget.IDLE
+
+
+async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: Rig) -> None:
+    """sync.group.offsets.rewind.enabled follows a group that was reset at the source."""
+    rewinding = Rig(rig.target, rig.events, rig.clock, may_rewind=True)
+    rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    await rewinding.sync(20)
+
+    assert rig.target.groups["g"].offsets == {REMOTE: 20}
+
+
+async def test_an_active_group_is_left_alone_and_said_so_once(rig: Rig) -> None:
+    """Members at the target: nothing is even tried; once they have left, it goes on."""
+    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50}, members=1)
+    settled = await rig.sync(100)
+    await rig.clock.sleep(60)
+    await rig.sync(110)
+    group.members = 0
+    await rig.sync(120)
+
+    assert settled == frozenset()
+    assert rig.target.commits == [("g", {REMOTE: 120})]
+    assert [(event.group, event.state) for event in rig.events.of(GroupSyncSkipped)] == [("g", "active")]
+    assert rig.events.of(GroupSyncResumed) == (GroupSyncResumed(FLOW, "g", "active", 60.0),)
+
+
+@pytest.mark.parametrize("failure", ["failing_describe", "failing_fetch"])
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED])
+async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure: str, code: ErrorCode) -> None:
+    """
+    KAFKA-19794: a look that fails says nothing about the group.
+
+    MirrorMaker takes a group whose description failed for a new one and writes all its offsets, backwards too.
+    """
+    rig.target.groups["g"] = FakeGroup({REMOTE: 500})
+    setattr(rig.target, failure, int(code))
+    settled = await rig.sync(100)
+
+    assert rig.target.commits == []
+    assert rig.target.groups["g"].offsets == {REMOTE: 500}
+    assert (settled, rig.state) == (frozenset(), AtTarget.UNKNOWN)
+    assert code.name in rig.events.of(GroupSyncSkipped)[0].reason
+
+
+async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: Rig) -> None:
+    """An active group beside an idle one: the idle one is written all the same."""
+    rig.target.groups["g"] = FakeGroup({REMOTE: 50}, members=3)
+    settled = await rig.sync(100, other=7, third=8)
+
+    assert sorted(rig.target.commits) == [("other", {REMOTE: 7}), ("third", {REMOTE: 8})]
+    assert settled == {"other", "third"}
+
+
+async def test_somebody_who_joins_between_look_and_write_wins(rig: Rig) -> None:
+    """
+    A race that the broker decides.
+
+    The group is empty at both looks; then a consumer joins; then the commit arrives and is refused. Nothing is
+    written, and the group counts as active.
+    """
+    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+
+    def join() -> None:
+        group.members = 1
+
+    rig.target.meanwhile = join
+    await rig.sync(100)
+
+    assert group.offsets == {REMOTE: 50}
+    assert rig.state is AtTarget.ACTIVE
+
+
+async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(rig: Rig) -> None:
+    """
+    A consumer comes and goes between the look at all groups and the look at this one.
+
+    The first look finds 50 and nobody in the group. A consumer reads to 500, commits and leaves. The second look
+    finds 500, and nothing is written over it.
+    """
+    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    looks = iter([50, 500])
+
+    def look() -> None:
+        group.offsets[REMOTE] = next(looks)
+
+    rig.target.before_fetch = look
+    await rig.sync(100)
+
+    assert rig.target.commits == []
+    assert group.offsets == {REMOTE: 500}
+
+
+async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: Rig) -> None:
+    """Per partition: absent at the target is written, ahead stays."""
+    rig.target.groups["g"] = FakeGroup({REMOTE: 500})
+    await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(100), OTHER: CommittedOffset(7)}})
+
+    assert rig.target.commits == [("g", {OTHER: 7})]
+
+
+async def test_a_plain_group_is_watched_for_a_round_first(rig: Rig) -> None:
+    """Offsets that are not ours, and nobody in the group: perhaps a consumer that assigns partitions to itself."""
+    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50}, protocol="")
+    await rig.sync(100)
+    states = [rig.state]
+    group.offsets[REMOTE] = 60
+    await rig.sync(100)
+    states.append(rig.state)
+    group.offsets[REMOTE] = 70
+    await rig.sync(100)
+    states.append(rig.state)
+    commits = list(rig.target.commits)
+    await rig.sync(100)
+    states.append(rig.state)
+
+    assert states == [AtTarget.WATCHED, AtTarget.IN_USE, AtTarget.IN_USE, AtTarget.IDLE]
+    assert commits == []
+    assert rig.target.commits == [("g", {REMOTE: 100})]
+    assert [event.state for event in rig.events.of(GroupSyncSkipped)] == ["in_use"]
+
+
+async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: Rig) -> None:
+    """A group that only the sync has ever written goes on round after round, and at once after a restart."""
+    for offset in (100, 110, 120):
+        await rig.sync(offset)
+    after_restart = Rig(rig.target, rig.events, rig.clock, last={REMOTE: 120})
+    await after_restart.sync(130)
+
+    assert [offsets[REMOTE] for _, offsets in rig.target.commits] == [100, 110, 120, 130]
+
+
+async def test_a_refusal_is_shown_with_the_broker_s_words(rig: Rig) -> None:
+    """No right to commit: the state says refused, the detail why; said once."""
+    rig.target.refusing = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    await rig.sync(100)
+    await rig.sync(100)
+
+    assert rig.state is AtTarget.REFUSED
+    assert "GROUP_AUTHORIZATION_FAILED" in rig.offsets.states["g"].detail
+    assert len(rig.events.of(GroupSyncSkipped)) == 1
+
+
+async def test_a_group_that_is_gone_is_forgotten(rig: Rig) -> None:
+    """What is no longer wanted is no longer shown."""
+    await rig.sync(100)
+    await rig.offsets.sync_once({})
+
+    assert rig.offsets.states == {}
+
+
+async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: Rig) -> None:
+    """The remote topic was deleted and created again; its group still has the old offset, far behind the end."""
+    rig.target.groups["g"] = FakeGroup({REMOTE: 900})
+    await rig.sync(100)
+    kept = dict(rig.target.groups["g"].offsets)
+    rig.end = 120
+    await rig.sync(100)
+
+    assert kept == {REMOTE: 900}
+    assert rig.target.groups["g"].offsets == {REMOTE: 100}

@@ -1,0 +1,196 @@
+"""Overrides of all flows of a node together: settings over the file, and a changed file under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.core.control.live_config import put_config
+from mm2py.core.control.overrides import SOURCE
+from mm2py.errors import OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
+from mm2py.flow.control import overrides as override_control
+from mm2py.flow.control.override_store import conflict
+from mm2py.flow.control.overrides import OverrideControl
+from mm2py.flow.control.replication_loops import judged
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Overrides
+from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
+from mm2py.telemetry.events import LiveSettingsChanged, LiveSettingsRejected, OverridesStored
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+
+
+AB, BA = Flow("A", "B"), Flow("B", "A")
+_TEXT = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+replication.policy.class = identity
+A->B.enabled = true
+A->B.topics = east
+B->A.enabled = true
+B->A.topics = west
+"""
+
+
+@attrs.define
+class Targets:
+    """The topics with overrides of all flows, in memory."""
+
+    kept: dict[Flow, StoredOverrides] = attrs.field(factory=dict)
+
+    def open(self, settings: object, _clock: object) -> Store:
+        return Store(self, settings.flow)  # type: ignore[attr-defined]
+
+
+@attrs.define
+class Store:
+    """The overrides of one flow; see `mm2py.flow.control.override_store.OverrideStore`."""
+
+    targets: Targets
+    flow: Flow
+
+    async def read(self) -> StoredOverrides:
+        return self.targets.kept.get(self.flow, NOTHING_STORED)
+
+    async def refill(self, _kept: StoredOverrides, _topic_id: str | None) -> tuple[None, None]:
+        return None, None
+
+    async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
+        now = await self.read()
+        if now.revision > before.revision:
+            raise conflict(self.flow, now)
+        kept = self.targets.kept[self.flow] = StoredOverrides(overrides, before.revision + 1, "mark", by, 1)
+        return kept
+
+
+@attrs.define
+class Rig:
+    """The control, what targets store, how the file is read, and which flows were to apply changes."""
+
+    control: OverrideControl
+    targets: Targets
+    events: EventLog
+    read: Callable[[str], MirrorSettings]
+    acted: list[Flow]
+
+    async def put(self, flow: Flow, **settings: object) -> Overrides:
+        body = {key.replace("_", "."): value for key, value in settings.items()}
+        return await self.control.change(
+            flow, lambda overrides: put_config(overrides, flow, SOURCE, body, self.control.file), by="alice"
+        )
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    path, targets, acted = tmp_path / "mm2.properties", Targets(), list[Flow]()
+
+    def read(text: str) -> MirrorSettings:
+        path.write_text(text)
+        return judged(load_settings(path))
+
+    monkeypatch.setattr(override_control, "OverrideStore", targets.open)
+    clock = LoopClock()
+    events = EventLog(clock)
+    control = OverrideControl(read(_TEXT), acted.append, clock=clock, events=events)
+    control._stored |= {AB: NOTHING_STORED, BA: NOTHING_STORED}
+    return Rig(control, targets, events, read, acted)
+
+
+async def test_an_override_is_stored_then_applied(rig: Rig) -> None:
+    """The flow is to run with other settings, the other flow with the file's; each step is told."""
+    overrides = await rig.put(AB, topics="other", tasks_max=2)
+
+    assert rig.targets.kept[AB].overrides == overrides
+    assert (rig.control.settings_of(AB).topics, rig.control.settings_of(AB).tasks_max) == (("other",), 2)
+    assert rig.control.settings_of(BA) == rig.control.file.flows[1]
+    assert rig.acted == [AB]
+    assert [event.by for event in rig.events.of(OverridesStored)] == ["alice"]
+    (changed,) = rig.events.of(LiveSettingsChanged)
+    assert changed.set == ("topics = other", "tasks.max = 2")
+
+
+async def test_settings_are_parsed_once(rig: Rig) -> None:
+    """What was validated before it was stored is what applies."""
+    file, parsed = rig.control.file, list[Mapping[str, str]]()
+    assert file.with_live is not None
+
+    def with_live(lines: Mapping[str, str]) -> MirrorSettings:
+        parsed.append(lines)
+        return read(lines)
+
+    read, rig.control.file = file.with_live, attrs.evolve(file, with_live=with_live)
+    await rig.put(AB, topics="other")
+
+    assert parsed == [{"A->B.topics": "other"}]
+    assert rig.control.settings_of(AB).topics == ("other",)
+
+
+async def test_what_changes_nothing_is_not_written(rig: Rig) -> None:
+    """An order that was given already, or that says what the file says, leaves no record."""
+    await rig.put(AB, topics="east")
+
+    assert rig.targets.kept == {}
+    assert rig.acted == []
+
+
+async def test_flows_that_would_feed_each_other_are_refused(rig: Rig) -> None:
+    """Settings are judged with what was put for the other flows, too; nothing of a refused order is kept."""
+    await rig.put(AB, topics="shared")
+
+    with pytest.raises(OverrideRejectedError, match="shared"):
+        await rig.put(BA, topics="shared")
+    assert rig.control.settings_of(BA).topics == ("west",)
+    assert BA not in rig.targets.kept
+
+
+async def test_nothing_is_changed_before_it_was_read(rig: Rig) -> None:
+    """Of a flow that nobody runs here, or whose orders were not read yet."""
+    del rig.control._stored[BA]
+
+    with pytest.raises(OverridesNotStoredError):
+        await rig.put(BA, topics="x")
+    with pytest.raises(UnknownFlowError):
+        await rig.put(Flow("A", "C"), topics="x")
+
+
+async def test_settings_stay_on_top_of_another_file(rig: Rig) -> None:
+    """What was put counts over what the file says now, for the flows that it still has."""
+    await rig.put(AB, topics="other")
+
+    await rig.control.rebase(rig.read(_TEXT + "A->B.tasks.max = 3\nB->A.enabled = false\n"))
+
+    assert (rig.control.settings_of(AB).topics, rig.control.settings_of(AB).tasks_max) == (("other",), 3)
+    assert not rig.events.of(LiveSettingsRejected)
+
+
+async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: Rig) -> None:
+    """It is told, the other flows take the file, and once the settings are taken back this one does as well."""
+    await rig.put(AB, topics="other")
+    before = rig.control.settings_of(AB)
+
+    await rig.control.rebase(rig.read(_TEXT.replace("topics = west", "topics = other") + "A->B.tasks.max = 3\n"))
+    during = rig.control.settings_of(AB)
+    await rig.control.change(AB, lambda _: Overrides())
+
+    (refused,) = rig.events.of(LiveSettingsRejected)
+    assert refused.is_running
+    assert during == before
+    assert rig.control.settings_of(BA).topics == ("other",)
+    assert (rig.control.settings_of(AB).topics, rig.control.settings_of(AB).tasks_max) == (("east",), 3)
+
+
+async def test_overrides_on_another_cluster_are_read_again(rig: Rig) -> None:
+    """A file that names another target says where to look: what was known is not."""
+    await rig.put(AB, topics="other")
+
+    await rig.control.rebase(rig.read(_TEXT.replace("b:9092", "c:9092")))
+
+    assert rig.control.stored(AB) == NOTHING_STORED
+    assert rig.control.settings_of(AB).topics == ("east",)
+    with pytest.raises(OverridesNotStoredError, match="not been read"):
+        await rig.put(AB, topics="x")

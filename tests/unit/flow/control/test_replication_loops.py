@@ -1,0 +1,115 @@
+"""Settings whose flows would feed each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from mm2py.flow.control.replication_loops import judged
+
+
+BOTH_WAYS = "clusters = A, B\nbootstrap.servers = x:1\nA->B.enabled = true\nB->A.enabled = true\n"
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+BLIND = """
+from mm2py.policy.replication import DefaultReplicationPolicy
+
+
+class Blind(DefaultReplicationPolicy):
+    def topic_source(self, topic):
+        return None
+
+
+class Broken(DefaultReplicationPolicy):
+    def topic_source(self, topic):
+        raise RuntimeError("not today")
+"""
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a module with policies of one's own."""
+    name = f"house_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(BLIND)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def judge(tmp_path: Path, text: str, *targets: str) -> MirrorSettings:
+    """Load and judge a file."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(text)
+    return judged(load_settings(path, targets=targets))
+
+
+@pytest.mark.parametrize("targets", [(), ("B",)], ids=["all", "one node of two"])
+def test_flows_that_feed_each_other_are_refused(tmp_path: Path, targets: tuple[str, ...]) -> None:
+    """The line says which flows, which topic and what to do, also where another node runs one of them."""
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, BOTH_WAYS + IDENTITY, *targets)
+
+    (problem,) = refused.value.problems
+    assert str(problem).startswith(
+        "mm2.properties: replication.policy.class: A->B, B->A would feed each other without end: "
+        "each record of topic orders goes round"
+    )
+    assert "mirror one way only" in problem.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOTH_WAYS,
+        BOTH_WAYS + "A->B." + IDENTITY,
+        BOTH_WAYS.replace("B->A.enabled = true", "B->A.enabled = false") + IDENTITY,
+        BOTH_WAYS + IDENTITY + "A->B.topics = a\nB->A.topics = b\n",
+        BOTH_WAYS + "A->B.replication.policy.class = nowhere.Lost\nB->A." + IDENTITY,
+    ],
+    ids=["default", "one of them keeps names", "one way", "other topics", "one of them will not start"],
+)
+def test_others_are_taken_as_they_are(tmp_path: Path, text: str) -> None:
+    """Neither refused nor noted."""
+    settings = judge(tmp_path, text)
+
+    assert not any("feed each other" in note.message for note in settings.notes)
+
+
+def test_a_policy_of_one_s_own_is_warned_of(tmp_path: Path, house: str) -> None:
+    """A class that cannot see circles gets a note, and runs."""
+    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Blind\n")
+
+    note = settings.notes[-1]
+    assert "A->B, B->A would feed each other without end" in note.message
+    assert "topic_source()" in note.hint
+
+
+def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
+    """Nothing can be said then; the flows start, and their own life shows what is wrong."""
+    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Broken\n")
+
+    assert "cannot be told" in settings.notes[-1].message
+    assert "not today" in settings.notes[-1].message
+
+
+RING = ("A->B", "B->C", "C->A")
+ROUTER = {
+    "transforms": "strip",
+    "transforms.strip.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.strip.regex": "[A-C][.](.*)",
+    "transforms.strip.replacement": "$1",
+}
+
+
+def test_routers_count(tmp_path: Path) -> None:
+    """A router that takes away what shows a record's way is found out before it sends one round for ever."""
+    ring = "clusters = A, B, C\nbootstrap.servers = x:1\n" + "".join(f"{flow}.enabled = true\n" for flow in RING)
+    routers = "".join(f"{flow}.{key} = {value}\n" for flow in RING for key, value in ROUTER.items())
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, ring + routers)
+
+    (problem,) = refused.value.problems
+    assert "each record of topic A.orders goes round and round" in problem.message
+    assert problem.message.endswith("because routers of B->C and C->A and A->B hide where it came from")
+    assert "see that routers leave what the policy puts before a name" in problem.hint
+    assert not any("feed each other" in note.message for note in judge(tmp_path, ring).notes)

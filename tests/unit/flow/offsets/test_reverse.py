@@ -1,0 +1,150 @@
+"""The way back as another node keeps it: read on, round by round."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import attrs
+import pytest
+
+from mm2py.core.offsets.translation import Precision, Translated, Untranslated
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.offsets.reverse import BorrowedTranslations, StoredTranslations
+from mm2py.flow.offsets.translations import Translations
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position, encode_position
+from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import METADATA, FakeBrokers, topics_with
+
+
+BACK = Flow("B", "A")
+TOPIC = "mm2-offsets.B.internal"
+ORDERS, REMOTE = TopicPartition("orders", 0), TopicPartition("B.orders", 0)
+
+
+@attrs.define(eq=False)
+class Rig:
+    """What another node keeps on cluster A, and who reads it."""
+
+    brokers: FakeBrokers
+    cluster: Cluster
+    clock: LoopClock
+    kept: StoredTranslations
+    #: What the other node's routers put before a topic's name.
+    prefix: str = ""
+
+    async def keep(self, *, upstream: int, downstream: int, length: int) -> None:
+        """Have the other node copy a run and write down what it knows."""
+        end = downstream + length
+        chunk = RunChunk(
+            covered_from=upstream,
+            covered_to=upstream + length,
+            end_from=downstream,
+            end=end,
+            is_origin=False,
+            starts=array("q", [upstream]),
+            downs=array("q", [downstream]),
+            spans=array("q", [length]),
+            counts=array("q", [length]),
+        )
+        key, value, headers = encode_position("B", Position(ORDERS, upstream + length, end - 1))
+        records = [
+            LogRecord(chunk_key("B", ORDERS, 0), encode_chunk(chunk, None)),
+            LogRecord(key, value, tuple(headers)),
+            LogRecord(b"rubbish", b"rubbish"),
+        ]
+        await TopicLog(self.cluster, TOPIC).append(records)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    brokers, clock = FakeBrokers(), LoopClock()
+    brokers.topics = topics_with(TOPIC, [0, 1, 2])
+    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
+
+        def names() -> Callable[[str], str]:
+            return partial(f"B.{made.prefix}{{}}".format)
+
+        kept = StoredTranslations(BACK, cluster, names, flow_runs=1000, partition_runs=1000, clock=clock)
+        made = Rig(brokers, cluster, clock, kept)
+        yield made
+
+
+async def test_what_another_node_keeps_is_read_on(rig: Rig) -> None:
+    """Each refresh takes what was added; an offset past what was kept so far counts as not copied yet."""
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.kept.refresh()
+    early = [rig.kept(REMOTE, offset) for offset in (15, 40)]
+    await rig.keep(upstream=100, downstream=10, length=50)
+    await rig.kept.refresh()
+
+    assert early == [Translated(105), Translated(120, Precision.END)]
+    assert rig.kept(REMOTE, 40) == Translated(130)
+    assert rig.kept(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
+
+
+async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: Rig) -> None:
+    """The other node writes all that it knows into it; what the old topic held beyond that counts no more."""
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.keep(upstream=100, downstream=10, length=50)
+    await rig.kept.refresh()
+    rig.brokers.topics = topics_with(TOPIC, [0, 1, 2])
+    rig.brokers.topics[TOPIC].topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+    await rig.keep(upstream=200, downstream=10, length=60)
+    await rig.kept.refresh()
+
+    assert rig.kept(REMOTE, 15) == Translated(205)
+
+
+async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Rig) -> None:
+    """It is refused once, and asked for again a minute later; until then nothing is known."""
+    rig.brokers.topics = {}
+    with pytest.raises(BrokerAnsweredError, match="UNKNOWN_TOPIC"):
+        await rig.kept.refresh()
+    asked = len(rig.brokers.requests_of(METADATA))
+    await rig.kept.refresh()
+    not_asked = len(rig.brokers.requests_of(METADATA)) - asked
+    rig.brokers.topics = topics_with(TOPIC, [0, 1, 2])
+    await rig.clock.sleep(60)
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.kept.refresh()
+
+    assert not_asked == 0
+    assert rig.kept(REMOTE, 15) == Translated(105)
+
+
+async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: Rig) -> None:
+    """Routers name remote topics before the policy does; a reload may change them while the way back is read on."""
+    routed = TopicPartition("B.new-orders", 0)
+    await rig.keep(upstream=100, downstream=10, length=20)
+    await rig.kept.refresh()
+    before = [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)]
+    rig.prefix = "new-"
+    await rig.keep(upstream=100, downstream=10, length=50)
+    await rig.kept.refresh()
+
+    assert before == [ORDERS, None]
+    assert [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)] == [None, ORDERS]
+    assert rig.kept(routed, 15) == Translated(105)
+
+
+def test_what_is_lent_is_that_of_the_flow_as_it_is_now() -> None:
+    """A reload gives the flow in the other direction another life, or takes it away."""
+    lives = [Translations(flow_runs=10, partition_runs=10) for _ in range(2)]
+    for downstream, life in zip((9, 19), lives, strict=True):
+        life.adopt({ORDERS: Position(ORDERS, 100, downstream)}, {ORDERS: REMOTE.topic})
+    now: Translations | None = None
+    lent = BorrowedTranslations(lambda: now)
+    found = []
+    for life in (*lives, None):
+        now = life
+        found.append((lent(REMOTE, 10), lent.source_of(REMOTE)))
+
+    assert [source for _, source in found] == [ORDERS, ORDERS, None]
+    assert found[0][0] != found[1][0]
+    assert found[2][0] is Untranslated.NOT_MIRRORED

@@ -1,0 +1,79 @@
+"""What is done about a source or a target that is not what a position is about. Both clusters only pretend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import cast
+
+import attrs
+import pytest
+
+from mm2py.core.source.broken_history import Look
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import Mm2Error
+from mm2py.flow.reach import Reach
+from mm2py.flow.source.broken_history import BrokenHistory
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.positions import Position
+from mm2py.model.state import PartitionStage
+from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
+from mm2py.wire.kept_log import TopicVanishedError
+from tests.unit.flow.source.test_partitions import FLOW, MARK, SETTINGS, running
+
+
+REFUSED = TopicVanishedError("B", "CreateTopics", 44, "POLICY_VIOLATION", "mm2-offsets.A.internal")
+
+
+@attrs.define
+class Written:
+    """The positions topic, which refuses what is written as long as there is an error."""
+
+    error: Mm2Error | None = None
+    positions: list[Position] = attrs.field(factory=list)
+
+    async def write(self, positions: Collection[Position]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.positions += positions
+
+
+async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A remote topic was created again, and for some minutes the target does not take the position that follows.
+
+    The partition is shown as stopped, with the hint, and asked about at growing intervals; then it goes on.
+    """
+    written = Written(REFUSED)
+
+    async def looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
+        return [(state, Look("id-1", 0, 100, "new", 0)) for state in states]
+
+    monkeypatch.setattr(BrokenHistory, "_look", looked)
+    async with running(partitions=2, tasks_max=1) as group:
+        clock, events = group.tasks._clock, group.events
+        around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+        life = SimpleNamespace(tasks=group.tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        truth = asyncio.create_task(BrokenHistory(around, cast("SourceLife", life)).run())
+        await asyncio.sleep(10)
+        (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.states.values()]
+        group.tasks.question(first, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
+        await asyncio.sleep(200)
+        stopped, goes_on = (group.tasks.states[state.source] for state in (first, second))
+        written.error = None
+        await asyncio.sleep(200)
+        group.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in group.tasks.unfenced()])
+        await asyncio.sleep(200)
+        truth.cancel()
+
+    (told,) = group.events.of(RemoteTopicRecreated)
+    (stop,) = group.events.of(PartitionStopped)
+    (step,) = group.events.of(StepFailed)
+    assert told.source == stop.source == first.source
+    assert stop.hint == step.hint == REFUSED.hint
+    assert (stopped.stage, goes_on.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
+    assert group.tasks.states[first.source].stage is PartitionStage.COPYING
+    assert [position.next_upstream for position in written.positions] == [0]

@@ -1,0 +1,63 @@
+"""What the source group does while it is paused, without clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.reach import Reach
+from mm2py.flow.source.group import SourceGroup, SourceLife
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.overrides import Wanted
+from mm2py.model.state import FlowState
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.unit.flow.source.test_partitions import FLOW, SETTINGS, PretendedEpochs
+
+
+class Watch:
+    """Looks at something every second."""
+
+    name = "watch"
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self.looks += 1
+
+    async def finish(self) -> None:
+        return
+
+
+async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() -> None:
+    """How far the source has gone on is known in a pause too; what changed there meanwhile is found out behind it."""
+    clock, refreshes = LoopClock(), list[float]()
+    events = EventLog(clock)
+    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    group = SourceGroup(around, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    log = SimpleNamespace(is_look_due=False)
+    life = SimpleNamespace(
+        tasks=SimpleNamespace(
+            due_positions=lambda **_: (), take_committed=set, unfenced=tuple, has_unfenced=asyncio.Event()
+        ),
+        positions=SimpleNamespace(log=log),
+        topics=SimpleNamespace(
+            memory=SimpleNamespace(log=log), want_refresh=lambda: refreshes.append(clock.monotonic())
+        ),
+    )
+    watch = Watch()
+    group.want(Wanted.PAUSED)
+    async with asyncio.TaskGroup() as tasks:
+        resting = tasks.create_task(group._rest(cast("SourceLife", life), [cast("Any", watch)]))
+        await asyncio.sleep(60.5)
+        state, looks = group.state, watch.looks
+        group.want(Wanted.RUNNING)
+
+    assert (state, looks) == (FlowState.PAUSED, 60)
+    assert resting.result()
+    assert refreshes == [60.5]

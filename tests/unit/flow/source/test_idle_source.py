@@ -1,0 +1,164 @@
+"""When the source is asked what the copying does not tell: where nothing is read, and what topics keep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mm2py.core.lag import Retention
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.reach import Reach
+from mm2py.flow.source.idle_source import IdleSourceWatch
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import ConfigEntry, ConfigSource
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.requests import EARLIEST
+from tests.support.clocks import LoopClock
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+PAUSED, HELD, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+DENIED = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "DescribeConfigs", "t")
+KEPT = {"cleanup.policy": "delete", "retention.ms": "60000", "retention.bytes": "-1"}
+
+
+class Rig:
+    """A `IdleSourceWatch` on a source that answers as the test says, in virtual time."""
+
+    def __init__(self) -> None:
+        clock = LoopClock()
+        self.ends: dict[TopicPartition, int | BrokerAnsweredError] = {PAUSED: 150, HELD: 900, GONE: 7}
+        self.asked: list[set[TopicPartition]] = []
+        self.described: list[tuple[float, set[str]]] = []
+        self.configs: Mapping[str, str] | BrokerAnsweredError = KEPT
+        self.is_away = False
+        self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
+        self.states = {it: PartitionState(it, f"A.{it.topic}", 100, 99) for it in (PAUSED, HELD, GONE)}
+        self.measures = FlowMeasures(clock)
+        self.reach = Reach(SETTINGS.flow, clock, EventLog(clock), lambda: 0.5)
+        around = FlowContext(SETTINGS, self.reach, clock, EventLog(clock), lambda: 0.5)
+        tasks = SimpleNamespace(states=self.states, is_held=lambda source: source == HELD)
+        source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
+        life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self._watch), tasks=tasks)
+        self.watch = IdleSourceWatch(around, self.measures, life)
+        self.watch._admin = SimpleNamespace(topic_configs=self._topic_configs)  # type: ignore[assignment]
+        self.mirror({"t": "A.t"})
+
+    def _watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
+        self.mirror = watcher
+
+    async def _list_offsets(
+        self, partitions: Collection[TopicPartition], when: int
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        if self.is_away:
+            raise ClusterUnreachableError("A", "a:1", "refused")
+        self.asked.append(set(partitions))
+        return {it: 20 if when == EARLIEST else self.ends[it] for it in partitions}
+
+    async def _topic_configs(
+        self, topics: Collection[str], _keys: Collection[str]
+    ) -> dict[str, Mapping[str, ConfigEntry] | BrokerAnsweredError]:
+        self.described.append((asyncio.get_running_loop().time(), set(topics)))
+        configs = self.configs
+        if isinstance(configs, BrokerAnsweredError):
+            return dict.fromkeys(topics, configs)
+        return {topic: {k: ConfigEntry(v, ConfigSource.TOPIC) for k, v in configs.items()} for topic in topics}
+
+    async def live(self, seconds: float, *, new_topic_after_s: float = 0.0) -> None:
+        """Let it watch for so long; another topic may be mirrored meanwhile."""
+        task = asyncio.create_task(self.watch.run())
+        if new_topic_after_s:
+            await asyncio.sleep(new_topic_after_s)
+            self.mirror({"t": "A.t", "u": "A.u"})
+        await asyncio.sleep(seconds - new_topic_after_s)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    return Rig()
+
+
+async def test_what_nobody_reads_falls_behind_visibly(rig: Rig) -> None:
+    """A partition that no epoch holds gets its ends from the source; held ones and unmirrored ones are left alone."""
+    await rig.live(10.5)
+    after = rig.states[PAUSED]
+
+    assert rig.asked == [{PAUSED}] * 2  # where logs begin, and where they end
+    assert (after.log_start_offset, after.high_watermark, after.lag) == (20, 150, 50)
+    assert rig.states[HELD].high_watermark == rig.states[GONE].high_watermark == -1
+
+
+async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: Rig) -> None:
+    """Once its epoch should have told where the log ends, the source is asked, held or not."""
+    due_s = (SETTINGS.epoch_ms + SETTINGS.drain_ms) / 1000
+    await rig.live(due_s - 1)
+    before = rig.states[HELD].lag
+    await rig.live(due_s + 20)
+
+    assert (before, rig.states[HELD].lag) == (None, 800)
+
+
+async def test_where_nothing_is_asked_nobody_answers(rig: Rig) -> None:
+    """A source that is away is not said to be back, only because everything is held."""
+    for source in (PAUSED, GONE):
+        del rig.states[source]
+    rig.mirror({})
+    rig.reach.failed("copy", ClusterUnreachableError("A", "a:1", "refused"))
+    await rig.live(30)
+
+    assert rig.asked == []
+    assert not rig.reach.is_complete
+
+
+async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: Rig) -> None:
+    """A broker's refusal says nothing about where the log ends."""
+    rig.ends[PAUSED] = DENIED
+    await rig.live(10.5)
+
+    assert rig.states[PAUSED].high_watermark == -1
+
+
+async def test_a_source_that_is_away_is_tried_again(rig: Rig) -> None:
+    """It is noted that the source does not answer, and once it does the numbers are right again."""
+    rig.is_away = True
+    await rig.live(10.5)
+    away = rig.reach.is_complete
+    rig.is_away = False
+    await rig.live(10.5)
+
+    assert (away, rig.reach.is_complete) == (False, True)
+    assert rig.states[PAUSED].lag == 50
+
+
+async def test_retention_is_read_now_and_then(rig: Rig) -> None:
+    """What topics keep is read at once, at the refresh interval, and soon after a topic is new."""
+    interval_s = SETTINGS.refresh_topics_interval_s
+    await rig.live(2 * interval_s, new_topic_after_s=interval_s + 25)
+    times, topics = [at for at, _ in rig.described], [asked for _, asked in rig.described]
+
+    assert times[0] == 0
+    assert interval_s <= times[1] <= interval_s + 10
+    assert interval_s + 25 <= times[2] <= interval_s + 35
+    assert topics == [{"t"}, {"t"}, {"t", "u"}]
+    assert rig.measures.retention == {"t": Retention(60_000, None), "u": Retention(60_000, None)}
+
+
+async def test_configs_that_may_not_be_read_are_unknown(rig: Rig) -> None:
+    """Without the right to read configs nothing is known of what topics keep, and it is not asked in a hurry."""
+    rig.configs = DENIED
+    await rig.live(60)
+
+    assert rig.measures.retention == {}
+    assert len(rig.described) == 1

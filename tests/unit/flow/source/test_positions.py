@@ -1,0 +1,58 @@
+"""Positions whose topic vanishes while transactions write there, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from mm2py.flow.source.positions import Positions
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, _built
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import DESCRIBE_CONFIGS, PRODUCE, FakeBrokers
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def test_a_position_of_a_transaction_stays_the_newest() -> None:
+    """
+    The topic vanishes, and is created again. Right before what the daemon knows is written there, a transaction commits
+    a further position of one partition: that is written once more behind the older one, and nothing else is.
+    """
+    brokers, clock = FakeBrokers(), LoopClock()
+    events = EventLog(clock)
+    settings = attrs.evolve(SETTINGS, is_exactly_once=True)
+    topic = settings.offset_storage_topic
+    key, value, headers = encode_position("A", Position(BUSY, 150, 149))
+    (committed,) = _built([LogRecord(key, value, tuple(headers))], 0)
+
+    def overtaken(node: int, request: Any) -> Any:
+        ((_, rows),) = request.topics
+        (number,) = (number for number, batch in rows if key in batch)
+        brokers.topics[topic].partitions[number].append(committed)
+        return brokers.produce(node, request)
+
+    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
+        positions = Positions(settings, cluster, cluster, events)
+        await positions.read()
+        await positions.write([Position(BUSY, 100, 99), Position(IDLE, 7, 6)])
+        del brokers.topics[topic]
+        brokers.script(PRODUCE, overtaken)
+        brokers.script(DESCRIBE_CONFIGS, lambda _, request: request.RESPONSE_TYPE(0, [(0, None, 2, topic, [])]))
+        await positions.log.look()
+        records = await positions.log.read_all()
+
+    found: dict[TopicPartition, list[int]] = {}
+    for record in records:
+        match decode_position(record.key, record.value, record.headers):
+            case (_, Position() as position):
+                found.setdefault(position.source, []).append(position.next_upstream)
+    assert found == {BUSY: [150, 100, 150], IDLE: [7]}
+    assert len(events.of(InternalTopicRecreated)) == 1

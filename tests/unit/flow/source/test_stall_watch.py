@@ -1,0 +1,86 @@
+"""Telling which topic-partitions have stood still for long, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.reach import Reach
+from mm2py.flow.source.stall_watch import Stalls, StallWatch
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import PartitionStage
+from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+NO_LEADER = PartitionFailure("no broker leads it at the source", "start one")
+
+
+class Rig:
+    """A `StallWatch` over partitions that stand still."""
+
+    def __init__(self, partitions: int) -> None:
+        clock = LoopClock()
+        self.events = EventLog(clock)
+        self.reach = Reach(SETTINGS.flow, clock, self.events, lambda: 0.5)
+        places = [TopicPartition("t", number) for number in range(partitions)]
+        self.states = [
+            PartitionState(it, "A.t", 100, 99, stage=PartitionStage.BACKING_OFF, failure=NO_LEADER) for it in places
+        ]
+        around = FlowContext(SETTINGS, self.reach, clock, self.events, lambda: 0.5)
+        life: Any = SimpleNamespace(tasks=SimpleNamespace(wanted=lambda: self.states))
+        self.watch = StallWatch(around, Stalls(), life)
+
+    async def live(self, seconds: float) -> None:
+        """Let it watch for so long."""
+        task = asyncio.create_task(self.watch.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    def go_on(self) -> None:
+        self.states = [attrs.evolve(it, stage=PartitionStage.COPYING, failure=None) for it in self.states]
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    return Rig(25)
+
+
+async def test_many_partitions_make_one_event(rig: Rig) -> None:
+    """What stands still for one reason is told in one event, which names ten, and so is its end."""
+    await rig.live(70.1)
+    rig.go_on()
+    await rig.live(70.1)
+    (told,), (over,) = rig.events.of(PartitionsHeldUp), rig.events.of(PartitionsGoOn)
+
+    assert (told.count, len(told.partitions), told.partitions[0]) == (25, 10, "t-0")
+    assert (told.message, told.hint) == (NO_LEADER.message, NO_LEADER.hint)
+    assert told.held_s == pytest.approx(60.0)
+    assert over.count == 25
+
+
+async def test_a_cluster_that_is_away_is_told_alone(rig: Rig) -> None:
+    """Partitions wait for it, which is no news; once it is back, each has its time to go on."""
+    await rig.live(30.1)
+    rig.reach.failed("copy", ClusterUnreachableError("A", "a:1", "refused"))
+    await rig.live(300.1)
+    rig.reach.answered(["A"])
+    await rig.live(50.1)
+    while_back = rig.events.of(PartitionsHeldUp)
+    await rig.live(30.1)
+
+    assert while_back == ()
+    assert len(rig.events.of(PartitionsHeldUp)) == 1

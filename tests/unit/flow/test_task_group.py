@@ -1,0 +1,371 @@
+"""A task group's life: up, over, drained, failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import attrs
+import pytest
+
+from mm2py.errors import Mm2Error, Verdict
+from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.model.overrides import Wanted
+from mm2py.model.state import FlowState, GroupView
+from mm2py.telemetry.events import (
+    ConnectorPaused,
+    ConnectorRestarted,
+    ConnectorResumed,
+    ConnectorStarted,
+    ConnectorStopped,
+    GroupFailed,
+    TaskRestarted,
+)
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.unit.flow.source.test_partitions import FLOW, SETTINGS
+
+
+Body = Callable[["ToyGroup"], Awaitable[None]]
+
+
+@attrs.define(eq=False)
+class HopelessError(Mm2Error):
+    """An error nobody can do anything about."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "give up"
+
+    what: str
+
+
+class ToyGroup(FlowGroup):
+    """A group whose lives are given, the last one again and again."""
+
+    connector = "MirrorToyConnector"
+    name = "toy"
+
+    def __init__(self, around: FlowContext, *lives: Body) -> None:
+        super().__init__(around)
+        self.lives = list(lives)
+        self.drained_within_s: float | None = None
+        self.worked = self.ended = 0
+
+    async def _live(self) -> None:
+        body = self.lives.pop(0) if len(self.lives) > 1 else self.lives[0]
+        await body(self)
+
+    async def work(self) -> None:
+        """Come up, wait for a drain, and take a second for it."""
+        self._came_up()
+        self.worked += 1
+        await self._run_until_quiet([("nothing", asyncio.sleep(3_600))])
+        self.drained_within_s = self._drain_within_s
+        await asyncio.sleep(1)
+
+
+async def rest_and_work(group: ToyGroup) -> None:
+    """Work whenever the group is not paused, as the real ones do."""
+    while await group._goes_on():
+        group._came_up()
+        group.worked += 1
+        await group._run_until_quiet([("nothing", asyncio.sleep(3_600))])
+    group.ended += 1
+
+
+async def fall(_group: ToyGroup) -> None:
+    raise ValueError("no")
+
+
+async def give_up(_group: ToyGroup) -> None:
+    raise HopelessError("no")
+
+
+async def wait_for_ever(_group: ToyGroup) -> None:
+    await asyncio.Event().wait()
+
+
+async def fall_in_drain(group: ToyGroup) -> None:
+    await group.work()
+    raise ValueError("too late")
+
+
+@pytest.fixture
+def events() -> EventLog:
+    return EventLog(LoopClock())
+
+
+@asynccontextmanager
+async def running(events: EventLog, *lives: Body, wanted: Wanted = Wanted.RUNNING) -> AsyncIterator[ToyGroup]:
+    """Run a toy group; at the end of the block it has to end by itself."""
+    clock = LoopClock()
+    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    group = ToyGroup(around, *lives)
+    group.want(wanted)
+    async with asyncio.timeout(3_600), asyncio.TaskGroup() as tasks:
+        tasks.create_task(group.run(), name="group")
+        await asyncio.sleep(0.1)
+        yield group
+
+
+async def test_a_drain_lets_a_life_end_what_it_has_begun(events: EventLog) -> None:
+    """A group that is up sees the drain and its time, and has its end waited for."""
+    async with running(events, ToyGroup.work) as group:
+        up = group.state
+        group.drain(within_s=7.0)
+        await asyncio.sleep(0.1)
+        draining = group.state
+
+    assert (up, draining, group.state) == (FlowState.RUNNING, FlowState.DRAINING, FlowState.DRAINED)
+    assert group.drained_within_s == 7.0
+
+
+async def test_a_drain_before_it_is_up_ends_it_at_once(events: EventLog) -> None:
+    """A group that still waits for its clusters, or pauses after a fall, has nothing to drain."""
+    async with running(events, wait_for_ever) as starting:
+        starting.drain(within_s=60.0)
+    async with running(events, fall) as falling:
+        falling.drain(within_s=60.0)
+
+    assert (starting.state, falling.state) == (FlowState.DRAINED, FlowState.DRAINED)
+    assert asyncio.get_running_loop().time() < 5
+
+
+async def test_a_fall_is_told_counted_and_forgotten_once_it_is_up(events: EventLog) -> None:
+    """Between two lives the view says what happened; when the next life is up, only the count stays."""
+    async with running(events, fall, fall, ToyGroup.work) as group:
+        fallen = group.view()
+        await asyncio.sleep(60)
+        up = group.view()
+        group.drain(within_s=1.0)
+
+    assert fallen == GroupView("MirrorToyConnector", FlowState.RESTARTING, "ValueError: no", "", 1, falls=1)
+    assert up == GroupView("MirrorToyConnector", FlowState.RUNNING, "", "", 2, falls=2)
+    assert [event.task for event in events.of(TaskRestarted)] == ["A->B/toy", "A->B/toy"]
+
+
+async def test_an_error_without_remedy_ends_it_for_good(events: EventLog) -> None:
+    """The group stays down with error and hint in its view, and one event says so; a drain leaves it as it is."""
+    async with running(events, give_up) as group:
+        await asyncio.sleep(600)
+        group.drain(within_s=1.0)
+
+    assert group.has_failed
+    assert group.view() == GroupView("MirrorToyConnector", FlowState.FAILED, str(HopelessError("no")), "give up", 0)
+    assert events.of(GroupFailed) == (GroupFailed(FLOW, "MirrorToyConnector", str(HopelessError("no")), "give up"),)
+
+
+async def test_a_fall_in_the_drain_is_told_and_has_no_further_life(events: EventLog) -> None:
+    """A group that falls over while it drains ends at once instead of starting again."""
+    async with running(events, fall_in_drain, wait_for_ever) as group:
+        group.drain(within_s=1.0)
+
+    assert group.view() == GroupView("MirrorToyConnector", FlowState.DRAINED, "ValueError: too late", "", 1, falls=1)
+    assert len(events.of(TaskRestarted)) == 1
+
+
+async def test_a_paused_group_rests_in_its_life(events: EventLog) -> None:
+    """It leaves off and goes on within one life, and says who wanted it; a second word for the same changes nothing."""
+    async with running(events, rest_and_work) as group:
+        group.want(Wanted.PAUSED, by="ann")
+        group.want(Wanted.PAUSED, by="bob")
+        await asyncio.sleep(60)
+        paused = (group.view(), group.worked, group.ended)
+        group.want(Wanted.RUNNING, by="carl")
+        await asyncio.sleep(60)
+        resumed = (group.view(), group.worked, group.ended)
+        group.drain(within_s=1.0)
+
+    assert paused == (GroupView("MirrorToyConnector", FlowState.PAUSED, wanted=Wanted.PAUSED), 1, 0)
+    assert resumed == (GroupView("MirrorToyConnector", FlowState.RUNNING), 2, 0)
+    assert events.of(ConnectorPaused) == (ConnectorPaused(FLOW, "MirrorToyConnector", "ann"),)
+    assert events.of(ConnectorResumed) == (ConnectorResumed(FLOW, "MirrorToyConnector", "carl"),)
+
+
+@pytest.mark.parametrize(("wanted", "state"), [(Wanted.PAUSED, FlowState.PAUSED), (Wanted.STOPPED, FlowState.STOPPED)])
+async def test_a_group_that_is_not_to_run_can_be_drained(events: EventLog, wanted: Wanted, state: FlowState) -> None:
+    """From a pause its life ends in good order; a stopped one has none. Either way it is drained at once."""
+    async with running(events, rest_and_work) as group:
+        group.want(wanted)
+        await asyncio.sleep(60)
+        before = group.state
+        group.drain(within_s=5.0)
+
+    assert (before, group.state, group.ended) == (state, FlowState.DRAINED, 1)
+    assert not events.of(ConnectorStarted)
+    assert not events.of(ConnectorResumed)
+
+
+async def test_a_stopped_group_ends_its_life_and_lives_again(events: EventLog) -> None:
+    """Its drain has the time that epochs need; while it is stopped it has no life; started, it has another."""
+    async with running(events, ToyGroup.work) as group:
+        group.want(Wanted.STOPPED, by="ann")
+        await asyncio.sleep(0.5)
+        draining = group.state
+        await asyncio.sleep(60)
+        stopped, lives = group.state, group.worked
+        group.want(Wanted.RUNNING, by="bob")
+        await asyncio.sleep(1)
+        started = (group.state, group.worked)
+        group.drain(within_s=1.0)
+
+    assert (draining, stopped, lives, started) == (FlowState.DRAINING, FlowState.STOPPED, 1, (FlowState.RUNNING, 2))
+    assert events.of(ConnectorStopped) == (ConnectorStopped(FLOW, "MirrorToyConnector", is_deleted=False, by="ann"),)
+    assert events.of(ConnectorStarted) == (ConnectorStarted(FLOW, "MirrorToyConnector", "bob"),)
+
+
+async def test_a_stop_ends_a_life_that_never_came_up(events: EventLog) -> None:
+    """A group that waits for its clusters, or pauses after a fall, stops at once."""
+    for life in (wait_for_ever, fall):
+        async with running(events, life) as group:
+            group.want(Wanted.STOPPED)
+            await asyncio.sleep(0.1)
+            state = group.state
+            group.drain(within_s=1.0)
+
+        assert state is FlowState.STOPPED
+
+
+@pytest.mark.parametrize("wanted", [Wanted.PAUSED, Wanted.STOPPED, Wanted.DELETED])
+async def test_orders_that_were_there_before_it_began_are_obeyed(events: EventLog, wanted: Wanted) -> None:
+    """It never does its work."""
+    async with running(events, rest_and_work, wanted=wanted) as group:
+        await asyncio.sleep(60)
+        state = group.state
+        group.drain(within_s=1.0)
+
+    assert group.worked == 0
+    assert state is (FlowState.PAUSED if wanted is Wanted.PAUSED else FlowState.STOPPED)
+
+
+async def test_stopped_paused_deleted_and_back(events: EventLog) -> None:
+    """Each order leads on from each other one."""
+    async with running(events, rest_and_work) as group:
+        seen = []
+        for wanted in (Wanted.STOPPED, Wanted.PAUSED, Wanted.DELETED, Wanted.STOPPED, Wanted.RUNNING):
+            group.want(wanted)
+            await asyncio.sleep(60)
+            seen.append(group.state.name)
+        group.drain(within_s=1.0)
+
+    assert seen == ["STOPPED", "PAUSED", "STOPPED", "STOPPED", "RUNNING"]
+    assert [event.is_deleted for event in events.of(ConnectorStopped)] == [False, True, False]
+
+
+async def test_a_restart_ends_the_life_in_good_order(events: EventLog) -> None:
+    """It is counted and told, and the next life begins as soon as the last one is over."""
+    async with running(events, ToyGroup.work) as group:
+        group.restart(by="ann")
+        await asyncio.sleep(1.5)
+        view, lives = group.view(), group.worked
+        group.drain(within_s=1.0)
+
+    assert (view, lives) == (GroupView("MirrorToyConnector", FlowState.RUNNING, restarts=1), 2)
+    assert events.of(ConnectorRestarted) == (ConnectorRestarted(FLOW, "MirrorToyConnector", is_alone=False, by="ann"),)
+
+
+async def test_a_failed_group_is_restarted_by_hand(events: EventLog) -> None:
+    """Whoever removed the cause need not restart the daemon."""
+    async with running(events, give_up, ToyGroup.work) as group:
+        failed = group.has_failed
+        group.restart()
+        await asyncio.sleep(0.1)
+        view = group.view()
+        group.drain(within_s=1.0)
+
+    assert (failed, view) == (True, GroupView("MirrorToyConnector", FlowState.RUNNING, restarts=1))
+
+
+async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> None:
+    """The next life begins at once, not after the pause that the last fall earned."""
+    async with running(events, fall, ToyGroup.work) as group:
+        group.restart()
+        await asyncio.sleep(0.01)
+        view = group.view()
+        group.drain(within_s=1.0)
+
+    assert view.state is FlowState.RUNNING
+    assert (view.restarts, view.falls) == (2, 1)
+
+
+async def test_a_failed_group_can_be_stopped(events: EventLog) -> None:
+    """Then it is stopped and no failure any more, until it is started and fails again."""
+    async with running(events, give_up) as group:
+        group.want(Wanted.STOPPED)
+        await asyncio.sleep(1)
+        stopped = group.state
+        group.want(Wanted.RUNNING)
+        await asyncio.sleep(1)
+        started = group.state
+        group.drain(within_s=1.0)
+
+    assert (stopped, started) == (FlowState.STOPPED, FlowState.FAILED)
+    assert len(events.of(GroupFailed)) == 2
+
+
+async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
+    """There is nothing to end, and its offsets may just be altered."""
+    async with running(events, rest_and_work) as group:
+        group.want(Wanted.STOPPED)
+        await asyncio.sleep(1)
+        group.restart()
+        await asyncio.sleep(1)
+        view = group.view()
+        group.drain(within_s=1.0)
+
+    assert view == GroupView("MirrorToyConnector", FlowState.STOPPED, wanted=Wanted.STOPPED)
+
+
+async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(events: EventLog) -> None:
+    """It says who runs the flow, and begins nothing."""
+    async with running(events, rest_and_work) as group:
+        group.keep_out()
+        await asyncio.sleep(5)
+        unknown = group.state
+        group.keep_out("somebody runs A->B", "stop one")
+        await asyncio.sleep(5)
+        standing_by, worked = group.view(), group.worked
+        group.admit()
+        await asyncio.sleep(5)
+        admitted = (group.state, group.view().last_error, group.worked)
+        group.drain(within_s=1)
+
+    assert unknown is FlowState.STARTING
+    assert (standing_by.state, standing_by.last_error, standing_by.hint) == (
+        FlowState.STANDBY,
+        "somebody runs A->B",
+        "stop one",
+    )
+    assert admitted == (FlowState.RUNNING, "", worked + 1)
+
+
+async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(events: EventLog) -> None:
+    """Another node may have moved every position: the next life reads them again."""
+    async with running(events, rest_and_work) as group:
+        up = (group.state, group.worked, group.ended)
+        group.keep_out("somebody runs A->B")
+        await asyncio.sleep(5)
+        stood_by = (group.state, group.worked, group.ended)
+        group.admit()
+        await asyncio.sleep(5)
+        again = (group.state, group.worked)
+        group.drain(within_s=1)
+
+    assert up == (FlowState.RUNNING, 1, 0)
+    assert stood_by == (FlowState.STANDBY, 1, 1)
+    assert again == (FlowState.RUNNING, 2)
+
+
+async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
+    """Nothing was begun, so nobody waits."""
+    async with running(events, rest_and_work) as group:
+        group.keep_out("somebody runs A->B")
+        await asyncio.sleep(5)
+        begun = asyncio.get_running_loop().time()
+        group.drain(within_s=60)
+
+    assert asyncio.get_running_loop().time() - begun < 1
+    assert group.state is FlowState.DRAINED

@@ -1,0 +1,196 @@
+"""What a round of ACLs does when clusters refuse, have no authorizer, or are away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.config.resolve import TopicSyncSettings
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
+from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext
+from mm2py.flow.topics import acls as topic_acls
+from mm2py.flow.topics.acls import AclSync
+from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+from mm2py.model.synced import ForgottenAcl, Synced, SyncedAcl
+from mm2py.telemetry.events import (
+    AclSyncIdle,
+    ClusterUnreachable,
+    StepFailed,
+    TopicAclsChanged,
+    TopicSyncFailed,
+    TopicSyncRecovered,
+)
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode, error_of
+from tests.support.clocks import LoopClock
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+INTERVAL_S = 600.0
+ACL = TopicAcl("t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
+REMOTE = attrs.evolve(ACL, topic="A.t")
+
+
+@attrs.define
+class FakeCluster:
+    """A cluster's entries, and what it refuses."""
+
+    alias: str
+    acls: set[TopicAcl] = attrs.field(factory=set)
+    trouble: Mm2Error | None = None
+    refuses_changes: bool = False
+    looks: int = 0
+
+
+@attrs.define
+class Memory:
+    """What is remembered, and every entry ever written."""
+
+    acls: set[TopicAcl] = attrs.field(factory=set)
+    written: list[Synced] = attrs.field(factory=list)
+
+    async def load(self) -> None: ...
+
+    async def write(self, entries: Sequence[Synced]) -> None:
+        for entry in entries:
+            self.written.append(entry)
+            if isinstance(entry, SyncedAcl):
+                self.acls.add(entry.acl)
+            elif isinstance(entry, ForgottenAcl):
+                self.acls.discard(entry.acl)
+
+
+class Rig:
+    """An `AclSync` between two such clusters, in virtual time."""
+
+    def __init__(self, *, deletes: bool = False) -> None:
+        clock = LoopClock()
+        self.events = EventLog(clock)
+        self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), Memory()
+        sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
+        settings = attrs.evolve(SETTINGS, topic_sync=sync)
+        reach = Reach(settings.flow, clock, self.events, lambda: 0.5)
+        around = FlowContext(settings, reach, clock, self.events, lambda: 0.5)
+        life: Any = SimpleNamespace(source=self.source, target=self.target, topics=SimpleNamespace(memory=self.memory))
+        self.sync = AclSync(around, life)
+
+    async def live(self, rounds: float) -> None:
+        task = asyncio.create_task(self.sync.run())
+        await asyncio.sleep(INTERVAL_S * rounds)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture(autouse=True)
+def wire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loop talk to such clusters."""
+
+    async def describe(cluster: FakeCluster) -> frozenset[TopicAcl]:
+        cluster.looks += 1
+        if cluster.trouble is not None:
+            raise cluster.trouble
+        return frozenset(cluster.acls)
+
+    async def create(cluster: FakeCluster, acls: Sequence[TopicAcl]) -> dict[TopicAcl, BrokerAnsweredError]:
+        if cluster.refuses_changes:
+            return {acl: error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "B", "CreateAcls") for acl in acls}
+        cluster.acls.update(acls)
+        return {}
+
+    async def delete(cluster: FakeCluster, acls: Sequence[TopicAcl]) -> dict[TopicAcl, BrokerAnsweredError]:
+        if cluster.refuses_changes:
+            return {acl: error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "B", "DeleteAcls") for acl in acls}
+        cluster.acls.difference_update(acls)
+        return {}
+
+    monkeypatch.setattr(topic_acls, "describe_topic_acls", describe)
+    monkeypatch.setattr(topic_acls, "create_topic_acls", create)
+    monkeypatch.setattr(topic_acls, "delete_topic_acls", delete)
+
+
+async def test_what_is_missing_is_remembered_and_created() -> None:
+    """An entry is the mirror's before it is created, and nothing is sent in later rounds."""
+    rig = Rig()
+    await rig.live(2.5)
+
+    assert (rig.target.acls, rig.memory.written) == ({REMOTE}, [SyncedAcl(REMOTE)])
+    assert [event.created for event in rig.events.of(TopicAclsChanged)] == [("ALLOW READ User:u on A.t",)]
+    assert rig.source.looks == 3
+
+
+async def test_an_entry_that_could_not_be_created_is_not_the_mirrors() -> None:
+    """A refused entry is forgotten, told once with the right that is missing, and created when it may be."""
+    rig = Rig()
+    rig.target.refuses_changes = True
+    await rig.live(1.5)
+    forgotten = rig.memory.acls == set()
+    rig.target.refuses_changes = False
+    await rig.live(0.5)
+
+    assert forgotten
+    assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
+        "grant the mirror's principal ALTER on the cluster of B"
+    ]
+    assert [event.topics for event in rig.events.of(TopicSyncRecovered)] == [("A.t",)]
+    assert (rig.target.acls, rig.memory.acls) == ({REMOTE}, {REMOTE})
+
+
+async def test_an_entry_that_could_not_be_deleted_stays_the_mirrors() -> None:
+    """A refused deletion is tried again, and forgotten only once it was made."""
+    rig = Rig(deletes=True)
+    await rig.live(0.5)
+    rig.source.acls.clear()
+    rig.target.refuses_changes = True
+    await rig.live(0.5)
+    before = set(rig.memory.acls)
+    rig.target.refuses_changes = False
+    await rig.live(0.5)
+
+    assert before == {REMOTE}
+    assert (rig.target.acls, rig.memory.acls) == (set(), set())
+
+
+@pytest.mark.parametrize("alias", ["A", "B"])
+async def test_an_authorizer_that_goes_away_deletes_nothing(alias: str) -> None:
+    """A cluster whose authorizer is switched off says so; what it said before stays as it is."""
+    rig = Rig(deletes=True)
+    await rig.live(0.5)
+    cluster = rig.source if alias == "A" else rig.target
+    cluster.trouble = error_of(ErrorCode.SECURITY_DISABLED, alias, "DescribeAcls")
+    await rig.live(2.5)
+
+    assert [event.cluster for event in rig.events.of(AclSyncIdle)] == [alias]
+    assert (rig.target.acls, rig.memory.acls) == ({REMOTE}, {REMOTE})
+
+
+async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
+    """A source that does not show its entries is not one that has none."""
+    rig = Rig(deletes=True)
+    await rig.live(0.5)
+    rig.source.trouble = error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "A", "DescribeAcls")
+    await rig.live(2.5)
+
+    assert rig.target.acls == {REMOTE}
+    assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
+        "grant the mirror's principal DESCRIBE on the cluster of A"
+    ]
+    assert rig.events.of(StepFailed) == ()
+
+
+async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
+    """After an absence the entries follow within seconds, not at the next interval."""
+    rig = Rig()
+    rig.target.trouble = ClusterUnreachableError("B", "b:1", "refused")
+    asyncio.get_running_loop().call_later(15, setattr, rig.target, "trouble", None)
+    await rig.live(0.1)
+
+    assert rig.target.acls == {REMOTE}
+    assert len(rig.events.of(ClusterUnreachable)) == 1

@@ -1,0 +1,72 @@
+"""What a flow put on remote topics is remembered in a topic of the target."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+
+from mm2py.flow.topics.ownership import NoMemoryError, SyncedMemory
+from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
+from mm2py.model.synced import ForgottenAcl, ForgottenConfig, SyncedAcl, SyncedConfig
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import CREATE_TOPICS, PRODUCE, FakeBrokers
+from tests.unit.flow.source.test_partitions import SETTINGS
+
+
+TOPIC = "mm2-synced.A.internal"
+ACL = TopicAcl("A.t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    return FakeBrokers()
+
+
+@pytest.fixture
+async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        yield cluster
+
+
+async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """What one memory wrote and did not forget, the next one knows; the topic is compacted, with one partition."""
+    first = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    await first.load()
+    other = attrs.evolve(ACL, topic="A.u")
+    await first.write([SyncedConfig("A.t", "a", ("1",)), SyncedConfig("A.t", "b", ("2",)), SyncedAcl(ACL)])
+    await first.write([SyncedConfig("A.t", "a", ("1", "3")), ForgottenConfig("A.t", "b"), SyncedAcl(other)])
+    await first.write([ForgottenAcl(other)])
+    second = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    await second.load()
+    [(_, request)] = brokers.requests_of(CREATE_TOPICS)
+
+    for memory in (first, second):
+        assert (memory.configs_of("A.t"), memory.configs_of("A.u"), memory.acls) == ({"a": ("1", "3")}, {}, {ACL})
+    assert request.create_topic_requests == [(TOPIC, 1, 1, [], [("cleanup.policy", "compact")])]
+
+
+async def test_what_could_not_be_written_is_not_remembered(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A refused entry is not known, and the error says which rights the topic needs."""
+    memory = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    await memory.load()
+    brokers.script(PRODUCE, lambda _, request: request.RESPONSE_TYPE([(TOPIC, [(0, 29, -1, -1, 0)])], 0))
+    with pytest.raises(NoMemoryError, match="TOPIC_AUTHORIZATION_FAILED") as caught:
+        await memory.write([SyncedAcl(ACL)])
+
+    assert memory.acls == frozenset()
+    assert "grant" in caught.value.hint
+
+
+async def test_a_topic_that_may_not_be_created(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """Without the topic there is no memory, which is told; a later try finds it once somebody made it."""
+    memory = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [(TOPIC, 29, None)]))
+    with pytest.raises(NoMemoryError, match=TOPIC):
+        await memory.load()
+    await memory.load()
+
+    assert memory.acls == frozenset()

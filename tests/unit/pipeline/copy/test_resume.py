@@ -1,0 +1,629 @@
+"""Finding out what has arrived: by count, by content, and where neither proves anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.epoch import Ended, PartitionPlan, Run, Runs
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.resume import Resumer, Walked, Walks
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from tests.support.batches import (
+    GZIP,
+    LOG_APPEND_TIME,
+    START_MS,
+    TRANSACTIONAL,
+    Content,
+    build_batch,
+    control_batch,
+    flipped,
+    legacy_messages,
+)
+from tests.support.clocks import LoopClock
+from tests.support.model_cluster import ModelCluster, ModelPartition
+
+
+TOPIC, REMOTE = "orders", "A.orders"
+
+
+def record(number: int, *, delta: int = 0) -> Content:
+    return Content(delta, START_MS + number, b"k%d" % number, b"%d" % number, (("h", None),))
+
+
+@attrs.define
+class Rig:
+    """A source and a target of which nobody knows what has arrived."""
+
+    source: ModelCluster
+    target: ModelCluster
+    walks: Walks = attrs.field(factory=dict)
+    resolved: list[PartitionCopy] = attrs.field(factory=list)
+
+    @property
+    def upstream(self) -> ModelPartition:
+        return self.source.partitions[TopicPartition(TOPIC, 0)]
+
+    @property
+    def downstream(self) -> ModelPartition:
+        return self.target.partitions[TopicPartition(REMOTE, 0)]
+
+    def resumer(self, *, reads_committed: bool = False) -> Resumer:
+        return Resumer(
+            cast("Cluster", self.source),
+            cast("Cluster", self.target),
+            LoopClock(),
+            self.walks,
+            reads_committed=reads_committed,
+        )
+
+    async def resume(
+        self, position: int, downstream: int | None, *, reads_committed: bool = False, within_s: float = 20.0
+    ) -> PartitionCopy:
+        """Resume partition 0 from a position that is unsure."""
+        copy = copy_of(0, position, downstream)
+        try:
+            async with asyncio.timeout(within_s):
+                await self.resumer(reads_committed=reads_committed).resolve([copy], self.resolved.append)
+        except TimeoutError:
+            pass
+        return copy
+
+    def write_source(self, numbers: Sequence[int], *, batch: int = 3, gap: int = 0, codec: int = 0) -> None:
+        """Write numbered records in batches with *gap* offsets of nothing behind each."""
+        for first in range(0, len(numbers), batch):
+            some = numbers[first : first + batch]
+            base = self.upstream.end
+            records = [record(number, delta=delta) for delta, number in enumerate(some)]
+            self.upstream.load(
+                build_batch(records, base_offset=base, codec=codec, last_offset_delta=len(some) - 1 + gap)
+            )
+
+    def compact_source(self, kept: Sequence[int]) -> None:
+        """Leave of the source's records only those at these offsets, whose numbers are their offsets."""
+        self.upstream.batches.clear()
+        for offset in kept:
+            self.upstream.load(build_batch([record(offset)], base_offset=offset))
+
+    def write_target(self, numbers: Sequence[int], *, batch: int = 4, attributes: int = 0) -> None:
+        for first in range(0, len(numbers), batch):
+            records = [record(number, delta=delta) for delta, number in enumerate(numbers[first : first + batch])]
+            raw = build_batch(records, base_offset=self.downstream.end, attributes=attributes, max_timestamp=9)
+            self.downstream.load(raw)
+
+
+def copy_of(number: int, position: int, downstream: int | None) -> PartitionCopy:
+    return PartitionCopy.of(PartitionPlan(TopicPartition(TOPIC, number), REMOTE, position, downstream, is_unsure=True))
+
+
+def rig_of(partitions: int = 1, brokers: int = 1) -> Rig:
+    return Rig(
+        ModelCluster.of("A", TOPIC, partitions, brokers=brokers),
+        ModelCluster.of("B", REMOTE, partitions, brokers=brokers),
+    )
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return rig_of()
+
+
+def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
+    """Return upstream and downstream offset of every record whose place is known."""
+    return [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
+
+
+def assert_resumed(rig: Rig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
+    assert rig.resolved == [copy]
+    assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
+    assert (copy.position, copy.fetch.offset, copy.downstream) == (position, position, downstream)
+    assert copy.resumed_records == records
+
+
+async def test_nothing_more_arrived(rig: Rig) -> None:
+    """A target that ends where the position says goes on from there, without a look at the source."""
+    rig.write_source(range(20))
+    rig.write_target(range(10))
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=10, downstream=9, records=0)
+    assert not rig.source.sent
+
+
+@pytest.mark.parametrize("arrived", [1, 2, 3, 4, 10, 11, 12])
+@pytest.mark.parametrize("codec", [0, GZIP])
+async def test_what_arrived_is_counted_and_compared(rig: Rig, arrived: int, codec: int) -> None:
+    """As many data records as the target has more were copied, also where they end inside a batch of the source."""
+    rig.write_source(range(20), codec=codec)
+    rig.write_target(range(8 + arrived))
+    copy = await rig.resume(8, 7)
+
+    assert_resumed(rig, copy, position=8 + arrived, downstream=7 + arrived, records=arrived)
+
+
+async def test_holes_and_markers_are_not_counted(rig: Rig) -> None:
+    """Offsets that hold no data lie between what arrived; the position is behind the last record's own."""
+    rig.write_source([0, 1, 2], gap=4)
+    rig.upstream.load(control_batch(rig.upstream.end, 5, commits=True))
+    rig.write_source([3, 4], gap=1)
+    rig.upstream.load(build_batch(0, base_offset=rig.upstream.end, last_offset_delta=3))
+    rig.write_source([5, 6])
+    rig.write_target(range(6))
+    copy = await rig.resume(0, -1)
+    (last,) = [base for base, _, raw in rig.upstream.batches if b"k5" in raw]
+
+    assert_resumed(rig, copy, position=last + 1, downstream=5, records=6)
+    assert list(copy.runs) == [Run(0, 0, 3), Run(8, 3, 2), Run(last, 5, 1)]
+    assert copy.known_from is None
+
+
+async def test_old_formats_are_counted(rig: Rig) -> None:
+    """Messages of magic 0 and 1 count as what they hold, from the position on."""
+    rig.upstream.load(legacy_messages(1, [record(n, delta=n) for n in range(5)], codec=GZIP))
+    rig.upstream.load(legacy_messages(1, [record(5)], base_offset=5))
+    rig.downstream.load(build_batch([Content(n, START_MS + n, b"k%d" % n, b"%d" % n) for n in range(5)]))
+    copy = await rig.resume(2, 1)
+
+    assert_resumed(rig, copy, position=5, downstream=4, records=3)
+
+
+async def test_aborted_transactions_count_only_where_they_were_copied(rig: Rig) -> None:
+    """With committed reading aborted records are not among what arrived; without it they are."""
+    for first, producer in ((0, 1), (3, 2), (6, 1)):
+        records = [record(first + delta, delta=delta) for delta in range(3)]
+        rig.upstream.load(build_batch(records, base_offset=first, producer=(producer, 0, 0), attributes=TRANSACTIONAL))
+    rig.upstream.load(control_batch(9, 1, commits=False), control_batch(10, 2, commits=True))
+    rig.upstream.aborted = [(1, 0)]
+    rig.write_target([3, 4])
+    committed = await rig.resume(0, -1, reads_committed=True)
+
+    assert (committed.position, committed.resumed_records) == (5, 2)
+    other = rig_of()
+    other.upstream.batches, other.upstream.end = rig.upstream.batches, rig.upstream.end
+    other.write_target([0, 1, 2, 3])
+    uncommitted = await other.resume(0, -1)
+
+    assert (uncommitted.position, uncommitted.resumed_records) == (4, 4)
+
+
+async def test_target_with_its_own_timestamps_is_compared_without_them(rig: Rig) -> None:
+    """A remote topic with LogAppendTime holds the same records at other times."""
+    rig.write_source(range(10))
+    rig.write_target(range(6), attributes=LOG_APPEND_TIME)
+    copy = await rig.resume(2, 1)
+
+    assert_resumed(rig, copy, position=6, downstream=5, records=4)
+
+
+@pytest.mark.parametrize("records", [2, 5])
+async def test_foreign_record_is_not_explained_away(rig: Rig, records: int) -> None:
+    """Somebody else's record in the remote topic makes the count wrong: the last records differ, so it is unproven."""
+    rig.write_source(range(20))
+    rig.write_target([*range(10), 999, *range(10, 10 + records)])
+    copy = await rig.resume(8, 7)
+
+    assert not rig.resolved
+    assert (copy.ended, copy.is_unsure, copy.position) == (Ended.UNPROVEN, True, 8)
+    assert copy.failure is not None
+    assert "should hold the same record" in copy.failure.message
+    assert "anybody else" in copy.failure.hint
+
+
+async def test_target_that_holds_more_than_the_source_is_unproven(rig: Rig) -> None:
+    """More records at the target than the source has past the position cannot be copies of these."""
+    rig.write_source(range(10))
+    rig.write_target(range(30))
+    copy = await rig.resume(5, 4)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert copy.failure is not None
+    assert "holds 25 records" in copy.failure.message
+    assert "the source 5" in copy.failure.message
+
+
+@pytest.mark.parametrize("end", [0, 5, 9])
+async def test_shorter_target_is_never_silent(rig: Rig, end: int) -> None:
+    """A target that ends before the position's record was truncated or re-created."""
+    rig.write_source(range(20))
+    rig.write_target(range(end))
+    copy = await rig.resume(10, 9)
+
+    assert not rig.resolved
+    assert copy.ended is Ended.TARGET_REWOUND
+    assert copy.failure is not None
+    assert f"ends at {end}" in copy.failure.message
+    assert "re-created" in copy.failure.hint
+
+
+async def test_last_record_that_is_gone_is_unproven(rig: Rig) -> None:
+    """Where retention has emptied the target there is nothing to compare, and that is what it says."""
+    rig.write_source(range(20))
+    rig.write_target(range(12))
+    rig.downstream.batches.clear()
+    rig.downstream.start = 12
+    copy = await rig.resume(10, 9)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert "is gone" in (copy.failure.message if copy.failure else "")
+
+
+async def test_target_that_may_not_be_read_is_unproven(rig: Rig) -> None:
+    """Without READ on the remote topic the copy goes on, at least once, and says which right is missing."""
+    rig.write_source(range(20))
+    rig.write_target(range(12))
+    rig.target.fetch_fault = lambda _tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    copy = await rig.resume(10, 9)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert "READ" in (copy.failure.message if copy.failure else "")
+
+
+# Compaction and retention.
+
+
+@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
+async def test_compaction_since_the_crash_repeats_nothing(rig: Rig, attributes: int) -> None:
+    """
+    The source no longer has all that arrived: its number says nothing, its records do.
+
+    40 records arrive past the position, the mirror is killed, and compaction leaves a few of them at the source.
+    """
+    rig.write_source(range(100))
+    rig.write_target(range(50), attributes=attributes)
+    rig.compact_source([3, 12, 20, 44, 60, 61, 99])
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=45, downstream=49, records=40)
+    assert known_pairs(copy) == [(12, 12), (20, 20), (44, 44)]
+
+
+async def test_more_at_the_target_than_compaction_left_at_the_source(rig: Rig) -> None:
+    """The source ends before as many records were counted as the target holds."""
+    rig.write_source(range(50))
+    rig.write_target(range(50))
+    rig.compact_source([30, 49])
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=50, downstream=49, records=40)
+
+
+async def test_javas_position_is_matched_although_the_source_was_compacted(rig: Rig) -> None:
+    """Of the target's last records the source still has some, in the same order, and the last of them."""
+    rig.write_source(range(100))
+    rig.write_target([500, 501, *range(50)])
+    rig.compact_source([12, 20, 44, 49, 60, 61, 99])
+    copy = await rig.resume(10, None)
+
+    assert (copy.position, copy.downstream, copy.ended) == (50, 51, Ended.OK)
+    assert known_pairs(copy) == [(20, 22), (44, 46), (49, 51)]
+
+
+async def test_a_comparison_goes_on_where_the_last_epoch_left_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one epoch has put beside each other is read no more by the next, on either side."""
+    monkeypatch.setattr("mm2py.pipeline.copy.log_walk._WALK_BYTES", 1)
+    rig.write_source(range(100))
+    rig.write_target(range(50))
+    rig.compact_source([*range(10, 40, 3), 44, 60])
+    first = await rig.resume(10, 9, within_s=0.32)
+    for log, passed in ((rig.upstream, 8), (rig.downstream, 10)):
+        log.batches[:passed] = [(base, last, flipped(raw)) for base, last, raw in log.batches[:passed]]
+    copy = await rig.resume(10, 9)
+
+    assert (first.ended, first.is_unsure) == (Ended.OK, True)
+    assert_resumed(rig, copy, position=45, downstream=49, records=40)
+    assert not rig.walks
+
+
+@pytest.mark.parametrize("downstream", [9, None])
+async def test_what_was_there_before_is_nobody_else_s(rig: Rig, downstream: int | None) -> None:
+    """After an unproven resume what comes next at the target is counted from its end on."""
+    rig.write_source(range(20))
+    rig.write_target([*range(10), 999, 998])
+    copy = await rig.resume(10, downstream)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert (copy.outcome().position, copy.outcome().downstream) == (10, 11)
+
+
+async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Rig) -> None:
+    """A target whose log begins far behind the position is not asked for each offset that it has no more."""
+    rig.write_source(range(5_000), batch=500)
+    rig.write_target(range(4_990), batch=499)
+    rig.downstream.batches = rig.downstream.batches[-1:]
+    rig.downstream.start = rig.downstream.batches[0][0]
+    rig.upstream.batches[5] = (2_500, 2_999, build_batch([record(2_500)], base_offset=2_500, last_offset_delta=499))
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=4_990, downstream=4_989, records=4_980)
+    assert len(rig.target.sent) < 10
+
+
+# Positions that Java wrote.
+
+
+@pytest.mark.parametrize(
+    ("position", "arrived", "records"),
+    [
+        pytest.param(10, 10, 0, id="target ends at the position's record"),
+        pytest.param(10, 13, 3, id="more arrived after the position was written"),
+        pytest.param(0, 5, 5, id="position at the start"),
+        pytest.param(3, 3, 0, id="fewer records than are compared"),
+    ],
+)
+async def test_javas_position_is_matched_by_content(rig: Rig, position: int, arrived: int, records: int) -> None:
+    """Java keeps no downstream offset: the target's last records are found in the source from the position on."""
+    rig.write_target([500, 501, 502])
+    rig.write_source(range(60))
+    rig.write_target(range(arrived))
+    copy = await rig.resume(position, None)
+
+    assert_resumed(rig, copy, position=arrived, downstream=arrived + 2, records=records)
+
+
+async def test_javas_position_with_an_empty_target_starts_there(rig: Rig) -> None:
+    """Where nothing is at the target there is nothing to match."""
+    rig.write_source(range(20))
+    copy = await rig.resume(7, None)
+
+    assert_resumed(rig, copy, position=7, downstream=-1, records=0)
+
+
+async def test_match_is_not_found_before_the_position(rig: Rig) -> None:
+    """What equals the target's end only before the position is no match: that was copied longer ago."""
+    rig.write_source(range(40))
+    rig.write_target(range(10))
+    copy = await rig.resume(30, None)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert "is not in the source from offset 30 on" in (copy.failure.message if copy.failure else "")
+
+
+async def test_equal_last_records_are_told_apart_by_those_before(rig: Rig) -> None:
+    """A value that repeats does not match too early: the records before it are compared as well."""
+    numbers = [1, 2, 7, 3, 4, 7, 5, 6, 7, 8, 9]
+    rig.write_source(numbers, batch=2)
+    rig.write_target(numbers[:9])
+    copy = await rig.resume(3, None)
+
+    assert_resumed(rig, copy, position=9, downstream=8, records=6)
+    assert (list(copy.runs), copy.known_from) == ([Run(0, 0, 9)], 0)
+
+
+async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: Rig) -> None:
+    """Retention may have removed the records before the position that a match would like to see."""
+    rig.write_source(range(40))
+    rig.upstream.start = 30
+    rig.upstream.batches = [b for b in rig.upstream.batches if b[0] >= 30]
+    rig.write_target(range(33))
+    copy = await rig.resume(30, None)
+
+    assert_resumed(rig, copy, position=33, downstream=32, records=3)
+
+
+# Waiting, and trouble.
+
+
+async def test_target_that_keeps_growing_is_waited_for(rig: Rig) -> None:
+    """Nothing is concluded while records still arrive from a writer that was thought lost."""
+    rig.write_source(range(100))
+    rig.write_target(range(10))
+    loop = asyncio.get_running_loop()
+    for step in range(12):
+        loop.call_later(0.2 * step, rig.write_target, [10 + step])
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=22, downstream=21, records=12)
+    assert loop.time() > 2.4
+
+
+async def test_records_not_yet_replicated_are_waited_for(rig: Rig) -> None:
+    """What the leader holds beyond its high watermark may still become visible, so it is waited for."""
+    rig.write_source(range(100))
+    rig.write_target(range(15))
+    rig.downstream.not_replicated = 3
+    copy = await rig.resume(10, 9, within_s=3)
+
+    assert not rig.resolved
+    assert copy.trouble is not None
+    assert "3 records of A.orders-0 are not on all replicas yet" in copy.trouble.message
+    rig.downstream.not_replicated = 0
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=15, downstream=14, records=5)
+
+
+async def test_an_open_transaction_at_the_target_is_waited_for(rig: Rig) -> None:
+    """
+    What an exactly-once mirror that was killed wrote last may yet be aborted.
+
+    Java MirrorMaker dies with five records in an open transaction; they match the source. Gone on from behind them,
+    they would be lost to consumers of committed records once the brokers abort it.
+    """
+    rig.write_source(range(100))
+    rig.write_target(range(15))
+    rig.downstream.stable_end = 10
+    copy = await rig.resume(10, None, within_s=3)
+
+    assert not rig.resolved
+    assert copy.trouble is not None
+    assert "a transaction that is still open holds A.orders-0 at offset 10" in copy.trouble.message
+    rig.downstream.stable_end = 15
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=15, downstream=14, records=5)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_cluster_that_goes_away_is_tried_again(rig: Rig, side: str) -> None:
+    """A cluster that cannot be reached while resuming is trouble, not the end of the epoch; it goes on afterwards."""
+    rig.write_source(range(100))
+    rig.write_target(range(15))
+    cluster: ModelCluster = getattr(rig, side)
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.3, setattr, cluster, "is_unreachable", True)
+    cluster.down = {0}
+    copy = await rig.resume(10, 9, within_s=3)
+
+    assert copy.trouble is not None
+    assert copy.trouble.error in {"ClusterUnreachableError", "BrokerConnectionError"}
+    assert (copy.ended, copy.is_unsure) == (Ended.OK, True)
+    cluster.down, cluster.is_unreachable = set(), False
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=15, downstream=14, records=5)
+
+
+async def test_partitions_do_not_wait_for_each_other() -> None:
+    """A target leader that is away keeps its own partitions waiting; the others are handed over meanwhile."""
+    rig = rig_of(4, brokers=2)
+    rig.target.partitions[TopicPartition(REMOTE, 1)].leader = None
+    copies = [copy_of(number, 0, -1) for number in range(4)]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await rig.resumer().resolve(copies, rig.resolved.append)
+
+    assert sorted(copy.remote.partition for copy in rig.resolved) == [0, 2, 3]
+
+
+async def test_long_walk_does_not_hold_others_up() -> None:
+    """A partition that has far to walk is handed over when it is done, the others before."""
+    rig = rig_of(2)
+    rig.write_source(range(3_000), batch=1)
+    rig.write_target(range(2_500))
+    done: list[tuple[int, float]] = []
+    loop = asyncio.get_running_loop()
+    copies = [copy_of(0, 0, -1), copy_of(1, 0, -1)]
+    await rig.resumer().resolve(copies, lambda copy: done.append((copy.remote.partition, loop.time())))
+
+    assert [number for number, _ in done] == [1, 0]
+
+
+async def test_walk_goes_on_where_the_last_epoch_left_it(rig: Rig) -> None:
+    """A walk that an epoch's end interrupted is not started again: what it has passed is not read again."""
+    rig.write_source(range(40))
+    rig.upstream.batches[3] = (9, 11, flipped(rig.upstream.batches[3][2]))
+    rig.write_target(range(30))
+    copy = copy_of(0, 5, 4)
+    rig.walks["B", copy.plan] = Walked(24, 19, Runs([Run(5, 5, 19)]))
+    await rig.resumer().resolve([copy], rig.resolved.append)
+
+    assert_resumed(rig, copy, position=30, downstream=29, records=25)
+    assert list(copy.runs) == [Run(5, 5, 25)]
+    assert not rig.walks
+
+
+async def test_corrupt_source_batch_ends_the_partition(rig: Rig) -> None:
+    """A source batch that does not match its checksum proves nothing about what arrived."""
+    rig.write_source(range(6))
+    rig.upstream.load(flipped(build_batch([record(6)], base_offset=6)))
+    rig.write_source(range(7, 12))
+    rig.write_target(range(10))
+    copy = await rig.resume(3, 2)
+
+    assert (copy.ended, copy.is_unsure) == (Ended.FAILED, True)
+    assert copy.failure is not None
+    assert (copy.failure.error, copy.failure.offset) == ("CorruptBatchError", 6)
+
+
+async def test_source_that_has_lost_the_position_is_out_of_range(rig: Rig) -> None:
+    """Retention that overtook the position is told as what it is."""
+    rig.write_source(range(40))
+    rig.upstream.start = 20
+    rig.write_target(range(15))
+    copy = await rig.resume(10, 9, within_s=3)
+
+    assert copy.ended is Ended.OUT_OF_RANGE
+
+
+async def test_moved_leader_is_looked_up_again(rig: Rig) -> None:
+    """A walk follows a source leader that moves meanwhile."""
+    rig.write_source(range(40))
+    rig.write_target(range(15))
+    rig.source.known_leaders = {TopicPartition(TOPIC, 0): 0}
+    rig.upstream.leader = 1
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=15, downstream=14, records=5)
+    assert rig.source.refreshes >= 1
+
+
+async def test_silent_leader_gives_up_with_its_own_error(rig: Rig) -> None:
+    """A source broker that refuses every attempt is named in the trouble."""
+    rig.write_source(range(40))
+    rig.write_target(range(15))
+    rig.source.down = {0}
+    copy = await rig.resume(10, 9, within_s=5)
+
+    assert copy.trouble is not None
+    assert copy.trouble.error == BrokerConnectionError.__name__
+    assert "connection refused" in copy.trouble.message
+
+
+logs = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.booleans()), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(logs, st.data())
+async def test_any_prefix_that_arrived_is_found(log: list[tuple[int, int, bool]], data: st.DataObject) -> None:
+    """Wherever a copy stopped, and whatever lies between the source's records, resuming finds exactly that place."""
+    rig = rig_of()
+    offsets: list[int] = []
+    for count, gap, has_marker in log:
+        base = rig.upstream.end
+        numbers = range(len(offsets), len(offsets) + count)
+        rig.write_source(numbers, batch=count, gap=gap)
+        offsets += [base + delta for delta in range(count)]
+        if has_marker:
+            rig.upstream.load(control_batch(rig.upstream.end, 3, commits=True))
+    known = data.draw(st.integers(0, len(offsets)))
+    arrived = data.draw(st.integers(known, len(offsets)))
+    rig.write_target(range(arrived), batch=data.draw(st.integers(1, 5)))
+    position = offsets[known - 1] + 1 if known else 0
+    downstream = data.draw(st.sampled_from([known - 1, None]))
+    copy = await rig.resume(position, downstream)
+
+    assert rig.resolved == [copy]
+    assert copy.position == (
+        offsets[arrived - 1] + 1 if arrived > known or (downstream is None and arrived) else position
+    )
+    assert copy.downstream == arrived - 1
+    assert copy.resumed_records == arrived - known
+    pairs = known_pairs(copy)
+    assert pairs == [(offsets[n], n) for n in range(arrived - len(pairs), arrived)]
+    assert len(pairs) == arrived - known if downstream is not None else len(pairs) >= min(arrived - known, 32)
+    assert copy.known_from is None or copy.known_from == pairs[0][0]
+
+
+OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
+@pytest.mark.parametrize(("side", "ended"), [("source", Ended.RECREATED), ("target", Ended.TARGET_REWOUND)])
+async def test_another_topic_of_the_name_proves_nothing(
+    rig: Rig, side: str, ended: Ended, fetch_versions: tuple[int, int]
+) -> None:
+    """What another topic of the name holds is not compared: its partition ends as one of a re-created topic."""
+    rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID
+    rig.source.fetch_versions = rig.target.fetch_versions = fetch_versions
+    rig.write_source(range(20))
+    rig.write_target(range(10))
+    plan = PartitionPlan(
+        TopicPartition(TOPIC, 0), REMOTE, 4, 3, is_unsure=True, topic_id=OLD_ID, remote_topic_id=OLD_ID
+    )
+    copy = PartitionCopy.of(plan)
+    if side == "source":
+        rig.source.topic_ids[TOPIC] = NEW_ID
+    else:
+        rig.target.topic_ids[REMOTE] = NEW_ID
+    await rig.resumer().resolve([copy], rig.resolved.append)
+
+    assert (copy.ended, copy.position, rig.resolved) == (ended, 4, [])

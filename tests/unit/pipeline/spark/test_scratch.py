@@ -1,0 +1,41 @@
+"""The daemon's private directory, and what becomes of those whose daemons were killed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mm2py.pipeline.spark.scratch import Scratch
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have temporary files in a folder of the test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_goes_with_its_owner(folder: Path) -> None:
+    """Nothing is left of a daemon that ends, be it asked to twice."""
+    made = Scratch()
+    (made.path / "epoch-1.stop").touch()
+    made.remove()
+    made.remove()
+
+    assert list(folder.iterdir()) == []
+
+
+def test_what_a_killed_daemon_left_is_removed_by_the_next(folder: Path) -> None:
+    """A lock ends with its owner's life; those of daemons that live, and what is not ours, are left alone."""
+    (folder / "mm2py-by-somebody").mkdir()
+    alive, killed = Scratch(), Scratch()
+    (killed.path / "secrets.key").touch()
+    os.close(killed._lock)
+    fresh = Scratch()
+
+    assert {it.name for it in folder.iterdir()} == {"mm2py-by-somebody", alive.path.name, fresh.path.name}
+    alive.remove()
+    fresh.remove()

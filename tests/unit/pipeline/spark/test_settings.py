@@ -1,0 +1,161 @@
+"""Which settings Spark is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.pipeline.spark.settings import SparkSettings, class_archive, spark_settings, with_retries
+
+
+def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3, archive: str = "") -> SparkSettings:
+    return spark_settings(
+        user,
+        copy_tasks=copy_tasks,
+        python="/usr/bin/python3",
+        package_parent="/opt/app",
+        log_file="/opt/log4j2",
+        scratch="/tmp/ours",
+        archive=archive,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "master", "slots"),
+    [
+        pytest.param(None, "local[3]", 3, id="default"),
+        pytest.param("local[*]", "local[3]", 3, id="as many slots as copy tasks"),
+        pytest.param("local[2]", "local[2]", 2, id="a number is kept"),
+        pytest.param("local[2,4]", "local[2,4]", 2, id="with retries"),
+        pytest.param("local", "local", 1, id="one slot"),
+        pytest.param("spark://host:7077", "spark://host:7077", None, id="standalone"),
+        pytest.param("local-cluster[2,1,512]", "local-cluster[2,1,512]", None, id="pretended cluster"),
+    ],
+)
+def test_master(asked: str | None, master: str, slots: int | None) -> None:
+    """Only local[*] is counted out; any other master is kept as it is."""
+    settings = settings_of({"spark.master": asked} if asked else {})
+
+    assert (settings.master, settings.slots) == (master, slots)
+    assert dict(settings.conf)["spark.master"] == master
+
+
+@pytest.mark.parametrize(
+    ("asked", "master"),
+    [
+        pytest.param({}, "local[3,4]", id="default"),
+        pytest.param({"spark.master": "local[2]"}, "local[2,4]", id="a number is kept"),
+        pytest.param({"spark.master": "local[2,9]"}, "local[2,9]", id="what is asked for is kept"),
+        pytest.param({"spark.master": "spark://host:7077"}, "spark://host:7077", id="standalone"),
+    ],
+)
+def test_a_job_that_may_be_done_twice_is_tried_again(asked: Mapping[str, str], master: str) -> None:
+    """Embedded Spark goes by its master's second number, a cluster by the setting."""
+    conf = dict(settings_of(with_retries(asked, slots=3, failures=4)).conf)
+
+    assert (conf["spark.master"], conf["spark.task.maxFailures"]) == (master, "4")
+
+
+def test_a_slot_at_least() -> None:
+    """Without a copy task there is still a slot, since Spark refuses none."""
+    assert settings_of({}, copy_tasks=0).master == "local[1]"
+
+
+def test_the_user_wins() -> None:
+    """Whatever the user's file says under spark. beats our settings."""
+    conf = dict(settings_of({"spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.foo": "bar"}).conf)
+
+    assert (conf["spark.driver.memory"], conf["spark.ui.enabled"], conf["spark.foo"]) == ("2g", "false", "bar")
+    assert conf["spark.task.maxFailures"] == "1"
+
+
+def test_java_options_are_joined() -> None:
+    """Options of the user's are added to ours, and another garbage collector or log file replaces ours."""
+    plain = dict(settings_of({}).conf)["spark.driver.extraJavaOptions"]
+    added = dict(settings_of({"spark.driver.extraJavaOptions": "-Dx=1"}).conf)["spark.driver.extraJavaOptions"]
+    other = dict(settings_of({"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dlog4j2.configurationFile=x"}).conf)[
+        "spark.driver.extraJavaOptions"
+    ]
+
+    assert "-XX:+UseSerialGC" in plain
+    assert "file:/opt/log4j2" in plain
+    assert added == f"{plain} -Dx=1"
+    assert "UseSerialGC" not in other
+    assert "/opt/log4j2" not in other
+
+
+@pytest.mark.parametrize(
+    "own", ["-XX:SharedArchiveFile=/mine.jsa", "-XX:ArchiveClassesAtExit=/mine.jsa", "-Xshare:off", "-Xshare:auto"]
+)
+def test_classes_come_from_the_archive(own: str) -> None:
+    """Where there is one, unless the user's options say something about archives themselves."""
+    key, flag = "spark.driver.extraJavaOptions", "-XX:SharedArchiveFile=/opt/classes.jsa"
+    without = dict(settings_of({}).conf)[key]
+    plain = dict(settings_of({key: "-Dx=1"}, archive="/opt/classes.jsa").conf)[key]
+    told = dict(settings_of({key: own}, archive="/opt/classes.jsa").conf)[key]
+
+    assert "Archive" not in without
+    assert flag in plain
+    assert flag not in told
+    assert own in told
+
+
+def test_an_archive_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    """Java would crash on it."""
+    whole, cut = tmp_path / "spark-10.jsa", tmp_path / "spark-11.jsa"
+    cut.write_bytes(bytes(10))
+    assert class_archive(tmp_path) == class_archive(tmp_path / "nowhere") == ""
+    whole.write_bytes(bytes(10))
+    assert class_archive(tmp_path) == str(whole)
+
+
+def test_workers_find_the_package() -> None:
+    """Embedded workers get the package's place on their path, beside what the user put there."""
+    embedded = dict(settings_of({"spark.executorEnv.PYTHONPATH": "/mine"}).conf)
+    cluster = dict(settings_of({"spark.master": "spark://h:1", "spark.executorEnv.PYTHONPATH": "/mine"}).conf)
+
+    assert embedded["spark.executorEnv.PYTHONPATH"] == "/opt/app:/mine"
+    assert cluster["spark.executorEnv.PYTHONPATH"] == "/mine"
+    assert "spark.python.daemon.module" not in cluster
+
+
+def test_embedded_spark_leaves_nothing_behind() -> None:
+    """Embedded Spark keeps its files where ours are, a cluster's where its own settings say."""
+    embedded, cluster = (dict(settings_of(user).conf) for user in ({}, {"spark.master": "spark://h:1"}))
+
+    assert embedded["spark.local.dir"] == "/tmp/ours"
+    assert "spark.local.dir" not in cluster
+
+
+def test_a_cluster_is_not_taken_whole() -> None:
+    """On a cluster as many cores are asked for as there are copy tasks, unless the user says otherwise."""
+    modest = dict(settings_of({"spark.master": "spark://h:1"}).conf)
+    asked = dict(settings_of({"spark.master": "spark://h:1", "spark.cores.max": "9"}).conf)
+
+    assert (modest["spark.cores.max"], asked["spark.cores.max"]) == ("3", "9")
+
+
+def test_the_python_of_the_workers() -> None:
+    """Workers run this Python, or the one that the user names."""
+    assert settings_of({}).python == "/usr/bin/python3"
+    assert settings_of({"spark.pyspark.python": "/opt/python"}).python == "/opt/python"
+
+
+def test_secrets_of_spark_s_own_are_not_among_arguments() -> None:
+    """What Spark keeps from its page is not put where every user of the machine can read it, and reaches Spark."""
+    secret = {"spark.authenticate.secret": "x", "spark.ssl.keyPassword": "x", "spark.hadoop.fs.s3a.access.key": "x"}
+    settings = settings_of({**secret, "spark.foo": "bar"})
+
+    assert secret.keys() <= dict(settings.conf).keys()
+    assert not secret.keys() & dict(settings.shown_conf).keys()
+    assert dict(settings.shown_conf).keys() | secret.keys() == dict(settings.conf).keys()
+
+
+@pytest.mark.parametrize(
+    ("master", "is_here"), [("local[*]", True), ("local", True), ("local-cluster[1,1,1]", True), ("yarn", False)]
+)
+def test_what_runs_on_this_machine(master: str, is_here: bool) -> None:
+    """A key in a private folder of this machine is enough for Spark within this process or pretending a cluster."""
+    assert settings_of({"spark.master": master}).is_on_this_machine is is_here

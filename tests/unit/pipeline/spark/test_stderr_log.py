@@ -1,0 +1,72 @@
+"""What Spark and its Python workers print, put together to one line for each thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from mm2py.pipeline.spark.stderr_log import StderrLog
+
+
+_BEGIN = "Traceback (most recent call last):"
+_STACK = (
+    _BEGIN,
+    '  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager',
+    "    code = worker(sock, authenticated)",
+    "           ^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+    '  File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker',
+    "    outfile.flush()",
+)
+_BROKEN = "OSError: [Errno 5] Input/output error"
+_TOLD = f"{_BROKEN} (pyspark/daemon.py, line 95)"
+
+
+def _told(lines: Iterable[str]) -> list[str]:
+    sayings = StderrLog()
+    return [told for line in lines if (told := sayings.take(line)) is not None]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["WARN Foo: a", "  b", "c"], ["WARN Foo: a", "  b", "c"]),
+        ([*_STACK, _BROKEN, "WARN Foo: a", "  b"], [_TOLD, "WARN Foo: a", "  b"]),
+        ([*_STACK, "KeyboardInterrupt"], ["KeyboardInterrupt (pyspark/daemon.py, line 95)"]),
+        ([f"half a line{_BEGIN}", *_STACK[1:], _BROKEN], ["half a line", _TOLD]),
+        ([_BEGIN, _BROKEN], [_BROKEN]),
+    ],
+    ids=["no stack", "a stack", "no message", "glued", "no frames"],
+)
+def test_a_stack_is_one_line(lines: list[str], told: list[str]) -> None:
+    """It says what was raised and where; all else passes as it is."""
+    assert _told(lines) == told
+
+
+@pytest.mark.parametrize("error", ["BrokenPipeError: [Errno 32] Broken pipe", "ConnectionResetError"])
+def test_that_spark_hung_up_on_a_worker_is_no_news(error: str) -> None:
+    """It does so when a task has failed, and says of what; a pipe that breaks elsewhere is told."""
+    elsewhere = [line.replace("pyspark", "mm2py") for line in _STACK]
+
+    assert _told([*_STACK, error, "next"]) == ["next"]
+    assert _told([*elsewhere, error]) == [f"{error} (mm2py/daemon.py, line 95)"]
+
+
+def test_stacks_of_several_processes_at_once_are_a_line_each() -> None:
+    """Workers that fail together print into each other."""
+    first, second = _STACK, _STACK
+    assert _told([first[0], second[0], *second[1:], _BROKEN, *first[1:], _BROKEN]) == [_TOLD, _TOLD]
+
+
+def test_what_others_say_meanwhile_is_told() -> None:
+    """Spark's own log goes on while a worker prints its stack."""
+    warning = "ERROR DAGScheduler: Failed to update accumulator"
+
+    assert _told([*_STACK[:3], warning, *_STACK[3:], _BROKEN]) == [warning, _TOLD]
+
+
+def test_a_stack_that_was_cut_off_hides_nothing_for_ever() -> None:
+    """Its process was killed before the end; indented lines that come later are told after a while."""
+    told = _told([*_STACK, *("  indented" for _ in range(1_000))])
+
+    assert 500 < len(told) < 1_000

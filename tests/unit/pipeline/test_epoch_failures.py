@@ -1,0 +1,83 @@
+"""What is taken out of Spark's words about a failed job."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from mm2py.pipeline.epoch_jobs import EpochLostError, judge_failure
+from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
+from mm2py.pipeline.spark.worker import EpochRepeatedError
+
+
+_ABORTED = (
+    "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, "
+    "most recent failure: Lost task 0.0 in stage 7.0 (TID 7) (vm executor driver): "
+)
+_RAISED = f"""{_ABORTED}org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/opt/mm2py/pipeline/worker.py", line 41, in run_epochs
+    return [worker.runner.run(copy_epoch(plan, SystemClock(), worker.state))]
+  File "/opt/mm2py/pipeline/copier.py", line 10, in copy_epoch
+    raise ValueError("no such thing")
+ValueError: no such thing
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+\tat org.apache.spark.api.python.PythonRunner$$anon$3.read(PythonRunner.scala:940)
+
+Driver stacktrace:"""
+_CHAINED = _RAISED.replace(
+    "ValueError: no such thing\n\n",
+    "ValueError: no such thing\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    "Traceback (most recent call last):\n  File x, line 1, in y\nKeyError: 'z'\n\n",
+)
+_REPEATED_ERROR = "mm2py.pipeline.spark.worker.EpochRepeatedError"
+_REPEATED = _RAISED.replace("ValueError: no such thing", f"{_REPEATED_ERROR}: again")
+_KILLED = f"""{_ABORTED}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting …
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:598)
+Caused by: java.io.EOFException"""
+_EXECUTOR = f"{_ABORTED}ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Worker lost"
+_CANCELLED = "Job 12 cancelled part of cancelled job group A->B/source/0/12"
+_STOPPED = "Job 3 cancelled because SparkContext was shut down"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause", "may_still_write"),
+    [
+        pytest.param(_RAISED, "ValueError: no such thing", False, id="the task raised"),
+        pytest.param(_CHAINED, "KeyError: 'z'", False, id="the task raised while raising"),
+        pytest.param(_REPEATED, f"{_REPEATED_ERROR}: again", True, id="Spark ran the plan again"),
+        pytest.param(_KILLED, "its Python worker was killed", False, id="worker killed"),
+        pytest.param(
+            _EXECUTOR,
+            "Lost task 0.0 in stage 7.0 (TID 7) (vm executor driver): ExecutorLostFailure (executor 1 exited caused "
+            "by one of the running tasks) Reason: Worker lost",
+            True,
+            id="executor lost",
+        ),
+        pytest.param(_CANCELLED, _CANCELLED, True, id="cancelled"),
+        pytest.param(_STOPPED, _STOPPED, True, id="context stopped"),
+        pytest.param("", "", True, id="nothing said"),
+    ],
+)
+def test_the_useful_line(message: str, cause: str, may_still_write: bool) -> None:
+    """Of pages of trace one line is kept, and whether the task may still be writing."""
+    assert judge_failure(message) == (cause, may_still_write)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EpochLostError("A->B source 0, epoch 3", "boom", may_still_write=False),
+        EpochRepeatedError("A->B source 0, epoch 3"),
+        JavaMissingError("java on the PATH"),
+        SparkStartError("spark://h:1", "refused"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickling(error: Exception) -> None:
+    """Errors of the pipeline say what is wrong and what to try, also on the other side of a process border."""
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert str(copy) == str(error)
+    assert copy.hint

@@ -1,0 +1,44 @@
+"""What is made of Spark's words about a failed query."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.transform.failures import Trouble, trouble_in
+from mm2py.pipeline.transform.find_bad_record import raised_in
+
+
+def test_trouble_travels_in_text() -> None:
+    """Whatever Spark puts around it, the trouble that a task raised comes out as it was."""
+    trouble = Trouble(
+        TopicPartition("t", 3), Ended.OUT_OF_RANGE, PartitionFailure('gone "x"\n', "hint", "Kind", 7, "A")
+    )
+
+    assert trouble_in(f"[PYTHON_EXCEPTION] … {trouble.error()}\n SQLSTATE: 38000") == trouble
+
+
+@pytest.mark.parametrize("text", ["", "Job aborted", "<mm2py-trouble>[1]</mm2py-trouble>", "<mm2py-trouble>{"])
+def test_other_words_are_no_trouble(text: str) -> None:
+    """What a task did not mark, or what is cut off, says nothing of a partition."""
+    assert trouble_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "raised"),
+    [
+        (
+            '[PYTHON_EXCEPTION] …: Traceback (most recent call last):\n  File "x"\n    y\nValueError: no number\n',
+            ("ValueError", "no number"),
+        ),
+        (
+            "[USER_RAISED_EXCEPTION] no good SQLSTATE: P0001\n== SQL ==",
+            ("USER_RAISED_EXCEPTION", "no good"),
+        ),
+        ("Something\nelse", ("Exception", "Something else")),
+    ],
+)
+def test_what_was_raised_is_found(words: str, raised: tuple[str, str]) -> None:
+    """The error's name and message, of Python's tracebacks and of Spark's conditions."""
+    assert raised_in(words) == raised

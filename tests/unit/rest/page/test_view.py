@@ -1,0 +1,123 @@
+"""What the page is told."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import attrs
+
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    SparkView,
+    TaskState,
+    TaskView,
+)
+from mm2py.rest.page.history import History
+from mm2py.rest.page.view import PARTITION_COLUMNS, changes, details, ordered, overview, partition_rows
+from mm2py.telemetry.events import SparkEnded, SparkStarted
+
+
+FLOW = Flow("A", "B")
+STOPPED = PartitionView(
+    TopicPartition("orders", 3),
+    "A.orders",
+    1,
+    PartitionStage.STOPPED,
+    position=10,
+    downstream=9,
+    lag=None,
+    records=4,
+    bytes=100,
+    bytes_per_s=0.0,
+    retry_in_s=12.4,
+    failure=PartitionFailure("bad checksum", "look at the disk", "CorruptBatch"),
+    seconds_until_loss=math.inf,
+)
+
+
+def test_a_partition_s_row_has_its_columns() -> None:
+    """Each value stands where the column's name says, the failure with its hint and the next try."""
+    row = dict(
+        zip(
+            PARTITION_COLUMNS,
+            partition_rows(FlowView(FLOW, FlowState.RUNNING, partitions=(STOPPED,)))["orders-3"],
+            strict=True,
+        )
+    )
+
+    assert row["stage"] == "stopped"
+    assert (row["message"], row["hint"], row["retry_in_s"]) == ("bad checksum", "look at the disk", 12)
+    assert (row["lag"], row["seconds_until_loss"]) == (None, None)
+
+
+def test_a_line_about_each_flow() -> None:
+    """The picture needs who is away and why, and how partitions fare, without a list of them."""
+    away = ClusterView("B", is_reachable=False, error="refused", hint="start it")
+    partitions = (STOPPED, attrs.evolve(STOPPED, stage=PartitionStage.COPYING))
+    flow = FlowView(FLOW, FlowState.RUNNING, clusters=(away,), partitions=partitions)
+
+    (line,) = overview(MirrorView(0, is_ready=True, flows=(flow,)), History(), None)["flows"]
+
+    assert line["stages"] == {"stopped": 1, "copying": 1}
+    assert line["clusters"] == [{"alias": "B", "is_reachable": False, "error": "refused", "hint": "start it"}]
+    assert json.loads(json.dumps(line, allow_nan=False)) == line
+
+
+def test_spark_in_words() -> None:
+    """Where its own page is, while it is up; why it ended, when it did; nothing where none is needed."""
+    up, down = SparkView(2, 1, 0, is_up=True), SparkView(2, 0, 0, is_up=False)
+    started = SparkStarted("local[2]", 1.0, 1.0, "http://127.0.0.1:4040")
+
+    def spark(slots: SparkView | None, said: SparkStarted | SparkEnded | None) -> object:
+        told = overview(MirrorView(0, is_ready=True, spark=slots), History(), said)["spark"]
+        return told and (told["ui"], told["reason"])
+
+    assert spark(up, started) == ("http://127.0.0.1:4040", "")
+    assert spark(down, SparkEnded("killed")) == ("", "killed")
+    assert spark(None, None) is None
+
+
+def test_a_flow_s_own_page() -> None:
+    """Copy tasks with their state, and everything is JSON."""
+    view = FlowView(FLOW, FlowState.RUNNING, tasks=(TaskView(0, TaskState.WAITING_FOR_SLOT, 7, 3),))
+
+    told = details(view)
+
+    assert (told["tasks"][0]["state"], told["tasks"][0]["epoch"]) == ("waiting_for_slot", 7)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_what_operators_asked_for() -> None:
+    """Pauses and limits are told; of settings only the names, as a value may be secret."""
+    overrides = Overrides(
+        groups={"MirrorSourceConnector": Wanted.PAUSED},
+        topics=frozenset({"b", "a"}),
+        partitions=frozenset({TopicPartition("c", 1)}),
+        limit=RateLimit(bytes_per_s=5.0),
+        config={"MirrorSourceConnector": {"source.sasl.jaas.config": "secret"}},
+    )
+
+    told = ordered(overrides)
+
+    assert told["connectors"] == {"MirrorSourceConnector": "paused"}
+    assert (told["topics"], told["partitions"]) == (["a", "b"], [["c", 1]])
+    assert told["limit"] == {"bytes_per_s": 5.0, "records_per_s": None}
+    assert told["settings"] == {"MirrorSourceConnector": ["source.sasl.jaas.config"]}
+
+
+def test_changes_between_two_seconds() -> None:
+    """New and other rows are sent, those that are gone are named, the rest is left out."""
+    before, after = {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 5, "d": 4}
+
+    assert changes(before, after) == ({"b": 5, "d": 4}, ["c"])
+    assert changes(after, after) == ({}, [])
+    assert changes({"a": 1}, {"b": 1}) == ({"b": 1}, ["a"])

@@ -1,0 +1,194 @@
+"""Slices cover what was asked for, once, and each verdict has its reason."""
+
+from __future__ import annotations
+
+import itertools
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mm2py.core.offsets.translation import RunIndex, Translated, Translation
+from mm2py.model.epoch import Run
+from mm2py.model.flow import TopicPartition
+from mm2py.verify.values import Counts, PartitionReport, SliceOutcome, Verdict, VerifyReport
+from mm2py.verify.verdicts import Look, Whole, cut, judge, needs_one_piece, sampled, span_for, whole_of
+
+
+TP = TopicPartition("orders", 3)
+LOOK = Look(TP, "A.orders", source_start=0, source_end=1_000, target_start=0, target_end=900, proven=900)
+
+
+def _exact(translation: Translation) -> int | None:
+    return translation.offset if isinstance(translation, Translated) and translation.is_exact else None
+
+
+def _index(*runs: tuple[int, int, int]) -> RunIndex:
+    index = RunIndex(0, 0, is_origin=True)
+    end = runs[-1][0] + runs[-1][2]
+    index.take(0, [Run(*run) for run in runs], end, runs[-1][1] + runs[-1][2])
+    return index
+
+
+def _whole(look: Look, index: RunIndex | None) -> Whole:
+    if index is None:
+        return whole_of(look, lambda _: None, lambda _: None)
+    return whole_of(look, lambda at: _exact(index.downstream(at)), lambda at: _exact(index.upstream(at)))
+
+
+def _outcome(**counts: int) -> SliceOutcome:
+    return SliceOutcome(0, Counts(**counts))
+
+
+def test_without_an_index_a_partition_is_compared_from_the_starts_of_both_logs() -> None:
+    """What retention removed on either side is then found out by the comparison itself."""
+    part = _whole(attrs.evolve(LOOK, source_start=100, target_start=40), None).slice
+
+    assert (part.upstream_from, part.downstream_from) == (100, 40)
+    assert (part.upstream_to, part.downstream_to) == (1_000, 900)
+    assert part.source_has_expired
+    assert part.target_has_expired
+
+
+def test_with_an_index_both_begin_at_the_same_record() -> None:
+    """Where one log begins later than the other, it is known how much cannot be compared."""
+    index = _index((0, 0, 500), (510, 500, 400))
+    source_expired = _whole(attrs.evolve(LOOK, source_start=300, target_start=100), index)
+    target_expired = _whole(attrs.evolve(LOOK, source_start=100, target_start=600), index)
+
+    assert (source_expired.slice.upstream_from, source_expired.slice.downstream_from) == (300, 300)
+    assert source_expired.counts == Counts(only_target=200)
+    assert (target_expired.slice.upstream_from, target_expired.slice.downstream_from) == (610, 600)
+    assert target_expired.counts == Counts(only_source=510)
+
+
+def test_a_range_that_was_asked_for_is_not_what_expired() -> None:
+    """Where somebody asks for a part, nothing is said of what lies before it."""
+    index = _index((0, 0, 900))
+    whole = _whole(attrs.evolve(LOOK, asked_from=200, asked_to=700), index)
+    unknown = _whole(attrs.evolve(LOOK, asked_from=200, asked_to=700), None)
+
+    assert whole.counts == Counts()
+    part = whole.slice
+    assert (part.upstream_from, part.upstream_to, part.downstream_from, part.downstream_to) == (200, 700, 200, 700)
+    assert not part.ends_with_source
+    assert (unknown.slice.downstream_from, unknown.slice.downstream_to) == (None, 900)
+    assert unknown.slice.ends_with_source
+
+
+@given(st.integers(1, 400), st.lists(st.tuples(st.integers(1, 90), st.integers(0, 5)), min_size=1, max_size=10))
+def test_slices_cover_everything_once_and_meet_each_other(span: int, shape: list[tuple[int, int]]) -> None:
+    """Each upstream and each downstream offset is in one slice, and each slice begins where the one before ends."""
+    runs, upstream, downstream = [], 0, 0
+    for length, gap in shape:
+        runs.append((upstream, downstream, length))
+        upstream, downstream = upstream + length + gap, downstream + length
+    index = _index(*runs)
+    whole = _whole(attrs.evolve(LOOK, source_end=upstream + 50, target_end=downstream), index)
+    slices = list(cut(whole, lambda at: _exact(index.downstream(at)), span))
+
+    assert slices[0].upstream_from == whole.slice.upstream_from
+    assert (slices[-1].upstream_to, slices[-1].downstream_to) == (upstream + 50, downstream)
+    for one, other in itertools.pairwise(slices):
+        assert one.upstream_to == other.upstream_from
+        assert one.downstream_to == other.downstream_from
+        assert one.proven == one.upstream_to
+    assert slices[-1].proven == 900
+
+
+def test_without_an_index_a_partition_is_one_slice_unless_a_sample_is_taken() -> None:
+    """A piece in the middle finds its beginning by itself, and leaves what follows it to others."""
+    whole = _whole(LOOK, None)
+
+    assert list(cut(whole, lambda _: None, 100)) == [whole.slice]
+    pieces = list(cut(whole, lambda _: None, 400, anywhere=True))
+    assert [(it.upstream_from, it.upstream_to, it.downstream_from) for it in pieces] == [
+        (0, 400, 0),
+        (400, 800, None),
+        (800, 1_000, None),
+    ]
+    assert [it.ends_with_source for it in pieces] == [True, True, False]
+
+
+def test_the_same_seed_takes_the_same_sample() -> None:
+    """A sample holds about the share that was asked for, and never nothing."""
+    whole = _whole(attrs.evolve(LOOK, source_end=10_000), None)
+    slices = [attrs.evolve(it, number=n) for n, it in enumerate(cut(whole, lambda _: None, 100, anywhere=True))]
+    some = sampled(slices, 0.2, seed=4)
+
+    assert some == sampled(slices, 0.2, seed=4)
+    assert some != sampled(slices, 0.2, seed=5)
+    assert sum(it.offsets for it in some) == 2_000
+    assert len(sampled(slices, 0.000_1, seed=1)) == 1
+    assert span_for(10_000, 4) < span_for(100_000_000, 4)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "said"),
+    [
+        (_outcome(equal=5), Verdict.EQUAL, ""),
+        (_outcome(equal=5, missing=1), Verdict.DIFFERENT, ""),
+        (_outcome(equal=5, changed=1, changed_values=1), Verdict.DIFFERENT, ""),
+        (_outcome(equal=5, pending=3), Verdict.EQUAL, "3 offsets of the source are not mirrored yet"),
+        (_outcome(equal=5, only_source=3), Verdict.CANNOT_TELL, "retention has removed more on one side"),
+        (_outcome(equal=5, only_target=3, missing=1), Verdict.DIFFERENT, "retention has removed more on one side"),
+        (attrs.evolve(_outcome(missing=4), target_holes=9), Verdict.CANNOT_TELL, "compacted at the target"),
+        (attrs.evolve(_outcome(foreign=4), source_holes=9), Verdict.CANNOT_TELL, "compacted at the source"),
+        (attrs.evolve(_outcome(missing=4), target_holes=3), Verdict.DIFFERENT, ""),
+        (attrs.evolve(_outcome(missing=4), source_holes=9), Verdict.DIFFERENT, ""),
+        (
+            attrs.evolve(_outcome(missing=4, changed=1, changed_values=1), target_holes=9, source_holes=9),
+            Verdict.DIFFERENT,
+            "",
+        ),
+        (SliceOutcome(0, trouble="no rights", hint="grant READ"), Verdict.CANNOT_TELL, "no rights; grant READ"),
+        (SliceOutcome(0, ignored_timestamps=True), Verdict.EQUAL, "timestamps were not compared"),
+    ],
+)
+def test_each_verdict_and_its_reason(outcome: SliceOutcome, verdict: Verdict, said: str) -> None:
+    """What differs for sure makes different; what may have another cause could not be told."""
+    report = judge(_whole(LOOK, None), [outcome])
+
+    assert report.verdict is verdict
+    assert said in "; ".join((*report.reasons, *report.notes))
+    assert bool(report.reasons) or verdict is not Verdict.CANNOT_TELL
+
+
+def test_without_a_position_nobody_knows_what_is_missing_at_the_end() -> None:
+    """It may have been copied and lost, or not be copied yet."""
+    report = judge(_whole(attrs.evolve(LOOK, proven=None), None), [_outcome(equal=5, pending=2)])
+
+    assert report.verdict is Verdict.CANNOT_TELL
+    assert "no position says" in report.reasons[0]
+
+
+def test_what_expired_may_be_ignored() -> None:
+    """Then it is told, and does not count."""
+    report = judge(_whole(LOOK, None), [_outcome(equal=5, only_source=3)], ignore_expired=True)
+
+    assert report.verdict is Verdict.EQUAL
+    assert report.notes
+
+
+def test_when_slices_tell_too_little() -> None:
+    """A record that is missing in one may be in another; what was changed is not elsewhere."""
+    fine, lacking = _outcome(equal=5), _outcome(missing=1)
+
+    assert needs_one_piece([fine, lacking])
+    assert needs_one_piece([fine, attrs.evolve(fine, is_aligned=False)])
+    assert not needs_one_piece([lacking])
+    assert not needs_one_piece([fine, _outcome(changed=1)])
+    assert not needs_one_piece([lacking, SliceOutcome(1, trouble="away")])
+
+
+def test_a_flow_is_as_good_as_its_worst_partition() -> None:
+    """Different comes before could not tell, and nothing compared is nothing known."""
+
+    def flow(*verdicts: Verdict) -> Verdict:
+        return VerifyReport("A->B", tuple(PartitionReport(TP, TP, verdict) for verdict in verdicts)).verdict
+
+    assert flow(Verdict.EQUAL, Verdict.EQUAL) is Verdict.EQUAL
+    assert flow(Verdict.CANNOT_TELL, Verdict.DIFFERENT) is Verdict.DIFFERENT
+    assert flow(Verdict.CANNOT_TELL, Verdict.EQUAL) is Verdict.CANNOT_TELL
+    assert flow() is Verdict.CANNOT_TELL

@@ -1,0 +1,165 @@
+"""Consumer groups: coordinators followed, results per group, brokers of every age."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, GroupType
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.consumer_groups import Groups
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import OLD_VERSIONS
+from tests.support.group_brokers import DESCRIBE, FIND_COORDINATOR, OFFSET_FETCH, OLD, FakeGroup, GroupBrokers
+
+
+PLACE = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def brokers() -> GroupBrokers:
+    return GroupBrokers()
+
+
+@pytest.fixture
+async def groups(brokers: GroupBrokers) -> AsyncIterator[Groups]:
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        yield Groups(cluster)
+
+
+async def test_every_broker_s_groups_are_listed(brokers: GroupBrokers, groups: Groups) -> None:
+    """Each broker lists its own groups, with type and state."""
+    brokers.groups = {"a": FakeGroup(0), "b": FakeGroup(1, "share", "Stable", "share"), "c": FakeGroup(2, "consumer")}
+    listed = await groups.list_groups()
+
+    assert dict(listed.groups) == {
+        "a": GroupListing("a", GroupType.CLASSIC, "consumer", "Empty"),
+        "b": GroupListing("b", GroupType.SHARE, "share", "Stable"),
+        "c": GroupListing("c", GroupType.CONSUMER, "consumer", "Empty"),
+    }
+    assert not listed.failures
+
+
+async def test_a_broker_that_does_not_list_is_named(brokers: GroupBrokers, groups: Groups) -> None:
+    """One broker refuses: the others' groups are listed, and the failure is told."""
+    brokers.groups = {"a": FakeGroup(0)}
+    brokers.refuses_to_list = {2}
+    listed = await groups.list_groups()
+
+    assert list(listed.groups) == ["a"]
+    assert {node: error.name for node, error in listed.failures.items()} == {2: "CLUSTER_AUTHORIZATION_FAILED"}
+
+
+async def test_old_brokers_are_asked_about_one_group_at_a_time(brokers: GroupBrokers, groups: Groups) -> None:
+    """Kafka 2.1 knows neither types nor batches; the answers mean the same."""
+    brokers.versions = OLD_VERSIONS | OLD
+    brokers.groups = {name: FakeGroup(number, offsets={PLACE: number}) for number, name in enumerate("abc")}
+    listed = await groups.list_groups()
+    committed = await groups.committed(["a", "b", "c"])
+    described = await groups.describe(["a", "b"])
+
+    assert listed.groups["b"] == GroupListing("b", GroupType.CLASSIC, "consumer")
+    assert committed == {name: {PLACE: CommittedOffset(number)} for number, name in enumerate("abc")}
+    assert described["a"] == GroupDescription("a", GroupType.CLASSIC, "consumer", "Empty")
+
+
+async def test_groups_are_asked_about_in_one_request_per_coordinator(brokers: GroupBrokers, groups: Groups) -> None:
+    """A hundred groups on three brokers: one look-up, three questions."""
+    brokers.groups = {f"g{number}": FakeGroup(number % 3, offsets={PLACE: number}) for number in range(100)}
+    committed = await groups.committed(list(brokers.groups))
+
+    assert committed == {f"g{number}": {PLACE: CommittedOffset(number, "m")} for number in range(100)}
+    assert len(brokers.requests_of(FIND_COORDINATOR)) == 1
+    assert len(brokers.requests_of(OFFSET_FETCH)) == 3
+
+
+async def test_a_coordinator_that_moved_is_looked_up_again(brokers: GroupBrokers, groups: Groups) -> None:
+    """NOT_COORDINATOR means: ask who it is now, then repeat; others are not asked again."""
+    brokers.groups = {"a": FakeGroup(0, offsets={PLACE: 1}), "b": FakeGroup(1, offsets={PLACE: 2})}
+    await groups.committed(["a", "b"])
+    brokers.groups["a"].coordinator = 2
+    committed = await groups.committed(["a", "b"])
+
+    assert committed["a"] == {PLACE: CommittedOffset(1, "m")}
+    assert [node for node, _ in brokers.requests_of(OFFSET_FETCH)].count(1) == 2
+
+
+async def test_a_coordinator_that_dies_is_looked_up_again(brokers: GroupBrokers, groups: Groups) -> None:
+    """Its connection breaks; another broker has its groups now."""
+    brokers.groups = {"a": FakeGroup(1, offsets={PLACE: 1})}
+    await groups.committed(["a"])
+    brokers.down = {1}
+    brokers.groups["a"].coordinator = 2
+    committed = await groups.committed(["a"])
+
+    assert committed["a"] == {PLACE: CommittedOffset(1, "m")}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+async def test_one_group_s_failure_is_its_own(brokers: GroupBrokers, groups: Groups, code: ErrorCode) -> None:
+    """Refused for good, or for as long as the request timeout: the answer of that group, and no other's."""
+    brokers.groups = {"a": FakeGroup(0, offsets={PLACE: 1}), "b": FakeGroup(0)}
+    brokers.errors = {"b": int(code)}
+    committed = await groups.committed(["a", "b", "forbidden"])
+    described = await groups.describe(["a", "b", "forbidden"])
+
+    assert committed["a"] == {PLACE: CommittedOffset(1, "m")}
+    assert isinstance(described["a"], GroupDescription)
+    for answers in (committed, described):
+        refused = {name: answer.name for name, answer in answers.items() if isinstance(answer, BrokerAnsweredError)}
+        assert refused == {"b": code.name, "forbidden": "GROUP_AUTHORIZATION_FAILED"}
+
+
+async def test_a_consumer_group_is_not_taken_for_one_that_does_not_exist(brokers: GroupBrokers, groups: Groups) -> None:
+    """Asked in the classic way, an active group of the consumer protocol is `Dead`; so that is not what counts."""
+    brokers.groups = {
+        "modern": FakeGroup(0, "consumer", "Stable", members=2),
+        "classic": FakeGroup(1, state="Stable", members=1),
+    }
+    described = await groups.describe(["modern", "classic", "nobody"])
+
+    assert described == {
+        "modern": GroupDescription("modern", GroupType.CONSUMER, "consumer", "Stable", 2),
+        "classic": GroupDescription("classic", GroupType.CLASSIC, "consumer", "Stable", 1),
+        "nobody": GroupDescription("nobody", GroupType.CLASSIC, "", "Dead", exists=False),
+    }
+
+
+async def test_a_failed_description_stays_a_failure(brokers: GroupBrokers, groups: Groups) -> None:
+    """A consumer group whose description is refused is not asked about in the classic way, which would say `Dead`."""
+    brokers.groups = {"modern": FakeGroup(0, "consumer", "Stable", members=2)}
+    brokers.errors = {"modern": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    described = await groups.describe(["modern"])
+
+    assert isinstance(described["modern"], BrokerAnsweredError)
+    assert not brokers.requests_of(DESCRIBE)
+
+
+async def test_a_commit_follows_its_coordinator_and_is_refused_for_members(
+    brokers: GroupBrokers, groups: Groups
+) -> None:
+    """A coordinator that moved answers per partition; a group with members refuses an admin."""
+    brokers.groups = {"a": FakeGroup(0), "busy": FakeGroup(1, members=1)}
+    await groups.committed(["a"])
+    brokers.groups["a"].coordinator = 2
+    written = await groups.commit("a", {PLACE: CommittedOffset(5)})
+    refused = await groups.commit("busy", {PLACE: CommittedOffset(5)})
+
+    assert written == {PLACE: None}
+    assert brokers.groups["a"].offsets == {PLACE: 5}
+    assert [error and error.name for error in refused.values()] == ["UNKNOWN_MEMBER_ID"]
+    assert brokers.groups["busy"].offsets == {}
+
+
+async def test_a_cluster_that_is_away_is_raised(brokers: GroupBrokers, groups: Groups) -> None:
+    """Nobody answers at all: that is no group's own failure."""
+    brokers.groups = {"a": FakeGroup(0)}
+    await groups.committed(["a"])
+    brokers.down = {0, 1, 2}
+    for ask in (groups.committed(["a"]), groups.describe(["b"]), groups.list_groups()):
+        with pytest.raises(ClusterUnreachableError):
+            await ask

@@ -1,0 +1,149 @@
+"""A member of a group and its coordinator: what makes it join again, and what ends its place."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.membership import Membership
+from mm2py.wire.security.access import NotAuthorizedError
+from tests.support.clocks import LoopClock
+
+
+LOST = BrokerConnectionError("B", "1", "gone")
+OK = 0
+
+
+@attrs.define
+class Coordinators:
+    """Brokers of which the first coordinates until it is looked up again; answers come from a script."""
+
+    answers: list[Any] = attrs.field(factory=list)
+    asked: list[tuple[int, str]] = attrs.field(factory=list)
+    leader: str = "us"
+    lookups: int = 0
+    brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
+    alias: str = "B"
+    clock: LoopClock = attrs.field(factory=LoopClock)
+
+    async def send_to_any(self, *_: object) -> Any:
+        self.lookups += 1
+        return SimpleNamespace(coordinators=[("A-mm2", self.lookups, "host", 9092, 0, None, {})])
+
+    async def refresh_metadata(self, _topics: object) -> None:
+        return
+
+    async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
+        self.asked.append((node, type(request).__name__.removesuffix("Request")))
+        code = self.answers.pop(0) if self.answers else OK
+        if isinstance(code, Exception):
+            raise code
+        assert isinstance(request, JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest)
+        joined = {"member_id": "us", "leader_id": self.leader, "generation_id": 1}
+        return SimpleNamespace(error_code=code, **(joined if isinstance(request, JoinGroupRequest) else {}))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for _, name in self.asked]
+
+
+def _member(*answers: Any) -> tuple[Membership, Coordinators]:
+    coordinators = Coordinators(list(answers))
+    return Membership(cast("Cluster", coordinators), "A-mm2", ("connect", "mm2py-1"), 10_000), coordinators
+
+
+async def _joined(*answers: Any) -> tuple[Membership, Coordinators]:
+    """Join, and have the coordinator say these things from then on."""
+    member, coordinators = _member()
+    assert await member.join(b"")
+    coordinators.asked.clear()
+    coordinators.answers = list(answers)
+    return member, coordinators
+
+
+async def test_a_member_gets_its_name_first_and_joins_by_it() -> None:
+    """Since KIP-394 a coordinator wants a member to join by the id that it was given."""
+    member, coordinators = _member(ErrorCode.MEMBER_ID_REQUIRED)
+
+    assert await member.join(b"")
+    assert member.is_in
+    assert coordinators.names == ["JoinGroup", "JoinGroup", "SyncGroup"]
+
+
+async def test_a_name_that_is_no_answer_to_the_question_is_an_error() -> None:
+    """Only whoever joins is given a member id: a broker that asks for one in answer to a heartbeat has lost its way."""
+    member, _ = await _joined(*[ErrorCode.MEMBER_ID_REQUIRED] * 100)
+
+    with pytest.raises(BrokerAnsweredError, match="MEMBER_ID_REQUIRED"):
+        await member.beat(b"")
+
+
+async def test_who_is_not_the_leader_leaves() -> None:
+    """Somebody came first: the place is theirs, and they are not kept from it."""
+    member, coordinators = _member()
+    coordinators.leader = "somebody"
+
+    assert not await member.join(b"")
+    assert not member.is_in
+    assert coordinators.names == ["JoinGroup", "LeaveGroup"]
+
+
+async def test_a_round_that_another_overtakes_is_gone_through_again() -> None:
+    """While we joined somebody else did, so all are asked to join again; the leader stays the leader."""
+    member, coordinators = _member(OK, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    assert await member.join(b"")
+    assert coordinators.names == ["JoinGroup", "SyncGroup"] * 2
+
+
+async def test_a_heartbeat_that_meets_a_rebalance_joins_again() -> None:
+    """A node that came second makes one more round; the place stays ours."""
+    member, coordinators = await _joined(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    assert await member.beat(b"")
+    assert coordinators.names == ["Heartbeat", "JoinGroup", "SyncGroup"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+async def test_a_place_that_is_lost_is_not_taken_again_unseen(code: ErrorCode) -> None:
+    """Who was away for a session looks first who is there now."""
+    member, coordinators = await _joined(code)
+
+    assert not await member.beat(b"")
+    assert not member.is_in
+    assert coordinators.names == ["Heartbeat"]
+
+
+@pytest.mark.parametrize("trouble", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, LOST])
+async def test_a_coordinator_that_moved_is_looked_up_again(trouble: Any) -> None:
+    """The place moves with the group."""
+    member, coordinators = await _joined(trouble)
+
+    assert await member.beat(b"")
+    assert coordinators.asked == [(1, "Heartbeat"), (2, "Heartbeat")]
+
+
+async def test_a_refusal_names_what_lacks() -> None:
+    """The right to the group is asked for in an operator's words."""
+    member, _ = _member(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(NotAuthorizedError) as caught:
+        await member.join(b"")
+
+    assert caught.value.grant == "READ on group A-mm2"
+
+
+async def test_what_a_member_that_is_gone_leaves_behind_may_be_gone_already() -> None:
+    """Two nodes remove it at once; one of them comes second."""
+    member, coordinators = _member(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    await member.remove("theirs")
+    with pytest.raises(BrokerAnsweredError):
+        await member.remove("theirs")
+
+    assert coordinators.names == ["LeaveGroup"] * 2

@@ -1,0 +1,140 @@
+"""Those who were turned away wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.security.access import BrokerAccessError
+from mm2py.wire.security.door import Door
+from tests.support.clocks import ManualClock
+
+
+class Gate:
+    """Lets nobody in until it is told to, and counts who asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: BrokerConnectionError | None = None
+
+    def refuse(self, *, may_lock: bool) -> None:
+        self.error = BrokerAccessError("B", "b:1", "wrong password", "User:mm2", "mend it", may_lock)
+
+    async def __call__(self, endpoint: ClusterEndpoint, host: str, _port: int) -> BrokerConnection:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return BrokerConnection(endpoint, host, {})
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def _endpoint(*keys: tuple[str, str]) -> ClusterEndpoint:
+    return ClusterEndpoint("B", ("b:1",), security=Security("SASL_SSL", keys))
+
+
+async def _try(door: Door, host: str = "b") -> str:
+    try:
+        await door.open(host, 1)
+    except BrokerConnectionError as error:
+        return type(error).__name__
+    return "in"
+
+
+async def test_wrong_credentials_are_tried_ever_less_often(clock: ManualClock, gate: Gate) -> None:
+    """In an hour of asking every second, a broker is bothered a few times more than every five minutes."""
+    door = Door(_endpoint(), clock, gate)
+    gate.refuse(may_lock=True)
+    answers = set()
+    for _ in range(3600):
+        answers.add(await _try(door))
+        clock.advance(1)
+
+    assert answers == {"BrokerAccessError"}
+    assert 12 <= gate.asked <= 25
+
+
+async def test_every_door_and_every_broker_waits(clock: ManualClock, gate: Gate) -> None:
+    """What one connection was told counts for all of the account's, at all brokers; not for other credentials."""
+    gate.refuse(may_lock=True)
+    await _try(Door(_endpoint(), clock, gate))
+    await _try(Door(_endpoint(), clock, gate), host="c")
+    after_same = gate.asked
+    await _try(Door(_endpoint(("sasl.jaas.config", "other")), clock, gate))
+
+    assert (after_same, gate.asked) == (1, 2)
+
+
+async def test_a_broker_s_bad_certificate_is_its_own(clock: ManualClock, gate: Gate) -> None:
+    """A broker that is not trusted keeps nobody from its siblings, and is asked again within half a minute."""
+    door = Door(_endpoint(), clock, gate)
+    gate.refuse(may_lock=False)
+    await _try(door)
+    await _try(door, host="c")
+    asked_both = gate.asked
+    for _ in range(600):
+        await _try(door)
+        clock.advance(1)
+
+    assert asked_both == 2
+    assert gate.asked >= 2 + 600 / 36
+
+
+async def test_a_success_forgets(clock: ManualClock, gate: Gate) -> None:
+    """Once let in, the next refusal is the first one again."""
+    door = Door(_endpoint(), clock, gate)
+    gate.refuse(may_lock=True)
+    for _ in range(5):
+        await _try(door)
+        clock.advance(400)
+    gate.error = None
+    let_in = await _try(door)
+    gate.refuse(may_lock=True)
+    await _try(door)
+    clock.advance(2.5)
+    asked = gate.asked
+    await _try(door)
+
+    assert let_in == "in"
+    assert gate.asked == asked + 1
+
+
+async def test_changed_files_are_tried_at_once(clock: ManualClock, gate: Gate, tmp_path: Path) -> None:
+    """A store that was mended ends the pause."""
+    store = tmp_path / "own.p12"
+    door = Door(_endpoint(("ssl.keystore.location", str(store))), clock, gate)
+    gate.refuse(may_lock=True)
+    for _ in range(4):
+        await _try(door)
+        clock.advance(400)
+    await _try(door)
+    asked = gate.asked
+    waiting = await _try(door)
+    store.write_bytes(b"mended")
+    gate.error = None
+    mended = await _try(door)
+
+    assert (waiting, mended) == ("BrokerAccessError", "in")
+    assert gate.asked == asked + 1
+
+
+async def test_a_broker_that_is_not_there_is_nobody_s_fault(clock: ManualClock, gate: Gate) -> None:
+    """Where nobody answers, each attempt is made."""
+    door = Door(_endpoint(), clock, gate)
+    gate.error = BrokerConnectionError("B", "b:1", "refused")
+    for _ in range(3):
+        await _try(door)
+
+    assert gate.asked == 3

@@ -1,0 +1,214 @@
+"""Admin verbs: results per topic, the controller followed, lost answers made good."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topics.admin import Admin
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    OLD_VERSIONS,
+    FakeBrokers,
+    topics_with,
+)
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    return FakeBrokers()
+
+
+@pytest.fixture
+async def admin(brokers: FakeBrokers) -> AsyncIterator[Admin]:
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        yield Admin(cluster)
+
+
+def codes(results: dict[str, Any]) -> dict[str, str | None]:
+    return {topic: result and result.name for topic, result in results.items()}
+
+
+async def test_list_topics(brokers: FakeBrokers, admin: Admin) -> None:
+    """All topics are listed by name, each with its id and the leader of every partition."""
+    brokers.topics = topics_with("foo", [0, -1, 2]) | topics_with("bar", [1])
+    view = await admin.list_topics()
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+    assert view.topics == {
+        "bar": TopicDescription(topic_id, {0: 1}, replication_factor=2),
+        "foo": TopicDescription(topic_id, {0: 0, 1: None, 2: 2}, replication_factor=2),
+    }
+
+
+async def test_create_topics_reports_per_topic(brokers: FakeBrokers, admin: Admin) -> None:
+    """One topic that exists does not keep the others from being created."""
+    brokers.topics = topics_with("old", [0])
+    results = await admin.create_topics([NewTopic("old", 1, 1), NewTopic("new", 3, -1, {"retention.ms": "-1"})])
+
+    assert codes(results) == {"old": "TOPIC_ALREADY_EXISTS", "new": None}
+
+
+async def test_create_topics_says_what_was_asked(brokers: FakeBrokers, admin: Admin) -> None:
+    """Partitions, replication factor and configs reach the controller."""
+    brokers.controller = 2
+    await admin._cluster.refresh_metadata(())
+    await admin.create_topics([NewTopic("new", 3, -1, {"retention.ms": "-1"})])
+    [(node_id, request)] = brokers.requests_of(CREATE_TOPICS)
+
+    assert (node_id, request.create_topic_requests) == (2, [("new", 3, -1, [], [("retention.ms", "-1")])])
+
+
+async def test_another_controller(brokers: FakeBrokers, admin: Admin) -> None:
+    """A broker that is no controller any more is left for the one that is."""
+
+    def moved(_node_id: int, request: Any) -> Any:
+        brokers.controller = 1
+        return request.RESPONSE_TYPE(0, [("new", 41, None)])
+
+    brokers.script(CREATE_TOPICS, moved)
+    results = await admin.create_topics([NewTopic("new", 1, 1)])
+    asked = [node_id for node_id, _ in brokers.requests_of(CREATE_TOPICS)]
+
+    assert (codes(results), asked) == ({"new": None}, [0, 1])
+
+
+async def test_a_lost_answer_is_made_good(brokers: FakeBrokers, admin: Admin) -> None:
+    """When the connection breaks after the topic was created, finding it there means that it was created."""
+
+    def lost(node_id: int, request: Any) -> Any:
+        brokers.create_topics(node_id, request)
+        raise BrokerConnectionError("A", "b0:9092", "reset by peer")
+
+    brokers.script(CREATE_TOPICS, lost)
+    results = await admin.create_topics([NewTopic("new", 1, 1)])
+
+    assert codes(results) == {"new": None}
+
+
+async def test_a_final_error_is_not_repeated(brokers: FakeBrokers, admin: Admin) -> None:
+    """What will not get better by repeating is the result at once, in the broker's words."""
+    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("new", 40, "Unknown config nope")]))
+    results = await admin.create_topics([NewTopic("new", 1, 1, {"nope": "1"})])
+
+    assert (str(results["new"]), len(brokers.requests_of(CREATE_TOPICS))) == (
+        "cluster A answered CreateTopics with INVALID_CONFIG [40] (new: Unknown config nope)",
+        1,
+    )
+
+
+async def test_a_controller_that_stays_away(brokers: FakeBrokers, admin: Admin) -> None:
+    """What no controller took within the request timeout is an error per topic."""
+    brokers.down = {0}
+    results = await admin.create_topics([NewTopic("new", 1, 1)])
+
+    assert codes(results) == {"new": "NOT_CONTROLLER"}
+
+
+async def test_large_commands_are_cut(brokers: FakeBrokers, admin: Admin) -> None:
+    """No request holds more metadata records than a controller takes, and nothing is lost between them."""
+    wanted = [NewTopic(f"t{number}", 2_000, 1) for number in range(7)]
+    results = await admin.create_topics(wanted)
+    sizes = [len(request.create_topic_requests) for _, request in brokers.requests_of(CREATE_TOPICS)]
+
+    assert (codes(results), sizes) == ({topic.name: None for topic in wanted}, [2, 2, 2, 1])
+
+
+async def test_default_replication_factor_needs_newer_brokers(brokers: FakeBrokers, admin: Admin) -> None:
+    """Brokers before Kafka 2.4 have no default to leave the replication factor to."""
+    brokers.versions = OLD_VERSIONS
+    brokers.break_connections()
+    results = await admin.create_topics([NewTopic("new", 1, -1)])
+
+    assert codes(results) == {"new": "UNSUPPORTED_VERSION"}
+
+
+async def test_grow_partitions(brokers: FakeBrokers, admin: Admin) -> None:
+    """Totals reach the controller, results come per topic."""
+    brokers.script(
+        CREATE_PARTITIONS,
+        lambda _, request: request.RESPONSE_TYPE(0, [("foo", 0, None), ("bar", 37, "Topic already has 5 partitions.")]),
+    )
+    results = await admin.grow_partitions({"foo": 4, "bar": 5})
+    [(_, request)] = brokers.requests_of(CREATE_PARTITIONS)
+
+    assert (codes(results), request.topic_partitions) == (
+        {"foo": None, "bar": "INVALID_PARTITIONS"},
+        [("foo", (4, None)), ("bar", (5, None))],
+    )
+
+
+async def test_growing_a_topic_that_is_gone(brokers: FakeBrokers, admin: Admin) -> None:
+    """A topic that nobody knows is given a little time, then up."""
+    unknown = [lambda _, request: request.RESPONSE_TYPE(0, [("foo", 3, None)])] * 50
+    brokers.script(CREATE_PARTITIONS, *unknown)
+    results = await admin.grow_partitions({"foo": 4})
+
+    assert (codes(results), len(brokers.requests_of(CREATE_PARTITIONS)) < 10) == (
+        {"foo": "UNKNOWN_TOPIC_OR_PARTITION"},
+        True,
+    )
+
+
+async def test_topic_configs(brokers: FakeBrokers, admin: Admin) -> None:
+    """Configs come with their source; a topic that may not be read is an error of its own."""
+    rows = [("retention.ms", "-1", False, 1, False, []), ("new.thing", None, True, 99, True, [])]
+    brokers.script(
+        DESCRIBE_CONFIGS,
+        lambda _, request: request.RESPONSE_TYPE(0, [(0, None, 2, "foo", rows), (29, "no", 2, "bar", [])]),
+    )
+    results = await admin.topic_configs(["foo", "bar"])
+
+    assert (results["foo"], results["bar"].name) == (
+        {
+            "retention.ms": ConfigEntry("-1", ConfigSource.TOPIC),
+            "new.thing": ConfigEntry(None, ConfigSource.UNKNOWN, is_read_only=True, is_sensitive=True),
+        },
+        "TOPIC_AUTHORIZATION_FAILED",
+    )
+
+
+async def test_configs_by_key(brokers: FakeBrokers, admin: Admin) -> None:
+    """Only the wanted keys are asked for, of topics in handy numbers."""
+    brokers.script(
+        DESCRIBE_CONFIGS,
+        *[lambda _, request: request.RESPONSE_TYPE(0, [(0, None, 2, row[1], []) for row in request.resources])] * 3,
+    )
+    results = await admin.topic_configs([f"t{number}" for number in range(600)], ["max.message.bytes"])
+    asked = [(len(request.resources), request.resources[0][2]) for _, request in brokers.requests_of(DESCRIBE_CONFIGS)]
+
+    assert (len(results), asked) == (
+        600,
+        [(250, ["max.message.bytes"]), (250, ["max.message.bytes"]), (100, ["max.message.bytes"])],
+    )
+
+
+async def test_broker_configs(brokers: FakeBrokers, admin: Admin) -> None:
+    """A broker is asked about itself; one that is down is passed over."""
+    brokers.down = {0}
+    row = ("message.max.bytes", "1048588", False, 5, False, [])
+    brokers.script(
+        DESCRIBE_CONFIGS,
+        lambda node_id, request: request.RESPONSE_TYPE(0, [(0, None, 4, str(node_id), [row])]),
+    )
+    configs = await admin.broker_configs(["message.max.bytes"])
+
+    assert (configs["message.max.bytes"].value, configs["message.max.bytes"].is_default) == ("1048588", True)
+
+
+async def test_broker_configs_that_may_not_be_read(brokers: FakeBrokers, admin: Admin) -> None:
+    """Being refused, and reaching nobody, are told apart."""
+    brokers.script(DESCRIBE_CONFIGS, lambda _, request: request.RESPONSE_TYPE(0, [(31, "no", 4, "0", [])]))
+    with pytest.raises(BrokerAnsweredError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        await admin.broker_configs()
+    brokers.down = {0, 1, 2}
+    with pytest.raises(ClusterUnreachableError):
+        await admin.broker_configs()
