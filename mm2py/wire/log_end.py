@@ -15,53 +15,34 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
+from aiokafka.protocol.api import Request, RequestStruct
+from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import error_of
 from mm2py.wire.metadata import UNKNOWN_EPOCH
+from mm2py.wire.requests import THROTTLE, answer, by_topic
 
 
 _NO_REPLICA = -1
 
 
-class OffsetForLeaderEpochResponse_v3(Response):  # noqa: N801
-    API_KEY = 23
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String()),
-                (
-                    "partitions",
-                    Array(("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)),
-                ),
-            ),
-        ),
-    )
-
-
 class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
     API_KEY = 23
     API_VERSION = 3
-    RESPONSE_TYPE = OffsetForLeaderEpochResponse_v3
+    RESPONSE_TYPE = answer(
+        23,
+        3,
+        Schema(
+            THROTTLE,
+            by_topic(("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)),
+        ),
+    )
     SCHEMA = Schema(
         ("replica_id", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String()),
-                (
-                    "partitions",
-                    Array(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)),
-                ),
-            ),
-        ),
+        by_topic(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)),
     )
 
 

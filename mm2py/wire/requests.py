@@ -3,6 +3,8 @@ Requests that aiokafka does not have, or not in the version we need, in aiokafka
 
 A request class is a builder: its connection picks the newest version that both sides know, and `build` fills that
 version's struct. The oldest brokers served are those of Kafka 2.1, as with Kafka 4's own clients.
+
+Fields are listed once, as versions before KIP-482 write them; `flexible` makes the compact form of them.
 """
 
 # aiokafka carries no types, so its base classes are Any to mypy.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, Final
 
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.abstract import AbstractType
@@ -23,7 +25,9 @@ from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import (
     Array,
     Boolean,
+    Bytes,
     CompactArray,
+    CompactBytes,
     CompactString,
     Int8,
     Int16,
@@ -39,6 +43,8 @@ from aiokafka.protocol.types import (
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+
+THROTTLE: Final = ("throttle_time_ms", Int32)
 
 _NO_REPLICA = -1
 _NULL_UUID = bytes(16)
@@ -60,6 +66,36 @@ class Uuid(AbstractType):
         return None if raw == _NULL_UUID else base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
+def rows(name: str, *fields: Any) -> Any:
+    """Return the field *name*: rows of *fields*, however few."""
+    return name, Array(Schema(*fields))
+
+
+def by_topic(*fields: Any) -> Any:
+    """Return the field ``topics``: for each topic rows of *fields*, one for a partition."""
+    return rows("topics", ("topic", String()), rows("partitions", *fields))
+
+
+def flexible(*fields: Any) -> Schema:
+    """Return *fields* in the compact form (KIP-482), each row with its tagged fields."""
+    return Schema(*((name, _compact(kind)) for name, kind in fields), ("tags", TaggedFields))
+
+
+def _compact(kind: Any) -> Any:
+    if isinstance(kind, Schema):
+        return flexible(*zip(kind.names, kind.fields, strict=True))
+    if isinstance(kind, Array):
+        return CompactArray(_compact(kind.array_of))
+    return CompactString() if isinstance(kind, String) else CompactBytes if kind is Bytes else kind
+
+
+def answer(api_key: int, version: int, schema: Schema) -> type[Response]:
+    """Make the class of the responses to a request's *version*."""
+    return type(
+        f"Response_{api_key}_v{version}", (Response,), {"API_KEY": api_key, "API_VERSION": version, "SCHEMA": schema}
+    )
+
+
 def id_bytes(topic_id: str | None) -> bytes | None:
     """Return a topic id as requests carry it; None where it is unknown, or no id at all."""
     try:
@@ -69,38 +105,21 @@ def id_bytes(topic_id: str | None) -> bytes | None:
     return raw if len(raw) == len(_NULL_UUID) else None
 
 
-class MetadataResponse_v7(Response):  # noqa: N801
-    API_KEY = 3
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String())),
-        ),
-        ("cluster_id", String()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", String()),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-            ),
-        ),
-    )
+_BROKERS = rows("brokers", ("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))
+_PARTITIONS = rows(
+    "partitions",
+    ("error_code", Int16),
+    ("partition", Int32),
+    ("leader", Int32),
+    ("leader_epoch", Int32),
+    ("replicas", Array(Int32)),
+    ("isr", Array(Int32)),
+    ("offline_replicas", Array(Int32)),
+)
+
+
+def _metadata(topics: Any) -> list[Any]:
+    return [THROTTLE, _BROKERS, ("cluster_id", String()), ("controller_id", Int32), topics]
 
 
 class MetadataRequest_v7(RequestStruct):  # noqa: N801
@@ -108,53 +127,16 @@ class MetadataRequest_v7(RequestStruct):  # noqa: N801
 
     API_KEY = 3
     API_VERSION = 7
-    RESPONSE_TYPE = MetadataResponse_v7
-    SCHEMA = MetadataRequest_v5.SCHEMA
-
-
-class MetadataResponse_v11(Response):  # noqa: N801
-    API_KEY = 3
-    API_VERSION = 11
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32),
-                ("host", CompactString()),
-                ("port", Int32),
-                ("rack", CompactString()),
-                ("tags", TaggedFields),
-            ),
+    RESPONSE_TYPE = answer(
+        3,
+        7,
+        Schema(
+            *_metadata(
+                rows("topics", ("error_code", Int16), ("topic", String()), ("is_internal", Boolean), _PARTITIONS)
+            )
         ),
-        ("cluster_id", CompactString()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("topic", CompactString()),
-                ("topic_id", Uuid),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
     )
+    SCHEMA = MetadataRequest_v5.SCHEMA
 
 
 class MetadataRequest_v11(RequestStruct):  # noqa: N801
@@ -163,12 +145,27 @@ class MetadataRequest_v11(RequestStruct):  # noqa: N801
     API_KEY = 3
     API_VERSION = 11
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = MetadataResponse_v11
-    SCHEMA = Schema(
-        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
+    RESPONSE_TYPE = answer(
+        3,
+        11,
+        flexible(
+            *_metadata(
+                rows(
+                    "topics",
+                    ("error_code", Int16),
+                    ("topic", String()),
+                    ("topic_id", Uuid),
+                    ("is_internal", Boolean),
+                    _PARTITIONS,
+                    ("authorized_operations", Int32),
+                )
+            )
+        ),
+    )
+    SCHEMA = flexible(
+        rows("topics", ("topic_id", Uuid), ("topic", String())),
         ("allow_auto_topic_creation", Boolean),
         ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
     )
 
 
@@ -192,28 +189,21 @@ class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v11]):
         )
 
 
-class ListOffsetsResponse_v4(Response):  # noqa: N801
-    API_KEY = 2
-    API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String()),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("timestamp", Int64),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                    ),
-                ),
-            ),
-        ),
-    )
+_TIMES = (
+    ("replica_id", Int32),
+    ("isolation_level", Int8),
+    by_topic(("partition", Int32), ("current_leader_epoch", Int32), ("timestamp", Int64)),
+)
+_OFFSETS = (
+    THROTTLE,
+    by_topic(
+        ("partition", Int32),
+        ("error_code", Int16),
+        ("timestamp", Int64),
+        ("offset", Int64),
+        ("leader_epoch", Int32),
+    ),
+)
 
 
 class ListOffsetsRequest_v4(RequestStruct):  # noqa: N801
@@ -221,48 +211,8 @@ class ListOffsetsRequest_v4(RequestStruct):  # noqa: N801
 
     API_KEY = 2
     API_VERSION = 4
-    RESPONSE_TYPE = ListOffsetsResponse_v4
-    SCHEMA = Schema(
-        ("replica_id", Int32),
-        ("isolation_level", Int8),
-        (
-            "topics",
-            Array(
-                ("topic", String()),
-                (
-                    "partitions",
-                    Array(("partition", Int32), ("current_leader_epoch", Int32), ("timestamp", Int64)),
-                ),
-            ),
-        ),
-    )
-
-
-class ListOffsetsResponse_v7(Response):  # noqa: N801
-    API_KEY = 2
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", CompactString()),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("timestamp", Int64),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+    RESPONSE_TYPE = answer(2, 4, Schema(*_OFFSETS))
+    SCHEMA = Schema(*_TIMES)
 
 
 class ListOffsetsRequest_v7(RequestStruct):  # noqa: N801
@@ -271,28 +221,8 @@ class ListOffsetsRequest_v7(RequestStruct):  # noqa: N801
     API_KEY = 2
     API_VERSION = 7
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = ListOffsetsResponse_v7
-    SCHEMA = Schema(
-        ("replica_id", Int32),
-        ("isolation_level", Int8),
-        (
-            "topics",
-            CompactArray(
-                ("topic", CompactString()),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("current_leader_epoch", Int32),
-                        ("timestamp", Int64),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+    RESPONSE_TYPE = answer(2, 7, flexible(*_OFFSETS))
+    SCHEMA = flexible(*_TIMES)
 
 
 class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v7]):
@@ -325,18 +255,12 @@ class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v7])
         return request_struct_class(_NO_REPLICA, self._isolation_level, topics)
 
 
-class CreateTopicsResponse_v4(Response):  # noqa: N801
-    API_KEY = 19
-    API_VERSION = 4
-    SCHEMA = CreateTopicsResponse_v3.SCHEMA
-
-
 class CreateTopicsRequest_v4(RequestStruct):  # noqa: N801
     """A replication factor or partition count of -1 means the broker's default (KIP-464)."""
 
     API_KEY = 19
     API_VERSION = 4
-    RESPONSE_TYPE = CreateTopicsResponse_v4
+    RESPONSE_TYPE = answer(19, 4, CreateTopicsResponse_v3.SCHEMA)
     SCHEMA = CreateTopicsRequest_v3.SCHEMA
 
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Final
 import attrs
 from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import batches, next_sequence, sign
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
-from mm2py.wire.groups.coordinator import find_coordinator
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.groups.coordinator import Coordinator
 from mm2py.wire.groups.requests import TRANSACTION_KEY
 from mm2py.wire.patience import Patience
 
@@ -64,7 +64,7 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self._cluster = cluster
         self._timeout_ms = timeout_ms
-        self._coordinator: int | None = None
+        self._coordinator = Coordinator(cluster, transactional_id, TRANSACTION_KEY, _PURPOSE)
         self._producer_id = self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
@@ -127,7 +127,7 @@ class TransactionalProducer:
         """Ask the coordinator until it knows; all these requests may be repeated where an answer was lost."""
         patience = Patience(self._cluster.clock, self._cluster.endpoint.request_timeout_ms / 1000)
         while True:
-            answer = await self._ask_once(request, name, judge)
+            answer = await self._coordinator.ask(request, name, lambda it: self._error(name, *judge(it)))
             if not isinstance(answer, BrokerAnsweredError):
                 return answer
             if answer.code in FENCED:
@@ -139,29 +139,12 @@ class TransactionalProducer:
             else:
                 await patience.pause()
 
-    async def _ask_once(self, request: Any, name: str, judge: Callable[[Any], _Answer]) -> Any:
-        try:
-            if self._coordinator is None:
-                self._coordinator = await find_coordinator(
-                    self._cluster, self.transactional_id, TRANSACTION_KEY, _PURPOSE
-                )
-            response = await self._cluster.send_to(self._coordinator, request, _PURPOSE)
-        except BrokerAnsweredError as error:
-            return error
-        except (BrokerConnectionError, ClusterUnreachableError) as error:
-            self._coordinator = None
-            await self._cluster.refresh_metadata(())  # raises where nobody is there at all
-            return self._error(ErrorCode.NETWORK_EXCEPTION, name, str(error))
-        code, about = judge(response)
+    def _error(self, request: str, code: int, about: TopicPartition | None) -> BrokerAnsweredError | None:
         if not code:
-            return response
-        if needs_lookup(code):
-            self._coordinator = None
+            return None
         if about is not None and code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return error_of(code, self._cluster.alias, "Produce", str(about))
-        return self._error(code, name, str(about or ""))
-
-    def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
+        detail = str(about or "")
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             detail = "lower producer.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms"
         named = f"{self.transactional_id}: {detail}" if detail else self.transactional_id

@@ -30,8 +30,8 @@ from mm2py.wire.batches.batch import batches, next_sequence
 from mm2py.wire.batches.rebuild import RecordContent, decode
 from mm2py.wire.connection import Buffer, FrameHandler
 from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.log_end import OffsetForLeaderEpochResponse_v3
-from mm2py.wire.requests import MetadataResponse_v11
+from mm2py.wire.log_end import OffsetForLeaderEpochRequest_v3
+from mm2py.wire.requests import MetadataRequest_v11
 from tests.support.clocks import LoopClock
 from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
 
@@ -227,7 +227,7 @@ class ModelConnection:
             else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, None, False, [], 0, {})
             for topic in request._topics
         ]
-        return MetadataResponse_v11(0, [], None, -1, rows, {})
+        return MetadataRequest_v11.RESPONSE_TYPE(0, [], None, -1, rows, {})
 
     def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int, int]], set[tuple[str, int]]]:
         """Keep the session's idea of what is fetched; give it, and what the client has not heard of in it."""
@@ -375,7 +375,7 @@ class ModelCluster:
             (topic, [self._epoch_end(TopicPartition(topic, number), epoch) for number, _, epoch in asked])
             for topic, asked in request._partitions.items()
         ]
-        return OffsetForLeaderEpochResponse_v3(0, rows)
+        return OffsetForLeaderEpochRequest_v3.RESPONSE_TYPE(0, rows)
 
     def _epoch_end(self, tp: TopicPartition, epoch: int) -> tuple[int, int, int, int]:
         partition = self.partitions[tp]

@@ -26,7 +26,6 @@ from mm2py.wire.groups.requests import (
     DescribeGroupsRequest,
     FindCoordinatorsRequest,
     ListGroupsRequest,
-    OffsetDeleteRequest,
     OffsetFetchRequest,
 )
 from mm2py.wire.patience import Patience
@@ -168,28 +167,12 @@ class Groups:
             topics.setdefault(tp.topic, []).append((tp.partition, committed.offset, committed.metadata))
         rows = list(topics.items())
         request = OffsetCommitRequest(group, _NO_GENERATION, _NO_MEMBER, _DEFAULT_RETENTION, rows)
-        return await self._change(group, offsets, request, "OffsetCommit")
+        name = "OffsetCommit"
 
-    async def delete_offsets(
-        self, group: str, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, Failure | None]:
-        """Forget what *group* committed for *partitions*; per partition None or the broker's error."""
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        return await self._change(group, partitions, OffsetDeleteRequest(group, topics), "OffsetDelete")
-
-    async def _change(
-        self, group: str, partitions: Collection[TopicPartition], request: Any, name: str
-    ) -> dict[TopicPartition, Failure | None]:
-        """Have a group's coordinator change something; both changes may be repeated where an answer was lost."""
-
-        async def change(node: int, _groups: Sequence[str]) -> Mapping[str, dict[TopicPartition, int] | Failure]:
+        async def commit(node: int, _groups: Sequence[str]) -> Mapping[str, dict[TopicPartition, int] | Failure]:
             response = await self._send(node, request)
             if isinstance(response, Failure):
                 return {group: response}
-            if getattr(response, "error_code", 0):
-                return {group: self._error(response.error_code, name, group)}
             codes = {
                 TopicPartition(topic, number): code for topic, rows in response.topics for number, code, *_ in rows
             }
@@ -197,11 +180,11 @@ class Groups:
             moved = next((code for code in codes.values() if needs_lookup(code)), None)
             return {group: codes if moved is None else self._error(moved, name, group)}
 
-        answer = (await self._at_coordinators([group], change))[group]
+        answer = (await self._at_coordinators([group], commit))[group]
         if isinstance(answer, Failure):
-            return dict.fromkeys(partitions, answer)
+            return dict.fromkeys(offsets, answer)
         silent = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        codes = {tp: answer.get(tp, silent) for tp in partitions}
+        codes = {tp: answer.get(tp, silent) for tp in offsets}
         return {tp: self._error(code, name, f"{group} {tp}") if code else None for tp, code in codes.items()}
 
     # Coordinators.

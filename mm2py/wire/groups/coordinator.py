@@ -1,30 +1,65 @@
-"""Which broker coordinates a group or a transactional id."""
+"""The broker that coordinates a group or a transactional id."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.wire.answers import told_of
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
 from mm2py.wire.groups.requests import TRANSACTION_KEY, FindCoordinatorsRequest
 
 
 _NAMES: Final = {TRANSACTION_KEY: "FindTransactionCoordinator"}
 
 
-async def find_coordinator(cluster: Cluster, key: str, key_type: int, purpose: str) -> int:
-    """Look up the broker that coordinates *key*. Raise why there is none now."""
-    response = await cluster.send_to_any(FindCoordinatorsRequest([key], key_type), purpose)
-    if hasattr(response, "coordinators"):
-        rows = ((found, (node, code, message)) for found, node, _, _, code, message, *_ in response.coordinators)
-        silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "left out of the answer")
-        node, code, message = told_of([key], rows, silent)[key]
-    else:
-        node, code, message = response.coordinator_id, response.error_code, response.error_message
-    if code:
-        detail = f"{key}: {message}" if message else key
-        raise error_of(code, cluster.alias, _NAMES.get(key_type, "FindCoordinator"), detail)
-    if node not in cluster.brokers:
-        await cluster.refresh_metadata(())
-    return int(node)
+class Coordinator:
+    """Whoever coordinates one *key* of a cluster: looked up, remembered, and looked up again where that has moved."""
+
+    def __init__(self, cluster: Cluster, key: str, key_type: int, purpose: str) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._key_type = key_type
+        self._purpose = purpose
+        self._node: int | None = None
+
+    async def ask(self, request: Any, name: str, judge: Callable[[Any], BrokerAnsweredError | None]) -> Any:
+        """
+        Ask once; return the answer, or the error that it is: *judge* returns that of a response.
+
+        A failed connection is an error too, NETWORK_EXCEPTION. Raise where no broker of the cluster answers.
+        """
+        try:
+            if self._node is None:
+                self._node = await self._find()
+            response = await self._cluster.send_to(self._node, request, self._purpose)
+        except BrokerAnsweredError as error:
+            return error
+        except (BrokerConnectionError, ClusterUnreachableError) as error:
+            self._node = None
+            await self._cluster.refresh_metadata(())  # raises where nobody is there at all
+            return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, f"{self._key}: {error}")
+        answered = judge(response)
+        if answered is None:
+            return response
+        if needs_lookup(answered.code):
+            self._node = None
+        return answered
+
+    async def _find(self) -> int:
+        key = self._key
+        response = await self._cluster.send_to_any(FindCoordinatorsRequest([key], self._key_type), self._purpose)
+        if hasattr(response, "coordinators"):
+            rows = ((found, (node, code, message)) for found, node, _, _, code, message, *_ in response.coordinators)
+            silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "left out of the answer")
+            node, code, message = told_of([key], rows, silent)[key]
+        else:
+            node, code, message = response.coordinator_id, response.error_code, response.error_message
+        if code:
+            detail = f"{key}: {message}" if message else key
+            raise error_of(code, self._cluster.alias, _NAMES.get(self._key_type, "FindCoordinator"), detail)
+        if node not in self._cluster.brokers:
+            await self._cluster.refresh_metadata(())
+        return int(node)

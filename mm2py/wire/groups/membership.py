@@ -14,12 +14,12 @@ from typing import Any, Final
 import attrs
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.wire.answers import told_of
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
-from mm2py.wire.groups.coordinator import find_coordinator
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.groups.coordinator import Coordinator
 from mm2py.wire.groups.requests import GROUP_KEY, DescribeGroupsRequest
 from mm2py.wire.patience import Patience
 
@@ -58,7 +58,7 @@ class Membership:
         self._cluster = cluster
         self._protocol_type, self._protocol = protocol
         self._session_ms = session_ms
-        self._coordinator: int | None = None
+        self._coordinator = Coordinator(cluster, group, GROUP_KEY, _PURPOSE)
         self._member_id = ""
         self._generation = -1
 
@@ -157,32 +157,19 @@ class Membership:
     # Its coordinator.
 
     async def _ask(self, request: Any, name: str, judge: Callable[[Any], int] = lambda it: it.error_code) -> Any:
-        """Ask the coordinator, looking it up again where it moved; give its answer, or the error that it answered."""
+        """Ask the coordinator until it answers what it will answer; return that, or the error."""
+
+        def error(response: Any) -> BrokerAnsweredError | None:
+            code = judge(response)
+            if code == ErrorCode.MEMBER_ID_REQUIRED and isinstance(request, JoinGroupRequest):
+                self._member_id = response.member_id
+            return error_of(code, self._cluster.alias, name, self.group) if code else None
+
         patience = Patience(self._cluster.clock, _PATIENCE_S)
         while True:
-            answer = await self._ask_once(request, name, judge)
+            answer = await self._coordinator.ask(request, name, error)
             if not isinstance(answer, BrokerAnsweredError) or answer.code in _AGAIN:
                 return answer
             if patience.is_over_for(answer.code):
                 return answer
             await patience.pause()
-
-    async def _ask_once(self, request: Any, name: str, judge: Callable[[Any], int]) -> Any:
-        try:
-            if self._coordinator is None:
-                self._coordinator = await find_coordinator(self._cluster, self.group, GROUP_KEY, _PURPOSE)
-            response = await self._cluster.send_to(self._coordinator, request, _PURPOSE)
-        except BrokerAnsweredError as error:
-            return error
-        except (BrokerConnectionError, ClusterUnreachableError) as error:
-            self._coordinator = None
-            await self._cluster.refresh_metadata(())  # raises where nobody is there at all
-            return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, str(error))
-        code = judge(response)
-        if not code:
-            return response
-        if code == ErrorCode.MEMBER_ID_REQUIRED and isinstance(request, JoinGroupRequest):
-            self._member_id = response.member_id
-        if needs_lookup(code):
-            self._coordinator = None
-        return error_of(code, self._cluster.alias, name, self.group)

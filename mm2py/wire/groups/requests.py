@@ -9,7 +9,7 @@ aiokafka answers a DescribeGroups v3 with the schema of v2, and knows no request
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from aiokafka.errors import IncompatibleBrokerVersion
@@ -19,24 +19,12 @@ from aiokafka.protocol.admin import (
     DescribeGroupsResponse_v3,
     ListGroupsRequest_v2,
 )
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.commit import OffsetFetchRequest_v3
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
-from aiokafka.protocol.types import (
-    Array,
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    String,
-    TaggedFields,
-)
+from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Int64, Schema, String
 
-from mm2py.wire.requests import Uuid
+from mm2py.wire.requests import THROTTLE, Uuid, answer, by_topic, flexible, rows
 
 
 #: What a coordinator is looked up for.
@@ -44,25 +32,15 @@ GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 
 
-class FindCoordinatorResponse_v4(Response):  # noqa: N801
-    API_KEY = 10
-    API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "coordinators",
-            CompactArray(
-                ("key", CompactString()),
-                ("node_id", Int32),
-                ("host", CompactString()),
-                ("port", Int32),
-                ("error_code", Int16),
-                ("error_message", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+_COORDINATORS = rows(
+    "coordinators",
+    ("key", String()),
+    ("node_id", Int32),
+    ("host", String()),
+    ("port", Int32),
+    ("error_code", Int16),
+    ("error_message", String()),
+)
 
 
 class FindCoordinatorRequest_v4(RequestStruct):  # noqa: N801
@@ -71,8 +49,8 @@ class FindCoordinatorRequest_v4(RequestStruct):  # noqa: N801
     API_KEY = 10
     API_VERSION = 4
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = FindCoordinatorResponse_v4
-    SCHEMA = Schema(("key_type", Int8), ("coordinator_keys", CompactArray(CompactString())), ("tags", TaggedFields))
+    RESPONSE_TYPE = answer(10, 4, flexible(THROTTLE, _COORDINATORS))
+    SCHEMA = flexible(("key_type", Int8), ("coordinator_keys", Array(String())))
 
 
 class FindCoordinatorsRequest(Request[FindCoordinatorRequest_v1 | FindCoordinatorRequest_v4]):
@@ -91,22 +69,9 @@ class FindCoordinatorsRequest(Request[FindCoordinatorRequest_v1 | FindCoordinato
         return request_struct_class(key, self._key_type)
 
 
-class ListGroupsResponse_v4(Response):  # noqa: N801
-    API_KEY = 16
-    API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        (
-            "groups",
-            CompactArray(
-                ("group", CompactString()),
-                ("protocol_type", CompactString()),
-                ("state", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
+def _listed(*more: Any) -> Schema:
+    return flexible(
+        THROTTLE, ("error_code", Int16), rows("groups", ("group", String()), ("protocol_type", String()), *more)
     )
 
 
@@ -116,28 +81,8 @@ class ListGroupsRequest_v4(RequestStruct):  # noqa: N801
     API_KEY = 16
     API_VERSION = 4
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = ListGroupsResponse_v4
-    SCHEMA = Schema(("states", CompactArray(CompactString())), ("tags", TaggedFields))
-
-
-class ListGroupsResponse_v5(Response):  # noqa: N801
-    API_KEY = 16
-    API_VERSION = 5
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        (
-            "groups",
-            CompactArray(
-                ("group", CompactString()),
-                ("protocol_type", CompactString()),
-                ("state", CompactString()),
-                ("type", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+    RESPONSE_TYPE = answer(16, 4, _listed(("state", String())))
+    SCHEMA = flexible(("states", Array(String())))
 
 
 class ListGroupsRequest_v5(RequestStruct):  # noqa: N801
@@ -146,10 +91,8 @@ class ListGroupsRequest_v5(RequestStruct):  # noqa: N801
     API_KEY = 16
     API_VERSION = 5
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = ListGroupsResponse_v5
-    SCHEMA = Schema(
-        ("states", CompactArray(CompactString())), ("types", CompactArray(CompactString())), ("tags", TaggedFields)
-    )
+    RESPONSE_TYPE = answer(16, 5, _listed(("state", String()), ("type", String())))
+    SCHEMA = flexible(("states", Array(String())), ("types", Array(String())))
 
 
 class ListGroupsRequest(Request[ListGroupsRequest_v2 | ListGroupsRequest_v4 | ListGroupsRequest_v5]):
@@ -186,64 +129,40 @@ class DescribeGroupsRequest(Request[DescribeGroupsRequest_v2 | DescribeGroupsReq
         return request_struct_class(list(self._groups), False)  # noqa: FBT003 - a field of the protocol
 
 
-_ASSIGNMENT = Schema(
-    (
-        "topic_partitions",
-        CompactArray(
-            ("topic_id", Uuid), ("topic", CompactString()), ("partitions", CompactArray(Int32)), ("tags", TaggedFields)
-        ),
-    ),
-    ("tags", TaggedFields),
+_ASSIGNMENT = Schema(rows("topic_partitions", ("topic_id", Uuid), ("topic", String()), ("partitions", Array(Int32))))
+_MEMBERS = rows(
+    "members",
+    ("member_id", String()),
+    ("instance_id", String()),
+    ("rack_id", String()),
+    ("member_epoch", Int32),
+    ("client_id", String()),
+    ("client_host", String()),
+    ("subscribed_topic_names", Array(String())),
+    ("subscribed_topic_regex", String()),
+    ("assignment", _ASSIGNMENT),
+    ("target_assignment", _ASSIGNMENT),
 )
-
-
-class ConsumerGroupDescribeResponse_v0(Response):  # noqa: N801
-    API_KEY = 69
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            CompactArray(
-                ("error_code", Int16),
-                ("error_message", CompactString()),
-                ("group", CompactString()),
-                ("state", CompactString()),
-                ("group_epoch", Int32),
-                ("assignment_epoch", Int32),
-                ("assignor_name", CompactString()),
-                (
-                    "members",
-                    CompactArray(
-                        ("member_id", CompactString()),
-                        ("instance_id", CompactString()),
-                        ("rack_id", CompactString()),
-                        ("member_epoch", Int32),
-                        ("client_id", CompactString()),
-                        ("client_host", CompactString()),
-                        ("subscribed_topic_names", CompactArray(CompactString())),
-                        ("subscribed_topic_regex", CompactString()),
-                        ("assignment", _ASSIGNMENT),
-                        ("target_assignment", _ASSIGNMENT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+_CONSUMER_GROUPS = rows(
+    "groups",
+    ("error_code", Int16),
+    ("error_message", String()),
+    ("group", String()),
+    ("state", String()),
+    ("group_epoch", Int32),
+    ("assignment_epoch", Int32),
+    ("assignor_name", String()),
+    _MEMBERS,
+    ("authorized_operations", Int32),
+)
 
 
 class ConsumerGroupDescribeRequest_v0(RequestStruct):  # noqa: N801
     API_KEY = 69
     API_VERSION = 0
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = ConsumerGroupDescribeResponse_v0
-    SCHEMA = Schema(
-        ("groups", CompactArray(CompactString())), ("include_authorized_operations", Boolean), ("tags", TaggedFields)
-    )
+    RESPONSE_TYPE = answer(69, 0, flexible(THROTTLE, _CONSUMER_GROUPS))
+    SCHEMA = flexible(("groups", Array(String())), ("include_authorized_operations", Boolean))
 
 
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeRequest_v0]):
@@ -258,39 +177,18 @@ class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeRequest_v0]):
         return request_struct_class(list(self._groups), False, {})  # noqa: FBT003 - a field of the protocol
 
 
-class OffsetFetchResponse_v8(Response):  # noqa: N801
-    API_KEY = 9
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            CompactArray(
-                ("group", CompactString()),
-                (
-                    "topics",
-                    CompactArray(
-                        ("topic", CompactString()),
-                        (
-                            "partitions",
-                            CompactArray(
-                                ("partition", Int32),
-                                ("offset", Int64),
-                                ("leader_epoch", Int32),
-                                ("metadata", CompactString()),
-                                ("error_code", Int16),
-                                ("tags", TaggedFields),
-                            ),
-                        ),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("error_code", Int16),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+_COMMITTED = rows(
+    "groups",
+    ("group", String()),
+    by_topic(
+        ("partition", Int32),
+        ("offset", Int64),
+        ("leader_epoch", Int32),
+        ("metadata", String()),
+        ("error_code", Int16),
+    ),
+    ("error_code", Int16),
+)
 
 
 class OffsetFetchRequest_v8(RequestStruct):  # noqa: N801
@@ -299,23 +197,10 @@ class OffsetFetchRequest_v8(RequestStruct):  # noqa: N801
     API_KEY = 9
     API_VERSION = 8
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = OffsetFetchResponse_v8
-    SCHEMA = Schema(
-        (
-            "groups",
-            CompactArray(
-                ("group", CompactString()),
-                (
-                    "topics",
-                    CompactArray(
-                        ("topic", CompactString()), ("partitions", CompactArray(Int32)), ("tags", TaggedFields)
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
+    RESPONSE_TYPE = answer(9, 8, flexible(THROTTLE, _COMMITTED))
+    SCHEMA = flexible(
+        rows("groups", ("group", String()), rows("topics", ("topic", String()), ("partitions", Array(Int32)))),
         ("require_stable", Boolean),
-        ("tags", TaggedFields),
     )
 
 
@@ -333,37 +218,6 @@ class OffsetFetchRequest(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v8])
             return request_struct_class(groups, False, {})  # noqa: FBT003 - a field of the protocol
         (group,) = _only_one(self._groups, "OffsetFetch v8, which came with Kafka 3.0")
         return request_struct_class(group, None)
-
-
-class OffsetDeleteResponse_v0(Response):  # noqa: N801
-    API_KEY = 47
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("error_code", Int16),
-        ("throttle_time_ms", Int32),
-        ("topics", Array(("topic", String()), ("partitions", Array(("partition", Int32), ("error_code", Int16))))),
-    )
-
-
-class OffsetDeleteRequest_v0(RequestStruct):  # noqa: N801
-    API_KEY = 47
-    API_VERSION = 0
-    RESPONSE_TYPE = OffsetDeleteResponse_v0
-    SCHEMA = Schema(("group", String()), ("topics", Array(("topic", String()), ("partitions", Array(Int32)))))
-
-
-class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
-    """Forget a group's offsets of *partitions*, per topic (KIP-496)."""
-
-    API_KEY = 47
-
-    def __init__(self, group: str, partitions: Mapping[str, Sequence[int]]) -> None:
-        self._group = group
-        self._partitions = partitions
-
-    def build(self, request_struct_class: Any) -> Any:
-        topics = [(topic, list(numbers)) for topic, numbers in self._partitions.items()]
-        return request_struct_class(self._group, topics)
 
 
 def _only_one(groups: Sequence[str], needed: str) -> Sequence[str]:

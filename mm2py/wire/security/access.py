@@ -219,7 +219,6 @@ _GRANTS: Final = {
     "DescribeGroups": "DESCRIBE on group {}",
     "OffsetFetch": "DESCRIBE on group {} and on its topics",
     "OffsetCommit": "READ on group {} and on its topics",
-    "OffsetDelete": "DELETE on group {}",
     "FindCoordinator": "DESCRIBE on group {}",
     "JoinGroup": "READ on group {}",
     "SyncGroup": "READ on group {}",

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
+from aiokafka.protocol.api import Request, RequestStruct
+from aiokafka.protocol.types import Boolean, Int8, Int16, Schema, String
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.wire.answers import told_of
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.patience import Patience
+from mm2py.wire.requests import THROTTLE, answer, rows
 
 
 #: What to do to a topic: a value to set by key, None to delete the key.
@@ -37,40 +38,22 @@ _REQUEST = "IncrementalAlterConfigs"
 _ABOUT_A_KEY = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION})
 
 
-class IncrementalAlterConfigsResponse_v0(Response):  # noqa: N801
-    API_KEY = 44
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "responses",
-            Array(
-                ("error_code", Int16),
-                ("error_message", String()),
-                ("resource_type", Int8),
-                ("resource_name", String()),
-            ),
-        ),
-    )
+_ANSWERS = rows(
+    "responses",
+    ("error_code", Int16),
+    ("error_message", String()),
+    ("resource_type", Int8),
+    ("resource_name", String()),
+)
+_CONFIGS = rows("configs", ("name", String()), ("config_operation", Int8), ("value", String()))
 
 
 class IncrementalAlterConfigsRequest_v0(RequestStruct):  # noqa: N801
     API_KEY = 44
     API_VERSION = 0
-    RESPONSE_TYPE = IncrementalAlterConfigsResponse_v0
+    RESPONSE_TYPE = answer(44, 0, Schema(THROTTLE, _ANSWERS))
     SCHEMA = Schema(
-        (
-            "resources",
-            Array(
-                ("resource_type", Int8),
-                ("resource_name", String()),
-                (
-                    "configs",
-                    Array(("name", String()), ("config_operation", Int8), ("value", String())),
-                ),
-            ),
-        ),
-        ("validate_only", Boolean),
+        rows("resources", ("resource_type", Int8), ("resource_name", String()), _CONFIGS), ("validate_only", Boolean)
     )
 
 

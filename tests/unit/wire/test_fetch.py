@@ -17,7 +17,7 @@ from mm2py.wire.connection import BrokerConnection, Buffer
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.fetch import FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FetchSession, fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
-from mm2py.wire.requests import MetadataResponse_v11, id_bytes
+from mm2py.wire.requests import MetadataRequest_v11, id_bytes
 from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
 
 
@@ -70,7 +70,7 @@ class Broker:
     async def send(self, request: Any) -> Any:
         self.asked_for_topics += 1
         known = [(0, topic, self.topic_ids[topic], False, [], 0, {}) for topic in request._topics]
-        return MetadataResponse_v11(0, [], None, -1, known, {})
+        return MetadataRequest_v11.RESPONSE_TYPE(0, [], None, -1, known, {})
 
     def give_up(self, cause: str) -> BrokerConnectionError:
         self.given_up = cause
