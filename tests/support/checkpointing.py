@@ -12,12 +12,11 @@ from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.flow.checkpoint.group import CheckpointGroup
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import GroupOffsetsView
 from mm2py.telemetry.journal import EventLog
+from tests.support.flow_rig import flow_context
 from tests.support.reading import read_topic
 from tests.support.topics import list_topics
 
@@ -78,8 +77,7 @@ async def running_checkpoints(
     """Run the group until the end of the block, where it is cancelled unless it was drained before."""
     clock = SystemClock()
     events = EventLog(clock)
-    reach = Reach(settings.flow, clock, events, lambda: 0.5)
-    around = FlowContext(settings, reach, clock, events, lambda: 0.5)
+    around = flow_context(clock, events, settings)
     group = CheckpointGroup(around, forward=forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))

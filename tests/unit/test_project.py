@@ -199,6 +199,15 @@ def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - begin + 1
 
 
+def test_no_test_is_a_library() -> None:
+    """What several modules of tests share is in tests/support or a conftest, never in one of them."""
+    elsewhere = re.compile(r"^\s*(?:from|import) tests\b(?!\.support\b).*", re.MULTILINE)
+    tests = ROOT / "tests"
+    found = [(str(file), hit[0]) for file in tests.rglob("*.py") for hit in elsewhere.finditer(file.read_text())]
+
+    assert found == []
+
+
 def _retired_words() -> list[str]:
     chapter = (ROOT / "CONTRIBUTING.md").read_text().split("### Words")[1].split("\n## ")[0]
     return [word for row in re.findall(r"^\| (.*?) \|", chapter, re.MULTILINE)[1:] for word in row.split(", ")]

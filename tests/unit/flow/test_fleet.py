@@ -13,7 +13,7 @@ from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS
 
 
 BACK = Flow("B", "A")

@@ -14,15 +14,14 @@ import pytest
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.flow import membership
 from mm2py.flow.membership import FlowMembership
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.flow.task_group import FlowGroup
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, encode_node
 from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded, StepFailed, TaskRestarted
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import FLOW, SETTINGS
+from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 
 
 US = Node("here", 1, "this machine", "1")
@@ -98,7 +97,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.setattr(membership, "Cluster", Target)
         monkeypatch.setattr(membership, "Membership", lambda *_: place)
         settings = attrs.evolve(SETTINGS, membership=attrs.evolve(SETTINGS.membership, **changes))
-        around = FlowContext(settings, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+        around = flow_context(clock, events, settings)
         its = FlowMembership(around, lambda: US)
         its.begin([cast("FlowGroup", working)])
         async with asyncio.TaskGroup() as tasks:

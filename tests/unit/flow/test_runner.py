@@ -15,7 +15,6 @@ from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
-from mm2py.flow.reach import Reach
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
@@ -35,7 +34,8 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import FLOW, SETTINGS, PretendedEpochs
+from tests.support.flow_rig import FLOW, SETTINGS, flow_context
+from tests.support.source_tasks import PretendedEpochs
 
 
 @attrs.define(eq=False)
@@ -99,7 +99,7 @@ async def rig(
     """Run a flow whose groups have these troubles; it must have ended by itself soon after the block."""
     clock = LoopClock()
     events, ended = EventLog(clock), list[FlowGroup]()
-    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    around = flow_context(clock, events)
     runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=events, jitter=lambda: 0.5)
     toys = [
         ToyGroup(around, ended, trouble=trouble, end_s=end_s)

@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from mm2py.errors import Mm2Error, Verdict
-from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, GroupView
@@ -26,7 +25,7 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import FLOW, SETTINGS
+from tests.support.flow_rig import FLOW, flow_context
 
 
 Body = Callable[["ToyGroup"], Awaitable[None]]
@@ -102,7 +101,7 @@ def events() -> EventLog:
 async def running(events: EventLog, *lives: Body, wanted: Wanted = Wanted.RUNNING) -> AsyncIterator[ToyGroup]:
     """Run a toy group; at the end of the block it has to end by itself."""
     clock = LoopClock()
-    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    around = flow_context(clock, events)
     group = ToyGroup(around, *lives)
     group.want(wanted)
     async with asyncio.timeout(3_600), asyncio.TaskGroup() as tasks:

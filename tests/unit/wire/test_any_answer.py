@@ -37,8 +37,8 @@ from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakePartition, FakeTopic
 from tests.support.garbled import GarbledBrokers, answer_to, damaged, structs
 from tests.support.group_brokers import FakeGroup
+from tests.support.line import ENDPOINT, Frames, Line, frame
 from tests.support.secure_clusters import plain_line
-from tests.unit.wire.test_connection import ENDPOINT, Frames, Line, frame
 
 
 RANDOMS = st.randoms(use_true_random=True)

@@ -16,7 +16,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
 from mm2py.model.run_chunk import chunk_key as key_of
 from mm2py.model.run_chunk import encode_chunk as value_of
-from tests.unit.core.offsets.test_translation import EPOCHS, Epoch, check_invariants, copied, everywhere
+from tests.support.run_indexes import EPOCHS, Epoch, check_invariants, copied, everywhere
 
 
 SOURCE = TopicPartition("orders", 3)

@@ -24,8 +24,8 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FETCH, FakePartition, FakeTopic
+from tests.support.flow_rig import SETTINGS
 from tests.support.group_brokers import FakeGroup, GroupBrokers
-from tests.unit.flow.source.test_partitions import SETTINGS
 
 
 TOPIC = "A.checkpoints.internal"

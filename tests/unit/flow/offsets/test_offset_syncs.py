@@ -16,9 +16,7 @@ from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.offsets import offset_syncs
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.reach import Reach
 from mm2py.flow.source.group import SourceLife
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
@@ -27,6 +25,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
+from tests.support.flow_rig import flow_context
 from tests.support.flows import flow_settings
 
 
@@ -114,9 +113,8 @@ async def running(
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
     tasks = SimpleNamespace(listeners=[], states={state.source: state for state in states})
     life = SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks)
-    around = FlowContext(settings, Reach(settings.flow, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
     translations = Translations(flow_runs=100, partition_runs=100)
-    syncs = OffsetSyncs(around, translations, cast("SourceLife", life))
+    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, cast("SourceLife", life))
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:

@@ -13,16 +13,15 @@ import pytest
 from mm2py.core.source.broken_history import Look
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
-from mm2py.flow.reach import Reach
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.group import SourceLife
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
 from mm2py.wire.kept_log import TopicVanishedError
-from tests.unit.flow.source.test_partitions import FLOW, MARK, SETTINGS, running
+from tests.support.flow_rig import flow_context
+from tests.support.source_tasks import MARK, running
 
 
 REFUSED = TopicVanishedError("B", "CreateTopics", 44, "POLICY_VIOLATION", "mm2-offsets.A.internal")
@@ -55,7 +54,7 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     monkeypatch.setattr(BrokenHistory, "_look", looked)
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
-        around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+        around = flow_context(clock, events)
         life = SimpleNamespace(tasks=group.tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
         truth = asyncio.create_task(BrokenHistory(around, cast("SourceLife", life)).run())
         await asyncio.sleep(10)

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.reach import Reach
 from mm2py.flow.source.group import SourceGroup, SourceLife
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import FLOW, SETTINGS, PretendedEpochs
+from tests.support.flow_rig import flow_context
+from tests.support.source_tasks import PretendedEpochs
 
 
 class Watch:
@@ -38,7 +37,7 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     """How far the source has gone on is known in a pause too; what changed there meanwhile is found out behind it."""
     clock, refreshes = LoopClock(), list[float]()
     events = EventLog(clock)
-    around = FlowContext(SETTINGS, Reach(FLOW, clock, events, lambda: 0.5), clock, events, lambda: 0.5)
+    around = flow_context(clock, events)
     group = SourceGroup(around, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     log = SimpleNamespace(is_look_due=False)
     life = SimpleNamespace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +13,14 @@ from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.reach import Reach
 from mm2py.flow.source.idle_source import IdleSourceWatch
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.requests import EARLIEST
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context, live
 
 
 PAUSED, HELD, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -44,8 +41,8 @@ class Rig:
         self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
         self.states = {it: PartitionState(it, f"A.{it.topic}", 100, 99) for it in (PAUSED, HELD, GONE)}
         self.measures = FlowMeasures(clock)
-        self.reach = Reach(SETTINGS.flow, clock, EventLog(clock), lambda: 0.5)
-        around = FlowContext(SETTINGS, self.reach, clock, EventLog(clock), lambda: 0.5)
+        around = flow_context(clock, EventLog(clock))
+        self.reach = around.reach
         tasks = SimpleNamespace(states=self.states, is_held=lambda source: source == HELD)
         source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
         life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self._watch), tasks=tasks)
@@ -75,14 +72,10 @@ class Rig:
 
     async def live(self, seconds: float, *, new_topic_after_s: float = 0.0) -> None:
         """Let it watch for so long; another topic may be mirrored meanwhile."""
-        task = asyncio.create_task(self.watch.run())
         if new_topic_after_s:
-            await asyncio.sleep(new_topic_after_s)
-            self.mirror({"t": "A.t", "u": "A.u"})
-        await asyncio.sleep(seconds - new_topic_after_s)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+            loop = asyncio.get_running_loop()
+            loop.call_later(new_topic_after_s, self.mirror, {"t": "A.t", "u": "A.u"})
+        await live(self.watch.run(), seconds)
 
 
 @pytest.fixture

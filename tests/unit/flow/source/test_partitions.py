@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 
-from mm2py.config.settings import FlowSettings
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.source.partitions import SourceTasks
-from mm2py.flow.topics.remote_topics import Mirrored, Place
-from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     RECREATED,
-    CopyLimits,
     Ended,
     EpochOutcome,
     EpochPlan,
     PartitionFailure,
-    PartitionOutcome,
-    ProducerMark,
 )
-from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.positions import Position
+from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage, TaskState
 from mm2py.pipeline.epoch_jobs import EpochLostError
 from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
@@ -40,157 +31,16 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.eventually import eventually
-
-
-FLOW = Flow("A", "B")
-EPOCH_S = 5.0
-DRAIN_S = 2.0
-SETTINGS = FlowSettings(
-    flow=FLOW,
-    is_enabled=True,
-    emits_heartbeats=False,
-    source=ClusterEndpoint("A", ("a:1",)),
-    target=ClusterEndpoint("B", ("b:1",)),
-    topics=(".*",),
-    topics_exclude=(),
-    topic_filter_class="default",
-    policy_class="default",
-    policy_separator=".",
-    policy_internal_separator_enabled=True,
-    tasks_max=2,
-    replication_factor=1,
-    refresh_topics_enabled=True,
-    refresh_topics_interval_s=600.0,
-    heartbeats_replication_enabled=True,
-    heartbeats_interval_s=1.0,
-    heartbeats_replication_factor=1,
-    auto_offset_reset="earliest",
-    offset_storage_topic="mm2-offsets.A.internal",
-    offset_storage_partitions=25,
-    offset_storage_replication_factor=1,
-    offset_flush_interval_ms=60_000,
-    admin_timeout_ms=60_000,
-    shutdown_ms=5_000,
-    limits=CopyLimits(),
-    epoch_ms=round(EPOCH_S * 1000),
-    drain_ms=round(DRAIN_S * 1000),
-    restart_backoff_ms=1_000,
-    restart_backoff_max_ms=60_000,
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS
+from tests.support.source_tasks import (
+    MARK,
+    Answer,
+    PretendedEpochs,
+    copied,
+    mirrored,
+    positions,
+    running,
 )
-
-MARK = ProducerMark(7, 0, 0)
-Answer = EpochOutcome | Exception
-Script = Callable[[EpochPlan], Answer]
-
-
-def copied(plan: EpochPlan, records: int = 10, **changes: object) -> EpochOutcome:
-    """Make the outcome of an epoch in which every partition copied so many records."""
-    return EpochOutcome(
-        plan.flow,
-        plan.task,
-        plan.epoch,
-        tuple(
-            attrs.evolve(
-                PartitionOutcome(
-                    planned.source,
-                    position=planned.position + records,
-                    downstream=(planned.downstream or 0) + records,
-                    is_unsure=False,
-                    records=records,
-                    bytes=records * 100,
-                    high_watermark=planned.position + records,
-                    producer=planned.producer,
-                ),
-                **changes,
-            )
-            for planned in plan.partitions
-        ),
-    )
-
-
-@attrs.define
-class PretendedEpochs:
-    """Epochs that take their time and then answer as the script says. Two writers of a partition are an error."""
-
-    script: Script = copied
-    plans: list[tuple[float, EpochPlan]] = attrs.field(factory=list)
-    nudged: dict[int, asyncio.Event] = attrs.field(factory=dict)
-    writers: dict[TopicPartition, int] = attrs.field(factory=dict)
-    refusals: list[Exception] = attrs.field(factory=list)
-    late: set[int] = attrs.field(factory=set)
-
-    async def ready(self) -> None:
-        if self.refusals:
-            raise self.refusals.pop(0)
-
-    async def run(self, plan: EpochPlan) -> EpochOutcome:
-        self.plans.append((asyncio.get_running_loop().time(), plan))
-        for planned in plan.partitions:
-            assert self.writers.setdefault(planned.source, plan.task) == plan.task, f"two writers: {planned.source}"
-        self.nudged[plan.task] = asyncio.Event()
-        try:
-            async with asyncio.timeout(plan.epoch_ms / 1000):
-                await self.nudged[plan.task].wait()
-        except TimeoutError:
-            pass
-        for planned in plan.partitions:
-            del self.writers[planned.source]
-        answer = self.script(plan)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def nudge(self, _flow: Flow, task: int) -> bool:
-        if task in self.nudged:
-            self.nudged[task].set()
-        return task in self.nudged
-
-    def is_waiting(self, _flow: Flow, _task: int) -> bool:
-        return False
-
-    def is_late(self, _flow: Flow, task: int) -> bool:
-        return task in self.late
-
-    async def settle(self, _flow: Flow) -> None:
-        return
-
-    def of_task(self, task: int) -> list[tuple[float, EpochPlan]]:
-        return [(at, plan) for at, plan in self.plans if plan.task == task]
-
-
-@attrs.define
-class Group:
-    """A source task group and what belongs to it."""
-
-    tasks: SourceTasks
-    epochs: PretendedEpochs
-    events: EventLog
-
-
-def mirrored(*partitions: int, topic: str = "t", topic_id: str | None = None) -> Mirrored:
-    place = Place(f"A.{topic}", topic_id, 1_048_588)
-    return Mirrored({TopicPartition(topic, number): place for number in partitions}, is_settled=True)
-
-
-def positions(look: Mirrored, next_upstream: int = 0) -> dict[TopicPartition, Position]:
-    return {it: Position(it, next_upstream, next_upstream - 1, "id-1", MARK) for it in look.places}
-
-
-@asynccontextmanager
-async def running(
-    script: Script = copied, *, partitions: int = 4, tasks_max: int = 2, refusals: Sequence[Exception] = ()
-) -> AsyncIterator[Group]:
-    """Run a group over topic t and drain it at the end; *refusals* come before the first epoch."""
-    clock = LoopClock()
-    events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals))
-    settings = attrs.evolve(SETTINGS, tasks_max=tasks_max)
-    tasks = SourceTasks(settings, epochs, clock=clock, events=events, jitter=lambda: 0.5)
-    look = mirrored(*range(partitions))
-    tasks.adopt(look, positions(look))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(tasks.run())
-        yield Group(tasks, epochs, events)
-        tasks.drain()
 
 
 async def test_epoch_follows_epoch() -> None:

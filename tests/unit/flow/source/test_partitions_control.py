@@ -17,7 +17,8 @@ from mm2py.model.rates import Metered, RateShare, RateUse, Unit
 from mm2py.model.state import PartitionStage, TaskState
 from mm2py.pipeline.epoch_jobs import EpochLostError
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import DRAIN_S, EPOCH_S, FLOW, Answer, Group, copied, running
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, FLOW
+from tests.support.source_tasks import Answer, Group, copied, running
 
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)

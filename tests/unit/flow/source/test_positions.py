@@ -15,7 +15,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import DESCRIBE_CONFIGS, PRODUCE, FakeBrokers
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS
 
 
 BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)

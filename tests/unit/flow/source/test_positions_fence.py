@@ -16,7 +16,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS
 
 
 class Target:

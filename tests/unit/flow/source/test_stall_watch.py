@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +10,14 @@ import pytest
 
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
-from mm2py.flow.reach import Reach
 from mm2py.flow.source.stall_watch import Stalls, StallWatch
-from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import flow_context, live
 
 
 NO_LEADER = PartitionFailure("no broker leads it at the source", "start one")
@@ -33,22 +29,18 @@ class Rig:
     def __init__(self, partitions: int) -> None:
         clock = LoopClock()
         self.events = EventLog(clock)
-        self.reach = Reach(SETTINGS.flow, clock, self.events, lambda: 0.5)
         places = [TopicPartition("t", number) for number in range(partitions)]
         self.states = [
             PartitionState(it, "A.t", 100, 99, stage=PartitionStage.BACKING_OFF, failure=NO_LEADER) for it in places
         ]
-        around = FlowContext(SETTINGS, self.reach, clock, self.events, lambda: 0.5)
+        around = flow_context(clock, self.events)
+        self.reach = around.reach
         life: Any = SimpleNamespace(tasks=SimpleNamespace(wanted=lambda: self.states))
         self.watch = StallWatch(around, Stalls(), life)
 
     async def live(self, seconds: float) -> None:
         """Let it watch for so long."""
-        task = asyncio.create_task(self.watch.run())
-        await asyncio.sleep(seconds)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await live(self.watch.run(), seconds)
 
     def go_on(self) -> None:
         self.states = [attrs.evolve(it, stage=PartitionStage.COPYING, failure=None) for it in self.states]

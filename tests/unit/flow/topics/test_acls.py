@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,6 @@ import pytest
 
 from mm2py.config.resolve import TopicSyncSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics import acls as topic_acls
 from mm2py.flow.topics.acls import AclSync
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
@@ -30,7 +27,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context, live
 
 
 INTERVAL_S = 600.0
@@ -76,17 +73,12 @@ class Rig:
         self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), Memory()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
         settings = attrs.evolve(SETTINGS, topic_sync=sync)
-        reach = Reach(settings.flow, clock, self.events, lambda: 0.5)
-        around = FlowContext(settings, reach, clock, self.events, lambda: 0.5)
+        around = flow_context(clock, self.events, settings)
         life: Any = SimpleNamespace(source=self.source, target=self.target, topics=SimpleNamespace(memory=self.memory))
         self.sync = AclSync(around, life)
 
     async def live(self, rounds: float) -> None:
-        task = asyncio.create_task(self.sync.run())
-        await asyncio.sleep(INTERVAL_S * rounds)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await live(self.sync.run(), INTERVAL_S * rounds)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,6 @@ import pytest
 
 from mm2py.config.resolve import TopicSyncSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.synced import Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
@@ -22,7 +19,7 @@ from mm2py.telemetry.events import ClusterUnreachable, TopicConfigsChanged, Topi
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import LoopClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context, live
 
 
 INTERVAL_S = 600.0
@@ -91,8 +88,7 @@ class Rig:
         self.adopted: list[str] = []
         self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
         settings = attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S))
-        reach = Reach(settings.flow, clock, self.events, lambda: 0.5)
-        around = FlowContext(settings, reach, clock, self.events, lambda: 0.5)
+        around = flow_context(clock, self.events, settings)
         topics = SimpleNamespace(memory=Memory(), watch=self._watch, measure_again=self._measure_again)
         tasks = SimpleNamespace(adopt=lambda mirrored, _positions: self.adopted.append(mirrored))
         cluster = SimpleNamespace(endpoint=SETTINGS.target)
@@ -117,11 +113,7 @@ class Rig:
 
     async def live(self, seconds: float) -> None:
         """Run the loop for so long, and end it as a flow does that falls over."""
-        task = asyncio.create_task(self.sync.run())
-        await asyncio.sleep(seconds)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await live(self.sync.run(), seconds)
 
 
 @pytest.fixture

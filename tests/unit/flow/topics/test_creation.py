@@ -17,7 +17,7 @@ from mm2py.telemetry.events import TopicLimitsRaised, TopicSyncFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import ManualClock
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS
 
 
 SOURCE = TopicsView({"t": TopicDescription(None, {0: 0}, replication_factor=3)})

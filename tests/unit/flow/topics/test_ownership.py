@@ -14,7 +14,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, PRODUCE, FakeBrokers
-from tests.unit.flow.source.test_partitions import SETTINGS
+from tests.support.flow_rig import SETTINGS
 
 
 TOPIC = "mm2-synced.A.internal"
