@@ -52,6 +52,24 @@ _CLUSTER = Section(
     ),
 )  # fmt: skip
 
+
+def _connection_keys(place: Place) -> tuple[Key, ...]:
+    """Return what both clients read of the connections to their brokers."""
+    return (
+        Key("metadata.max.age.ms", Kind.LONG, "300000", place,
+            "Metadata older than this is asked for again.", check=at_least(1)),
+        Key("reconnect.backoff.ms", Kind.LONG, "50", place,
+            "First pause before connecting again.", check=at_least(0)),
+        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", place, "Longest such pause.", check=at_least(0)),
+        Key("receive.buffer.bytes", Kind.INT, "-1", place,
+            "Size of the socket's receive buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("send.buffer.bytes", Kind.INT, "-1", place,
+            "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
+        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", place,
+            "How long connecting to a broker may take.", check=at_least(1)),
+    )  # fmt: skip
+
+
 _CONSUMER = Section(
     "Reading the source cluster",
     "Written as `A.consumer.KEY`, `A->B.source.consumer.KEY` or `A->B.consumer.KEY`. As in Java, "
@@ -76,17 +94,7 @@ _CONSUMER = Section(
             "holds, copying goes on behind that one, whatever this says.", check=one_of("earliest", "latest")),
         Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
             "How long an answer of a source broker is awaited.", check=at_least(1)),
-        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.CONSUMER,
-            "Metadata older than this is asked for again.", check=at_least(1)),
-        Key("reconnect.backoff.ms", Kind.LONG, "50", Place.CONSUMER,
-            "First pause before connecting again.", check=at_least(0)),
-        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.CONSUMER, "Longest such pause.", check=at_least(0)),
-        Key("receive.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
-            "Size of the socket's receive buffer; -1 leaves it to the operating system.", check=at_least(-1)),
-        Key("send.buffer.bytes", Kind.INT, "-1", Place.CONSUMER,
-            "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
-        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.CONSUMER,
-            "How long connecting to a broker may take.", check=at_least(1)),
+        *_connection_keys(Place.CONSUMER),
         Key("client.id", Kind.STRING, None, Place.CONSUMER,
             "Name shown to source brokers, for quotas and logs; the flow's name if unset."),
         *CONSUMER_KEYS,
@@ -109,17 +117,7 @@ _PRODUCER = Section(
         Key("retry.backoff.ms", Kind.LONG, "100", Place.PRODUCER,
             "First pause before a request is sent again.", check=at_least(0)),
         Key("retry.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
-        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.PRODUCER,
-            "Metadata older than this is asked for again.", check=at_least(1)),
-        Key("reconnect.backoff.ms", Kind.LONG, "50", Place.PRODUCER,
-            "First pause before connecting again.", check=at_least(0)),
-        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
-        Key("receive.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
-            "Size of the socket's receive buffer; -1 leaves it to the operating system.", check=at_least(-1)),
-        Key("send.buffer.bytes", Kind.INT, "-1", Place.PRODUCER,
-            "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
-        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.PRODUCER,
-            "How long connecting to a broker may take.", check=at_least(1)),
+        *_connection_keys(Place.PRODUCER),
         Key("client.id", Kind.STRING, None, Place.PRODUCER,
             "Name shown to target brokers, for quotas and logs; the flow's name if unset."),
         Key("transaction.timeout.ms", Kind.INT, "60000", Place.PRODUCER,

@@ -15,7 +15,7 @@ from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
-from mm2py.rest.handlers.flows import FLOW, WRITE_ERRORS, change_overrides, whole
+from mm2py.rest.handlers.flows import FLOW, WRITE_ERRORS, carry_out, change_overrides, whole
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 from mm2py.rest.shapes import is_gone
@@ -300,8 +300,7 @@ async def post_connector(ask: Ask) -> object:
 @routes.add("PUT", _ONE + "/pause", "Have a connector do nothing", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.pause_connector(overrides, group.connector))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.pause_connector, group.connector)
 
 
 @routes.add(
@@ -309,8 +308,7 @@ async def pause_connector(ask: Ask) -> object:
 )
 async def resume_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.resume_connector(overrides, group.connector))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.resume_connector, group.connector)
 
 
 @routes.add(
@@ -322,8 +320,7 @@ async def resume_connector(ask: Ask) -> object:
 )
 async def stop_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.stop_connector(overrides, group.connector))
-    return Answer(204)
+    return await carry_out(ask, flow, verbs.stop_connector, group.connector, code=204)
 
 
 @routes.add(
@@ -335,8 +332,7 @@ async def stop_connector(ask: Ask) -> object:
 )
 async def delete_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.delete_connector(overrides, group.connector))
-    return Answer(204)
+    return await carry_out(ask, flow, verbs.delete_connector, group.connector, code=204)
 
 
 async def _restart(ask: Ask) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple
 
 import attrs
 
@@ -30,6 +30,7 @@ from mm2py.rest.shapes import (
 
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 FLOW: Final = "/from:{source}/to:{target}"
 _TOPIC: Final = FLOW + "/topics/{topic}"
@@ -214,6 +215,14 @@ async def change_overrides(ask: Ask, flow: FlowView, change: Callable[[Overrides
     return await whole(ask, ask.control.change_overrides(flow.flow, change, by=ask.by))
 
 
+async def carry_out(
+    ask: Ask, flow: FlowView, verb: Callable[[Overrides, *Ts], Overrides], *about: *Ts, code: int = 202
+) -> Answer:
+    """Change a flow's overrides by *verb*, which takes *about* too; the answer is only a code."""
+    await change_overrides(ask, flow, lambda overrides: verb(overrides, *about))
+    return Answer(code)
+
+
 async def whole(ask: Ask, change: Awaitable[T]) -> T:
     """Await a change to its end, even if the client disconnects; then let the next request see it."""
     try:
@@ -245,29 +254,25 @@ async def delete_orders(ask: Ask) -> object:
 @routes.add("PUT", _TOPIC + "/pause", "Copy nothing of a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_topic(ask: Ask) -> object:
     flow, topic = _topic(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.pause_topic(overrides, topic))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.pause_topic, topic)
 
 
 @routes.add("PUT", _TOPIC + "/resume", "Copy a topic again", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_topic(ask: Ask) -> object:
     flow, topic = _topic(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.resume_topic(overrides, topic))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.resume_topic, topic)
 
 
 @routes.add("PUT", _PARTITION + "/pause", "Copy nothing of a partition", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_partition(ask: Ask) -> object:
     flow, partition, _ = _partition(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.pause_partition(overrides, partition))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.pause_partition, partition)
 
 
 @routes.add("PUT", _PARTITION + "/resume", "Copy a partition again", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_partition(ask: Ask) -> object:
     flow, partition, _ = _partition(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.resume_partition(overrides, partition))
-    return Answer(202)
+    return await carry_out(ask, flow, verbs.resume_partition, partition)
 
 
 # Rate limits.
@@ -298,8 +303,7 @@ async def put_flow_limit(ask: Ask) -> object:
 
 @routes.add("DELETE", FLOW + "/limit", "Take a flow's limit back", answers={204: None}, errors=WRITE_ERRORS)
 async def delete_flow_limit(ask: Ask) -> object:
-    await change_overrides(ask, ask.flow(), lambda overrides: verbs.set_limit(overrides, NO_LIMIT))
-    return Answer(204)
+    return await carry_out(ask, ask.flow(), verbs.set_limit, NO_LIMIT, code=204)
 
 
 @routes.add(
@@ -332,8 +336,7 @@ async def put_topic_limit(ask: Ask) -> object:
 @routes.add("DELETE", _TOPIC + "/limit", "Take a topic's limit back", answers={204: None}, errors=WRITE_ERRORS)
 async def delete_topic_limit(ask: Ask) -> object:
     flow, topic = _topic(ask)
-    await change_overrides(ask, flow, lambda overrides: verbs.set_topic_limit(overrides, topic, NO_LIMIT))
-    return Answer(204)
+    return await carry_out(ask, flow, verbs.set_topic_limit, topic, NO_LIMIT, code=204)
 
 
 # Settings that count instead of the file's.
