@@ -31,7 +31,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.requests import LATEST
 from mm2py.wire.security.door import Opener
-from mm2py.wire.topic_log import TopicLog
+from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
 
 
@@ -164,11 +164,12 @@ class MirrorClient:
         latest: dict[bytes | None, Checkpoint] = {}
         topic = self.config.policy.checkpoints_topic(source_alias)
 
-        def take(record: MirrorRecord) -> None:
-            if isinstance(record.content, Removed):
+        def take(record: LogRecord) -> None:
+            content = decoded(RecordKind.CHECKPOINT, topic, record).content
+            if isinstance(content, Removed):
                 latest.pop(record.key, None)
-            elif isinstance(record.content, Checkpoint) and matches(record.content.group):
-                latest[record.key] = record.content
+            elif isinstance(content, Checkpoint) and matches(content.group):
+                latest[record.key] = content
 
         async with self._in_time(topic, timeout_s):
             await self._feed(topic, RecordKind.CHECKPOINT, take)
@@ -223,11 +224,12 @@ class MirrorClient:
                 await source._feed(syncs_there, _SYNC, gathered.take_sync)  # noqa: SLF001 - another one of us
             elif not {positions, syncs} & here:
                 raise TopicMissingError(self._cluster.alias, syncs, _SYNC.value)
-            ends = await self._ends(remote_partitions(gathered.partitions(), source_alias, policy).values())
+            ends = await self._ends(remote_partitions(gathered.known(), source_alias, policy).values())
         return OffsetTranslation(gathered, policy, ends)
 
-    async def _feed(self, topic: str, kind: RecordKind, take: Callable[[MirrorRecord], None]) -> None:
-        async with aclosing(self.records(topic, kind)) as chunks:
+    async def _feed(self, topic: str, kind: RecordKind, take: Callable[[LogRecord], None]) -> None:
+        await self._expect(topic, kind)
+        async with aclosing(TopicLog(self._cluster, topic).read_from({})) as chunks:
             async for chunk in chunks:
                 for record in chunk:
                     take(record)

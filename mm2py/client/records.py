@@ -19,8 +19,9 @@ from mm2py.model.checkpoint import Checkpoint, decode_checkpoint
 from mm2py.model.foreign import Unreadable
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
-from mm2py.model.positions import Position, decode_position
-from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_stored
+from mm2py.model.run_chunk import KeptChunk
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
@@ -128,17 +129,14 @@ def decoded(kind: RecordKind, topic: str, record: LogRecord) -> MirrorRecord:
 
 
 def _position(record: LogRecord) -> Content:
-    match decode_chunk(record.key, record.value):
+    match decode_stored(record):
         case (str(cluster), KeptChunk() as kept):
             return KeptRuns(cluster, kept)
-        case Unreadable(problem):
-            return Malformed(problem)
-    match decode_position(record.key, record.value, record.headers):
         case (str(cluster), Position() as position):
             return SourcePosition(cluster, position)
-        case Unreadable(problem) if record.key is not None and record.key.startswith(b"["):
-            return Malformed(problem)
-        case _ if record.key is not None and record.key.startswith(b"["):
+        case found if record.key is not None and record.key.startswith(b"["):
+            if isinstance(found, Unreadable):
+                return Malformed(found.problem)
             return Other(_printed(record.key), _printed(record.value))
         case _:
             return Malformed(f"not an offset of a Connect connector: key {_printed(record.key)}")

@@ -20,8 +20,8 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position, decode_position
-from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.topic import TopicDescription, is_other_topic
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.policy.filters import DefaultTopicFilter
@@ -230,23 +230,16 @@ class Verification:
         settings = self._settings
         if settings.offset_storage_topic not in remote:
             return
-        chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
+        stored = PositionsTopic(settings.flow.source)
         for record in await TopicLog(target, settings.offset_storage_topic).read_all():
-            match decode_chunk(record.key, record.value):
-                case (settings.flow.source, KeptChunk() as chunk):
-                    chunks[chunk.source, chunk.number] = chunk
-                    continue
-            match decode_position(record.key, record.value, record.headers):
-                case (settings.flow.source, Position() as position):
-                    self._positions[position.source] = position
-                case (settings.flow.source, TopicPartition() as source):
-                    self._positions.pop(source, None)
+            stored.take(record)
+        self._positions = stored.positions
         for tp, position in list(self._positions.items()):
             topic, copy = there.get(tp.topic), remote.get(remote_of.get(tp.topic, ""))
             is_other = topic is None or is_other_topic(position.topic_id, topic.topic_id)
             if is_other or (copy is not None and is_other_topic(position.remote_topic_id, copy.topic_id)):
                 del self._positions[tp]
-        self._translations.load(chunks.values())
+        self._translations.load(stored.chunks.values())
         self._translations.adopt(
             self._positions, {tp: remote_of[tp.topic] for tp in self._positions if tp.topic in remote_of}
         )

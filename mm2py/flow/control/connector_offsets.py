@@ -22,8 +22,9 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import remote_names_of
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.positions import Position, decode_position, encode_position
-from mm2py.model.run_chunk import RunChunk, chunk_key, decode_chunk, encode_chunk
+from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -125,25 +126,15 @@ class ConnectorOffsets:
         if not target.partitions_of(topic):
             return _Kept({}, {}, ())
         records: dict[tuple[int | None, bytes], LogRecord] = {}
-        positions: dict[TopicPartition, Position] = {}
-        with_runs: set[TopicPartition] = set()
+        stored = PositionsTopic(self._flow.source)
         for record in await TopicLog(target, topic).read_all():
-            match decode_chunk(record.key, record.value):
-                case (self._flow.source, chunk):
-                    (with_runs.add if chunk.chunk is not None else with_runs.discard)(chunk.source)
-                    continue
+            stored.take(record)
             named = read_key(record.key)
             if record.key is None or named is None or named[0] != connector:
                 continue
-            if not is_of(self._flow, connector, named[1]):
-                continue
-            records[record.partition, record.key] = record
-            match decode_position(record.key, record.value, record.headers):
-                case (_, Position() as position):
-                    positions[position.source] = position
-                case (_, TopicPartition() as source):
-                    positions.pop(source, None)
-        return _Kept(records, positions, with_runs)
+            if is_of(self._flow, connector, named[1]):
+                records[record.partition, record.key] = record
+        return _Kept(records, stored.positions, stored.with_runs)
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         settings = self._settings

@@ -16,8 +16,8 @@ from mm2py.core.offsets.translation import Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.offsets.translations import Translations
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.positions import Position, decode_position
-from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.foreign import Unreadable
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.topic import is_other_topic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -91,8 +91,7 @@ class StoredTranslations:
         self._log = TopicLog(cluster, f"mm2-offsets.{flow.source}.internal")
         self._topic_id: str | None = None
         self._read_to: dict[int, int] = {}
-        self._chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
-        self._positions: dict[TopicPartition, Position] = {}
+        self._stored = PositionsTopic(flow.source)
         self._translations: Translations | None = None
         self._not_before = 0.0
 
@@ -104,7 +103,7 @@ class StoredTranslations:
             await self._cluster.refresh_metadata({self._log.topic})
             topic_id = self._cluster.topic_id(self._log.topic)
             if is_other_topic(self._topic_id, topic_id):
-                self._read_to, self._chunks, self._positions = {}, {}, {}
+                self._read_to, self._stored = {}, PositionsTopic(self._flow.source)
             self._topic_id = topic_id or self._topic_id
             async with aclosing(self._log.read_from(self._read_to)) as chunks:
                 async for records in chunks:
@@ -128,24 +127,14 @@ class StoredTranslations:
         """Take one record of the positions topic; say whether it tells something new."""
         if record.partition is not None and record.offset is not None:
             self._read_to[record.partition] = record.offset + 1
-        match decode_chunk(record.key, record.value):
-            case (self._flow.source, KeptChunk() as chunk):
-                self._chunks[chunk.source, chunk.number] = chunk
-                return True
-        match decode_position(record.key, record.value, record.headers):
-            case (self._flow.source, Position() as position):
-                self._positions[position.source] = position
-            case (self._flow.source, TopicPartition() as source):
-                self._positions.pop(source, None)
-            case _:
-                return False
-        return True
+        found = self._stored.take(record)
+        return found is not None and not isinstance(found, Unreadable)
 
     def _made(self) -> Translations:
         flow_runs, partition_runs = self._sizes
         translations = Translations(flow_runs=flow_runs, partition_runs=partition_runs)
-        translations.load(self._chunks.values())
+        translations.load(self._stored.chunks.values())
         name_remote = self._names()
-        remote_of = {source: name_remote(source.topic) for source in self._positions}
-        translations.adopt(self._positions, remote_of)
+        remote_of = {source: name_remote(source.topic) for source in self._stored.positions}
+        translations.adopt(self._stored.positions, remote_of)
         return translations

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
-from mm2py.core.offsets.sync_store import Sync, SyncSlots
-from mm2py.core.offsets.translation import RunIndex, Translated, Translation, Untranslated
+from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
+from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
+from mm2py.core.offsets.sync_store import Sync
+from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
@@ -31,13 +32,11 @@ class Change:
     chunk: RunChunk | None = None
 
 
-@attrs.define
-class _Known:
-    """What is known of one source partition; None where no index could be begun yet."""
+@attrs.define(eq=False)
+class _Known(KnownOffsets):
+    """What is known of one source partition, and of which topic of its name."""
 
     topic_id: str | None = None
-    index: RunIndex | None = None
-    syncs: SyncSlots | None = None
 
 
 class Translations:
@@ -70,11 +69,7 @@ class Translations:
         known = self._known.get(source)
         if known is None:
             return self._unknown()
-        index, syncs = known.index, known.syncs
-        answer = index.downstream(upstream) if index is not None else self._unknown()
-        if syncs is not None and (index is None or index.is_unknown(upstream)):
-            answer = _better(answer, syncs.downstream(upstream), index.end if index is not None else None)
-        return answer
+        return known.downstream(upstream, self._unknown(), is_whole=True)
 
     def upstream(self, remote: TopicPartition, downstream: int) -> Translation:
         """Translate an offset of the *remote* partition."""
@@ -82,11 +77,7 @@ class Translations:
         known = self._known.get(source) if source is not None else None
         if known is None:
             return self._unknown()
-        index, syncs = known.index, known.syncs
-        answer = index.upstream(downstream) if index is not None else self._unknown()
-        if syncs is not None and (index is None or index.is_unknown_at_target(downstream)):
-            answer = _better(answer, syncs.upstream(downstream), index.covered_to if index is not None else None)
-        return answer
+        return known.upstream(downstream, self._unknown(), is_whole=True)
 
     def source_of(self, remote: TopicPartition) -> TopicPartition | None:
         """Return the source partition of a *remote* one, None for one that the flow does not write."""
@@ -123,7 +114,7 @@ class Translations:
             known.topic_id = position.topic_id or known.topic_id
             kept = self._kept.pop(source, ())
             if known.index is None:
-                known.index = _restored(kept, position) or _begun(position)
+                known.index = stored_index(kept, position)
                 self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
 
@@ -151,12 +142,7 @@ class Translations:
 
     def learn(self, sync: OffsetSync) -> None:
         """Take an offset sync that somebody wrote, in the order of the log."""
-        known = self._known.setdefault(sync.source, _Known())
-        point = Sync(sync.upstream, sync.downstream)
-        if known.syncs is None:
-            known.syncs = SyncSlots(point)
-        else:
-            known.syncs.add(point)
+        self._known.setdefault(sync.source, _Known()).learn(Sync(sync.upstream, sync.downstream))
 
     def forget(self, source: TopicPartition) -> None:
         """Forget what is known of a source partition: its topic, or its remote one, is another now."""
@@ -224,36 +210,3 @@ class Translations:
             known = self._known.get(change.source)
             if known is not None and known.index is not None:
                 known.index.first_changed = 0
-
-
-def _restored(kept: Iterable[KeptChunk], position: Position) -> RunIndex | None:
-    """Make an index of what was *kept* of the topic that *position* is of; None where that is nothing."""
-    index = put_together(one for one in kept if not is_other_topic(one.topic_id, position.topic_id))
-    if index is None:
-        return None
-    if (
-        position.downstream is not None
-        and index.covered_to <= position.next_upstream
-        and index.end > position.downstream + 1
-    ):
-        return None  # the position was written after the target had lost records
-    index.first_changed = None
-    return index
-
-
-def _begun(position: Position) -> RunIndex | None:
-    """Begin an index where copying begins; a position of Java's does not say where that is at the target."""
-    if position.downstream is None:
-        return None
-    return RunIndex(position.next_upstream, position.downstream + 1, is_origin=position.downstream < 0)
-
-
-def _better(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:
-    """Return the one that says more: neither is ever ahead, so the greater is nearer."""
-    if not isinstance(by_syncs, Translated):
-        return ours
-    if limit is not None and by_syncs.offset > limit:
-        by_syncs = attrs.evolve(by_syncs, offset=limit)
-    if isinstance(ours, Translated) and ours.offset >= by_syncs.offset:
-        return ours
-    return by_syncs

@@ -24,8 +24,9 @@ from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import Unreadable
 from mm2py.model.group import CommittedOffset
-from mm2py.model.positions import Position, decode_position, encode_position
-from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions_topic import PositionsTopic, decode_stored
+from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.consumer_groups import Groups
@@ -76,33 +77,13 @@ class Positions:
         )
         # Behind a transaction of a killed daemon, be it Java's, more may have been written.
         await self.log.await_stable()
-        known: dict[TopicPartition, Position] = {}
-        removed: set[TopicPartition] = set()
-        runs: dict[tuple[TopicPartition, int], KeptChunk] = {}
-        strange: list[tuple[LogRecord, str]] = []
-        for record in await self.log.read_all():
-            match decode_chunk(record.key, record.value):
-                case (settings.flow.source, KeptChunk() as chunk):
-                    runs[chunk.source, chunk.number] = chunk
-                    continue
-                case Unreadable(problem):
-                    strange.append((record, problem))
-                    continue
-            match decode_position(record.key, record.value, record.headers):
-                case (settings.flow.source, Position() as position):
-                    known[position.source] = position
-                    removed.discard(position.source)
-                case (settings.flow.source, TopicPartition() as source):
-                    known.pop(source, None)
-                    removed.add(source)
-                case Unreadable(problem):
-                    strange.append((record, problem))
+        stored = PositionsTopic(settings.flow.source)
+        taken = [(record, stored.take(record)) for record in await self.log.read_all()]
+        strange = [(record, found.problem) for record, found in taken if isinstance(found, Unreadable)]
         self._passed_over.note(self.log.topic, strange)
-        # Where there are runs, there was a position: compaction forgets in time that it was removed.
-        removed |= {source for (source, _), kept in runs.items() if kept.chunk is not None} - known.keys()
-        self.known, self._removed = known, removed
-        self.runs = tuple(runs.values())
-        return known
+        self.known, self._removed = stored.positions, stored.removed
+        self.runs = tuple(stored.chunks.values())
+        return self.known
 
     async def write(self, positions: Collection[Position]) -> None:
         """Write *positions* and wait until they are safe."""
@@ -120,7 +101,7 @@ class Positions:
         newest: dict[TopicPartition, Position] = {}
         last: dict[TopicPartition, Position] = {}
         for record in await self.log.read_all():
-            match decode_position(record.key, record.value, record.headers):
+            match decode_stored(record):
                 case (self._settings.flow.source, Position() as position):
                     source = position.source
                     last[source] = position

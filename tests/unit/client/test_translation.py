@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mm2py.client.records import MirrorRecord, RecordKind, decoded
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
 from mm2py.core.offsets.stored_runs import cut_chunk
-from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Untranslated
+from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Translation, Untranslated
+from mm2py.flow.offsets.translations import Translations
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, encode_position
-from mm2py.model.run_chunk import chunk_key, encode_chunk
+from mm2py.model.run_chunk import KeptChunk, chunk_key, encode_chunk
 from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
@@ -22,31 +24,30 @@ REMOTE = TopicPartition("A.orders", 0)
 EXACT, END, SYNCS = Precision.EXACT, Precision.END, Precision.OFFSET_SYNCS
 
 
-def sync(upstream: int, downstream: int, *, at_ms: int = 0) -> MirrorRecord:
+def sync(upstream: int, downstream: int, *, at_ms: int = 0) -> LogRecord:
     key, value = encode_offset_sync(OffsetSync(ORDERS, upstream, downstream))
-    return decoded(RecordKind.OFFSET_SYNC, "syncs", LogRecord(key, value, partition=0, offset=0, timestamp_ms=at_ms))
+    return LogRecord(key, value, partition=0, offset=0, timestamp_ms=at_ms)
 
 
-def position(next_upstream: int, downstream: int | None, *, cluster: str = "A") -> MirrorRecord:
+def position(next_upstream: int, downstream: int | None, *, cluster: str = "A") -> LogRecord:
     key, value, headers = encode_position(cluster, Position(ORDERS, next_upstream, downstream))
-    return decoded(RecordKind.POSITION, "positions", LogRecord(key, value, tuple(headers), 0, 0, 0))
+    return LogRecord(key, value, tuple(headers), 0, 0, 0)
 
 
-def runs(*kept: Run, number: int = 0, topic_id: str | None = None) -> MirrorRecord:
+def runs(*kept: Run, number: int = 0, topic_id: str | None = None) -> LogRecord:
     """Make a record of our index that knows *kept*, nothing before it and nothing behind."""
     index = RunIndex(kept[0].upstream, kept[0].downstream)
     index.take(kept[0].upstream, kept, kept[-1].upstream + kept[-1].length, None)
     key, value = chunk_key("A", ORDERS, number), encode_chunk(cut_chunk(index, 0), topic_id)
-    return decoded(RecordKind.POSITION, "positions", LogRecord(key, value, partition=0, offset=0, timestamp_ms=0))
+    return LogRecord(key, value, partition=0, offset=0, timestamp_ms=0)
 
 
-def removed(record: MirrorRecord) -> MirrorRecord:
-    raw = LogRecord(record.key, None, partition=0, offset=0, timestamp_ms=0)
-    return decoded(RecordKind.POSITION, "positions", raw)
+def removed(record: LogRecord) -> LogRecord:
+    return LogRecord(record.key, None, partition=0, offset=0, timestamp_ms=0)
 
 
 def translation(
-    *positions: MirrorRecord, syncs: tuple[list[MirrorRecord], ...] = (), end: int | None = None
+    *positions: LogRecord, syncs: tuple[list[LogRecord], ...] = (), end: int | None = None
 ) -> OffsetTranslation:
     gathered = KnownPartitions("A")
     for record in positions:
@@ -185,8 +186,7 @@ def test_a_topic_that_was_created_again(present: str | None, is_known: bool) -> 
     """What was kept of a topic that is gone says nothing about its successor of the same name."""
     gathered = KnownPartitions("A")
     key, value, headers = encode_position("A", Position(ORDERS, 152, 99, SAME))
-    raw = LogRecord(key, value, tuple(headers), 0, 0, 0)
-    gathered.take_position(decoded(RecordKind.POSITION, "positions", raw))
+    gathered.take_position(LogRecord(key, value, tuple(headers), 0, 0, 0))
     gathered.take_position(runs(*INDEX, topic_id=SAME))
     gathered.forget_other_topics({"orders": present})
     known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
@@ -236,3 +236,50 @@ def test_negative_offsets_are_refused() -> None:
     for translate, partition in ((known.downstream, ORDERS), (known.upstream, REMOTE)):
         with pytest.raises(ValueError, match="must not be negative"):
             translate(partition, -1)
+
+
+@st.composite
+def _mirrored(draw: st.DrawFn) -> tuple[list[tuple[int, int]], int, int, list[int]]:
+    """Draw records with their offsets on both sides, from which to which the index knows them, and which have syncs."""
+    steps = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=12))
+    records, at = [], (draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+    for up, down in steps:
+        records.append(at)
+        at = at[0] + up, at[1] + down
+    first = draw(st.integers(0, len(records) - 1))
+    behind = draw(st.integers(first, len(records)))
+    return records, first, behind, sorted(draw(st.sets(st.integers(0, len(records) - 1))))
+
+
+@given(mirrored=_mirrored(), is_java_s=st.booleans())
+def test_the_library_answers_as_the_flow_does(
+    *, mirrored: tuple[list[tuple[int, int]], int, int, list[int]], is_java_s: bool
+) -> None:
+    """From the same records in the same topics both tell the same offsets, there and back, and which are exact."""
+    records, first, behind, synced = mirrored
+    next_upstream, end = records[-1][0] + 1, records[-1][1] + 1
+    index = RunIndex(*records[first])
+    if behind > first:
+        index.take(records[first][0], [Run(up, down, 1) for up, down in records[first:behind]], 0, None)
+    at = Position(ORDERS, next_upstream, None if is_java_s else end - 1)
+    chunk = KeptChunk(ORDERS, 0, None, cut_chunk(index, 0))
+    theirs = translation(
+        position(at.next_upstream, at.downstream),
+        LogRecord(chunk_key("A", ORDERS, 0), encode_chunk(cut_chunk(index, 0), None)),
+        syncs=([sync(*records[one]) for one in synced],),
+        end=index.end if is_java_s else end,
+    )
+    ours = Translations(flow_runs=1000, partition_runs=1000)
+    ours.load([chunk])
+    ours.adopt({ORDERS: at}, {ORDERS: REMOTE.topic})
+    for one in synced:
+        ours.learn(OffsetSync(ORDERS, *records[one]))
+
+    for offset in range(next_upstream + 2):
+        assert _told(theirs.downstream(ORDERS, offset)) == _told(ours.downstream(ORDERS, offset))
+    for offset in range((index.end if is_java_s else end) + 1):
+        assert _told(theirs.upstream(REMOTE, offset)) == _told(ours.upstream(REMOTE, offset))
+
+
+def _told(answer: Translation) -> object:
+    return (answer.offset, answer.is_exact) if isinstance(answer, Translated) else answer

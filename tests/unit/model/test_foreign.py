@@ -24,7 +24,8 @@ from mm2py.model.foreign import INT64_MOST, read_json
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, decode_position, encode_position
-from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, decode_chunk, encode_chunk
+from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.run_chunk import RunChunk, chunk_key, decode_chunk, encode_chunk
 from mm2py.model.stored_overrides import decode_overrides
 from mm2py.model.synced import SyncedAcl, SyncedConfig, decode_synced, encode_synced
 from mm2py.policy.replication import DefaultReplicationPolicy
@@ -160,18 +161,14 @@ def test_any_record_is_a_value_or_a_refusal(record: LogRecord) -> None:
 def test_whatever_was_understood_can_be_worked_with(records: list[LogRecord]) -> None:
     """What is made of positions, offset syncs and runs that contradict each other are answers, never an accident."""
     gathered, translations = KnownPartitions("A"), Translations(flow_runs=10_000, partition_runs=1_000)
-    chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
-    positions: dict[TopicPartition, Position] = {}
+    stored = PositionsTopic("A")
     gathered.begin_syncs()
     for record in records:
-        gathered.take_position(decoded(RecordKind.POSITION, "positions", record))
-        gathered.take_sync(decoded(RecordKind.OFFSET_SYNC, "syncs", record))
-        match decode_chunk(record.key, record.value), decode_position(record.key, record.value, record.headers):
-            case (str(), KeptChunk() as chunk), _:
-                chunks[chunk.source, chunk.number] = chunk
-            case _, (str(), Position() as position):
-                positions[position.source] = position
-    translations.load(chunks.values())
+        gathered.take_position(record)
+        gathered.take_sync(record)
+        stored.take(record)
+    positions = stored.positions
+    translations.load(stored.chunks.values())
     translations.adopt(positions, {source: f"A.{source.topic}" for source in positions})
     known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
 

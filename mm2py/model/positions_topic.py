@@ -1,0 +1,79 @@
+"""
+What the positions topic of a flow holds: positions, and beside them the index of where records went.
+
+Several flows may share one, and Connect's connectors keep their own offsets there. A record that cannot be read is as
+if it were not there: what stands of its key before or after it counts.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import Unreadable
+from mm2py.model.positions import Headers, Position, decode_position
+from mm2py.model.run_chunk import KeptChunk, decode_chunk
+
+
+#: What a record says: a position, that the one of a topic-partition was removed, or a part of the index.
+Stored: TypeAlias = Position | TopicPartition | KeptChunk
+
+
+class Kept(Protocol):
+    """A record of the topic."""
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+
+def decode_stored(record: Kept) -> tuple[str, Stored] | Unreadable | None:
+    """Read a record: the source cluster and what it says of it; None for what belongs to other connectors."""
+    return decode_chunk(record.key, record.value) or decode_position(record.key, record.value, record.headers)
+
+
+class PositionsTopic:
+    """What the topic says of one source *cluster*, fed record by record in the order of the log."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        self.positions: dict[TopicPartition, Position] = {}
+        self.chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
+        self._removed: set[TopicPartition] = set()
+
+    def take(self, record: Kept) -> Stored | Unreadable | None:
+        """Take a record, and return what it says; None where that is about something else."""
+        match decode_stored(record):
+            case (self.cluster, KeptChunk() as chunk):
+                self.chunks[chunk.source, chunk.number] = chunk
+                return chunk
+            case (self.cluster, Position() as position):
+                self.positions[position.source] = position
+                self._removed.discard(position.source)
+                return position
+            case (self.cluster, TopicPartition() as source):
+                self.positions.pop(source, None)
+                self._removed.add(source)
+                return source
+            case Unreadable() as unreadable:
+                return unreadable
+        return None
+
+    @property
+    def with_runs(self) -> set[TopicPartition]:
+        """The source partitions of which it is known where records went."""
+        return {source for (source, _), kept in self.chunks.items() if kept.chunk is not None}
+
+    @property
+    def removed(self) -> set[TopicPartition]:
+        """
+        The source partitions whose position was removed.
+
+        Where there are runs, there was a position: compaction forgets in time that it was removed.
+        """
+        return (self._removed | self.with_runs) - self.positions.keys()
