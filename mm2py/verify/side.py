@@ -14,9 +14,8 @@ from typing import ClassVar, Final, TypeGuard
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerConnectionError, Mm2Error, shortened
+from mm2py.errors import Mm2Error, shortened
 from mm2py.model.flow import TopicPartition
-from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.verify.terms import Content
 from mm2py.wire.batches.batch import (
@@ -30,14 +29,12 @@ from mm2py.wire.batches.batch import (
 from mm2py.wire.batches.payloads import Payloads, Singles, pieces, read
 from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of, is_retriable
-from mm2py.wire.fetch import fetch_once
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fetch import OtherTopicError, fetch_from_leader
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
-from mm2py.wire.patience import Patience
 from mm2py.wire.requests import id_bytes
 
 
-_WAIT_MS: Final = 500
 #: Small batches are read together, up to so many bytes.
 _TOGETHER_BYTES: Final = 64 * 1024
 #: What of a batch's attributes tells how its records are to be read.
@@ -203,41 +200,22 @@ class Side:
         self.holes += max(0, until - self.position)
 
     async def _ask(self, offset: int) -> PartitionAnswer:
-        """Fetch from *offset*, looking the leader up again where it moved, until a whole batch comes."""
+        """Fetch from *offset* until a whole batch comes. What lies up to the end was there a moment ago."""
         topic, number = self._tp.topic, self._tp.partition
-        position = FetchPosition(topic.encode(), number, offset, -1, None, topic_id=id_bytes(self._topic_id))
-        patience = Patience(self.clock, self._cluster.endpoint.request_timeout_ms / 1000)
-        while True:
-            code, detail = await self._ask_once(position)
-            if isinstance(detail, PartitionAnswer):
-                return detail
-            error = error_of(code, self._cluster.alias, "Fetch", detail)
-            if not is_retriable(code) or patience.is_over_for(code):
-                raise error
-            await patience.pause()
-            await self._cluster.refresh_metadata([topic])
-            if is_other_topic(self._cluster.topic_id(topic), self._topic_id):
-                raise self._lost("the topic was deleted and created again while it was compared")
-
-    async def _ask_once(self, position: FetchPosition) -> tuple[int, PartitionAnswer | str]:
-        """Return an answer that brings something, or an error's code with what it is about."""
-        await self._cluster.ensure_metadata([self._tp.topic])
-        node = self._cluster.leader(self._tp)
-        if node is None:
-            return ErrorCode.LEADER_NOT_AVAILABLE, str(self._tp)
         try:
-            connection = await self._cluster.connection(node, self._purpose)
-            answer = await fetch_once(connection, position, self._sizes, _WAIT_MS)
-        except BrokerConnectionError as error:
-            return ErrorCode.NETWORK_EXCEPTION, str(error)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise self._lost(f"records from offset {position.offset} on were removed while they were compared")
+            answer = await fetch_from_leader(
+                self._cluster,
+                FetchPosition(topic.encode(), number, offset, -1, None, topic_id=id_bytes(self._topic_id)),
+                self._sizes,
+                self._purpose,
+                patience_s=self._cluster.endpoint.request_timeout_ms / 1000,
+                is_final=lambda answer: answer.record_set or answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+        except OtherTopicError as error:
+            raise self._lost("the topic was deleted and created again while it was compared") from error
         if answer.error_code:
-            return answer.error_code, f"{self._tp}: at offset {position.offset}"
-        if not answer.record_set:
-            # What lies up to the end was there a moment ago; behind an election it may not be visible for another.
-            return ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp}: nothing comes at offset {position.offset}"
-        return 0, answer
+            raise self._lost(f"records from offset {offset} on were removed while they were compared")
+        return answer
 
     def _lost(self, problem: str) -> SliceLostError:
         return SliceLostError(str(self._tp), self._cluster.alias, problem)

@@ -17,15 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
 
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, Mm2Error
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.fetch_forms import ById, ByName, FetchForm, FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.metadata import TopicMetadata, view_of
+from mm2py.wire.patience import Patience
 from mm2py.wire.requests import MetadataRequest, id_bytes
 
 
@@ -46,8 +50,22 @@ FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 #: two of them, a broker that is asked by name has to say once more which topic it is.
 _UNWATCHED_S: Final = 0.02
 
+#: How long a leader may wait for records that one who reads a log asks for.
+_WAIT_MS: Final = 500
+
 #: replica id, max wait, min bytes, max bytes, isolation level, session id, session epoch
 _REQUEST: Final = struct.Struct(">iiiibii")
+
+
+@attrs.define(eq=False)
+class OtherTopicError(Mm2Error):
+    """What has the name now is not the topic that is asked for."""
+
+    cluster: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} of cluster {self.cluster} was deleted and created again"
 
 
 @attrs.frozen(eq=False)
@@ -226,6 +244,46 @@ async def fetch_once(
     if answer.partitions:
         return answer.partitions[0]
     return PartitionAnswer(position, answer.error_code, -1, -1, -1, (), memoryview(b""))
+
+
+async def fetch_from_leader(
+    cluster: Cluster,
+    position: FetchPosition,
+    sizes: FetchSizes,
+    purpose: str,
+    *,
+    patience_s: float,
+    is_final: Callable[[PartitionAnswer], object],
+) -> PartitionAnswer:
+    """
+    Fetch one partition from its leader, outside any session, until an answer *is_final*.
+
+    Until *patience_s* are over the leader is looked up again. Raise its error, or that of the connection, and
+    `OtherTopicError` where the name stands for another topic by now.
+    """
+    tp = TopicPartition(position.topic.decode(), position.partition)
+    patience = Patience(cluster.clock, patience_s)
+    while True:
+        error: BrokerAnsweredError | BrokerConnectionError
+        await cluster.ensure_metadata([tp.topic])
+        node, code = cluster.leader(tp), int(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            if node is not None:
+                answer = await fetch_once(await cluster.connection(node, purpose), position, sizes, _WAIT_MS)
+                if is_final(answer):
+                    return answer
+                # What was visible may not be so for a moment after an election.
+                code = answer.error_code or int(ErrorCode.OFFSET_NOT_AVAILABLE)
+            error = error_of(code, cluster.alias, "Fetch", f"{tp} at offset {position.offset}")
+        except BrokerConnectionError as failed:
+            error, code = failed, int(ErrorCode.NETWORK_EXCEPTION)
+        if patience.is_over_for(code):
+            raise error
+        await patience.pause()
+        await cluster.refresh_metadata([tp.topic])
+        known = id_bytes(cluster.topic_id(tp.topic))
+        if known not in (None, position.topic_id) and position.topic_id is not None:
+            raise OtherTopicError(cluster.alias, tp.topic)
 
 
 def _next_epoch(epoch: int) -> int:

@@ -9,53 +9,41 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
 from mm2py.wire.batches.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
-from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch import fetch_from_leader
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.requests import EARLIEST, id_bytes
 
 
 _WALK_BYTES: Final = 4 * 1024 * 1024
-_WAIT_MS: Final = 500
-_ATTEMPTS: Final = 5
-_PAUSE_S: Final = 0.2
+#: How long a leader that moves is awaited; whoever resumes comes again.
+_PATIENCE_S: Final = 1.0
 
 
 class NotThereError(Exception):
     """What the target should hold cannot be read; says why."""
 
 
-class OtherTopicError(Exception):
-    """What has the name now at *cluster* is not the topic that is asked for."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-
 class LogWalker:
     """Reads what lies at both ends of a copy."""
 
-    def __init__(self, source: Cluster, target: Cluster, clock: Clock, *, reads_committed: bool) -> None:
+    def __init__(self, source: Cluster, target: Cluster, *, reads_committed: bool) -> None:
         self._source = source
         self._target = target
-        self._clock = clock
         self._reads_committed = reads_committed
 
     async def walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
         """Return the source's data batches from *start* to the end there is now, each with the offset behind it."""
-        source, topic_id = copy.plan.source, copy.plan.topic_id
         position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
         while True:
-            answer = await self._ask(self._source, source, position, topic_id, reads_committed=self._reads_committed)
+            answer = await self._ask(self._source, position, reads_committed=self._reads_committed)
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
                 position.offset = copy.position
                 continue
@@ -81,10 +69,10 @@ class LogWalker:
         self, copy: PartitionCopy, start: int, downstream: int
     ) -> AsyncIterator[tuple[RecordBatchView, list[RecordContent]]]:
         """Return the target's batches from *start* on with their records, up to the one at *downstream*."""
-        topic_id = copy.plan.remote_topic_id
-        position = FetchPosition(copy.remote_topic, copy.remote.partition, start, -1, None, topic_id=id_bytes(topic_id))
+        topic_id = id_bytes(copy.plan.remote_topic_id)
+        position = FetchPosition(copy.remote_topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
         while position.offset <= downstream:
-            answer = await self._ask(self._target, copy.remote, position, topic_id, reads_committed=False)
+            answer = await self._ask(self._target, position, reads_committed=False)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise NotThereError(f"{copy.remote} cannot be compared with its source without READ on it")
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -126,35 +114,18 @@ class LogWalker:
             raise start
         return start
 
-    async def _ask(
-        self,
-        cluster: Cluster,
-        tp: TopicPartition,
-        position: FetchPosition,
-        topic_id: str | None,
-        *,
-        reads_committed: bool,
-    ) -> PartitionAnswer:
-        """Fetch once, looking the leader up again where it moved, and which topic it is that it leads."""
+    @staticmethod
+    async def _ask(cluster: Cluster, position: FetchPosition, *, reads_committed: bool) -> PartitionAnswer:
+        """Return an answer, or an error that looking up the leader again does not help."""
         sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
-        cause: BrokerConnectionError | None = None
-        for _ in range(_ATTEMPTS):
-            await cluster.ensure_metadata([tp.topic])
-            node = cluster.leader(tp)
-            if node is not None:
-                try:
-                    connection = await cluster.connection(node, "resume")
-                    answer = await fetch_once(connection, position, sizes, _WAIT_MS)
-                except BrokerConnectionError as error:
-                    cause = error
-                else:
-                    if not needs_metadata(answer.error_code):
-                        return answer
-            await self._clock.sleep(_PAUSE_S)
-            await cluster.refresh_metadata([tp.topic])
-            if is_other_topic(cluster.topic_id(tp.topic), topic_id):
-                raise OtherTopicError(cluster)
-        raise cause or BrokerConnectionError(cluster.alias, str(tp), "its leader does not answer")
+        return await fetch_from_leader(
+            cluster,
+            position,
+            sizes,
+            "resume",
+            patience_s=_PATIENCE_S,
+            is_final=lambda answer: not needs_metadata(answer.error_code),
+        )
 
 
 def _offset_behind(batch: RecordBatchView) -> int:

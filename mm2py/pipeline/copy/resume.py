@@ -22,7 +22,7 @@ from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan,
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import end_corrupt
-from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, OtherTopicError
+from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.pipeline.copy.sending import HINT_REWOUND, end_remade
@@ -30,6 +30,7 @@ from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordS
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.fetch import OtherTopicError
 from mm2py.wire.log_end import log_ends
 from mm2py.wire.requests import LATEST
 
@@ -93,7 +94,7 @@ class Resumer:
         self._target = target
         self._clock = clock
         self._walks = walks
-        self._logs = LogWalker(source, target, clock, reads_committed=reads_committed)
+        self._logs = LogWalker(source, target, reads_committed=reads_committed)
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
@@ -180,7 +181,7 @@ class Resumer:
             except (UnreadableBatchError, MalformedRecordSetError) as error:
                 end_corrupt(copy, error.offset, error.detail)
             except OtherTopicError as error:
-                if error.cluster is self._source:
+                if error.cluster == self._source.alias:
                     copy.end(Ended.RECREATED, RECREATED)
                 else:
                     end_remade(copy)
