@@ -1,7 +1,5 @@
-"""
-Commands that ask a cluster and end: which cluster they speak of.
-
-A cluster is one of an mm2.properties by its alias, or one given by its bootstrap servers.
+""" Commands that query a cluster: how they find it. A cluster is named by its alias in an mm2.properties, or by its
+bootstrap servers.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @attrs.frozen
 class Mirror:
-    """What an mm2.properties says about its clusters, for commands that run no flow."""
+    """The clusters of an mm2.properties, for commands that run no flow."""
 
     settings: MirrorSettings
 
@@ -44,14 +42,14 @@ class Mirror:
         return cls(load_settings(path))
 
     def known(self, alias: str, option: str) -> str:
-        """Return *alias* back where the file knows it."""
+        """Return *alias* if the file has this cluster."""
         known = ", ".join(self.settings.clusters)
         if alias not in self.settings.clusters:
             raise ArgumentsError(f"{option} {alias}: unknown cluster; {self.settings.path.name} names {known}")
         return alias
 
     def client_config(self, alias: str, *, source: str | None = None) -> MirrorClientConfig:
-        """Return how to ask cluster *alias*, naming topics as the flow from *source* does, or any flow there."""
+        """Return how to reach cluster *alias*, naming topics like the flow from *source*, or any flow there."""
         endpoint = self.settings.clusters[alias]
         return MirrorClientConfig(
             endpoint.bootstrap_servers,
@@ -62,19 +60,19 @@ class Mirror:
         )
 
     def flow(self, flow: Flow) -> FlowSettings | None:
-        """Return the settings of *flow*, None where the file runs no such flow."""
+        """Return the settings of *flow*, None if the file has no such flow."""
         return next((settings for settings in self.settings.flows if settings.flow == flow), None)
 
     def positions_topics(self, target: str) -> frozenset[str]:
-        """Name the topics of positions of all flows into *target*."""
+        """Return the positions topics of all flows into *target*."""
         return frozenset(flow.offset_storage_topic for flow in self.settings.flows if flow.flow.target == target)
 
     def only_target(self) -> str:
-        """Return the cluster that need not be named, because all flows end there."""
+        """Return the cluster that need not be named, because it is the target of all flows."""
         targets = {settings.flow.target for settings in self.settings.flows if settings.is_enabled}
         if len(targets) != 1:
             raise ArgumentsError(
-                f"say which cluster, with --cluster; the file names {', '.join(self.settings.clusters)}"
+                f"name the cluster with --cluster; the file has {', '.join(self.settings.clusters)}"
             )
         return targets.pop()
 
@@ -96,7 +94,7 @@ class Mirror:
 
 
 def config_from_servers(servers: str, command_config: Path | None) -> MirrorClientConfig:
-    """Return how to ask the cluster at *servers*. Raise `ConfigError` with every problem."""
+    """Return how to reach the cluster at *servers*. Raise `ConfigError` with every problem."""
     values: dict[str, object] = {}
     if command_config is not None:
         try:

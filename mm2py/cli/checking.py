@@ -1,4 +1,4 @@
-"""What ``--validate`` finds out with Spark's help: whether transforms can be run."""
+"""The part of ``--validate`` that needs Spark: whether transforms can run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _HINT = "see docs/transforms.md"
 
 async def refused_transforms(settings: MirrorSettings) -> list[Problem]:
     """
-    Have Spark look at each statement and function; give what it says against them.
+    Have Spark analyse each statement and function; return the problems found.
 
-    Spark is started for that, on this machine, where there is any; no cluster of Kafka is asked.
+    Spark is started on this machine if there is anything to check; no Kafka cluster is needed.
     """
     flows = [flow for flow in settings.flows if flow.is_enabled]
     wanted = {flow.flow: TopicTransforms(flow.transforms).tasks for flow in flows}

@@ -1,4 +1,4 @@
-"""What commands have in common: how their arguments are refused, and what becomes of their errors."""
+"""Shared by all commands: rejecting arguments and reporting errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 @attrs.define(eq=False)
 class ArgumentsError(Mm2Error):
-    """The arguments of a command do not make sense together."""
+    """The arguments of a command contradict each other."""
 
     problem: str
 
@@ -38,7 +38,7 @@ class ArgumentsError(Mm2Error):
 
 
 def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Ask, and give the exit code; an error is a line on stderr, with what may be done about it."""
+    """Run the request and return the exit code; an error is a line on stderr, with a hint."""
     try:
         asyncio.run(question())
     except ConfigError as error:
@@ -51,7 +51,7 @@ def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
     except KeyboardInterrupt:
         return ExitCode.OK
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain when it flushes at the end.
+        # The reader of our output closed the pipe. Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return ExitCode.OK

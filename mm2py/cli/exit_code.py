@@ -1,4 +1,4 @@
-"""What the commands tell their caller; the numbers are Java MirrorMaker's."""
+"""Exit codes of the commands; the numbers are Java MirrorMaker's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class ExitCode(enum.IntEnum):
     OK = 0
     #: Invalid arguments to one of Kafka's other tools, which this command stands in for.
     BAD_USAGE = 1
-    #: Building or running failed.
+    #: The configuration is invalid, or running failed.
     FAILED = 2
-    #: It was built, but did not start.
+    #: The configuration is valid, but startup failed.
     NOT_STARTED = 3
     #: Invalid arguments.
     BAD_ARGUMENTS = 255

@@ -1,7 +1,5 @@
-"""
-``--explain [A->B]``: every key that counts, with its value and where it comes from; secrets are masked.
-
-Keys that this version does not act on are shown where the file sets them.
+""" ``--explain [A->B]``: every effective key, with its value and where it comes from; secrets are masked. Keys that
+this version does not act on are shown if the file sets them.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _WIDEST = 44
 
 
 def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
-    """Return the flow called *name*, or the enabled ones where it is empty; None where there is no such flow."""
+    """Return the flow called *name*, or the enabled ones if it is empty; None if there is no such flow."""
     if not name:
         return [flow.flow for flow in settings.flows if flow.is_enabled]
     found = [flow.flow for flow in settings.flows if str(flow.flow) == name.replace(" ", "")]
@@ -60,5 +58,5 @@ def _section(title: str, every: Sequence[Effective]) -> Iterator[str]:
 
 
 def _cells(row: Effective) -> tuple[str, str]:
-    # A value of several lines, a certificate for example, stays on one.
+    # A value of several lines, for example a certificate, is shown on one.
     return row.key, row.value.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""``mm2py flow A->B …``: one flow of a running daemon, looked at and steered."""
+"""``mm2py flow A->B …``: show or control one flow of a running daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mm2py.model.flow import Flow
 
 _URL_FORM = re.compile(r"/?from:([^/]+)/to:([^/]+)/?")
 _FOLLOW_AGAIN_S = 1.0
-#: By what topics are sorted, and what the daemon calls it.
+#: Sort keys of topics, and the daemon's names for them.
 _SORTS = {
     "name": "topic",
     "lag": "lag",
@@ -39,15 +39,15 @@ examples:
   mm2py flow 'A->B' limit --bytes-per-s 10M
   mm2py flow 'A->B' config set topics='orders.*' refresh.topics.interval.seconds=30
   mm2py flow 'A->B' topics --sort lag --watch
-Write the flow in quotes, or as from:A/to:B: a shell takes > for itself.
+Quote the flow, or write from:A/to:B: a shell interprets >.
 """
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py flow",
-        description="Look at a flow of a running daemon, or steer it. Overrides hold until they are taken back, "
-        "restarts of the daemon included.",
+        description="Show or control a flow of a running daemon. Overrides stay in force until reverted, across "
+            "restarts of the daemon.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -63,28 +63,28 @@ def make_parser() -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text, parents=[inner])
         return made
 
-    verb("show", "its state, clusters, task groups and copy tasks; what no verb shows as well")
+    verb("show", "its state, clusters, task groups and copy tasks; the default")
     for name, text in _STEERING.items():
         _add_steering(verb(name, text), is_restart=name == "restart")
-    _add_limit(verb("limit", "show or set how much may be copied in a second; changes count within seconds"))
-    _add_config(verb("config", "show or change what counts instead of the file's settings, while it runs"))
-    _add_connector(verb("offsets", "the offsets of a connector, as KIP-875 shows them"), default="source")
-    _add_topics(verb("topics", "its topics: lag, rate, and what keeps them from being copied"))
+    _add_limit(verb("limit", "show or set rate limits; changes take effect within seconds"))
+    _add_config(verb("config", "show or change settings that override the file's, while it runs"))
+    _add_connector(verb("offsets", "the offsets of a connector, in KIP-875's form"), default="source")
+    _add_topics(verb("topics", "its topics: lag, rate, and what blocks them"))
     _add_groups(verb("groups", "consumer groups with their translated offsets"))
-    _add_events(verb("events", "what happened lately"))
+    _add_events(verb("events", "recent events"))
     return parser
 
 
 _STEERING = {
-    "pause": "copy nothing, and keep everything open; of a topic or partition, copy nothing of it",
-    "resume": "take a pause or a stop back",
-    "stop": "copy nothing and hold nothing, so that offsets may be altered",
-    "restart": "start again, from where it was",
+    "pause": "stop copying, but keep connections open; or stop copying a topic or partition",
+    "resume": "revert a pause or a stop",
+    "stop": "stop copying and release everything, so that offsets may be altered",
+    "restart": "restart from where it was",
 }
 
 
 def _add_connector(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
-    wide = f"; {default} unless said" if default else "; all of them unless said"
+    wide = f"; {default} unless said" if default else "; default: all of them"
     parser.add_argument("--connector", choices=list(CONNECTORS), default=default, help=f"which task group{wide}")
 
 
@@ -92,57 +92,58 @@ def _add_steering(parser: argparse.ArgumentParser, *, is_restart: bool) -> None:
     _add_connector(parser)
     if is_restart:
         parser.add_argument("--task", type=int, metavar="N", help="only this copy task")
-        parser.add_argument("--only-failed", action="store_true", help="only what has failed")
+        parser.add_argument("--only-failed", action="store_true", help="only failed ones")
         return
     parser.add_argument("--topic", metavar="TOPIC", help="only this topic, by its name at the source")
     parser.add_argument("--partition", type=int, metavar="N", help="only this partition of --topic")
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", help="for this topic alone, by its name at the source")
-    parser.add_argument("--bytes-per-s", metavar="10M", help="bytes of record batches as the source has them; or none")
+    parser.add_argument("--topic", metavar="TOPIC", help="only for this topic, by its name at the source")
+    parser.add_argument("--bytes-per-s", metavar="10M", help="bytes of record batches as stored at the source; or none")
     parser.add_argument("--records-per-s", metavar="5k", help="records; or none")
-    parser.add_argument("--none", action="store_true", help="take the limit away")
+    parser.add_argument("--none", action="store_true", help="remove the limit")
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     _add_connector(parser, default="source")
     parser.add_argument(
         "action", nargs="?", default="get", choices=["get", "set", "unset", "revert"],
-        help="get shows what counts; unset takes single keys back to the file's values, revert all of them",
+        help="get shows the effective settings; unset reverts single keys to the file's values, revert all of them",
     )  # fmt: skip
-    parser.add_argument("words", nargs="*", metavar="KEY[=VALUE]", help="what to set or unset, or to get")
+    parser.add_argument("words", nargs="*", metavar="KEY[=VALUE]", help="keys to set, unset or get")
 
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--search", default="", metavar="TEXT", help="only those whose names hold TEXT")
-    parser.add_argument("--sort", choices=list(_SORTS), default="name", help="name unless said; others by the largest")
+    parser.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
+    parser.add_argument("--sort", choices=list(_SORTS), default="name", help="default: name; other keys in descending "
+        "order")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N")
 
 
 def _add_groups(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--search", default="", metavar="TEXT", help="only those whose names hold TEXT")
+    parser.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
 
 
 def _add_events(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--follow", action="store_true", help="go on with what happens, until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="print new events until Ctrl-C")
 
 
 def read_flow(text: str) -> Flow:
-    """Read ``A->B`` or ``from:A/to:B``. Raise ArgumentTypeError where it is neither."""
+    """Parse ``A->B`` or ``from:A/to:B``. Raise ArgumentTypeError if it is neither."""
     if (found := _URL_FORM.fullmatch(text.strip())) is not None:
         return Flow(unquote(found[1]), unquote(found[2]))
     source, arrow, target = (part.strip() for part in text.partition("->"))
     if arrow and source and target:
         return Flow(source, target)
     if text.endswith("-"):
-        # An unquoted A->B: the shell wrote our output into a file called B.
-        raise argparse.ArgumentTypeError(f"{text} is half a flow: write it in quotes, '{text}>…', or as from:A/to:B")
-    raise argparse.ArgumentTypeError(f"{text} is no flow; write it as 'A->B', in quotes, or as from:A/to:B")
+        # An unquoted A->B: the shell redirected our output to a file called B.
+        raise argparse.ArgumentTypeError(f"{text} is half a flow: quote it, '{text}>…', or as from:A/to:B")
+    raise argparse.ArgumentTypeError(f"{text} is not a flow; write 'A->B', in quotes, or from:A/to:B")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py flow`` say, and give the exit code."""
+    """Run ``mm2py flow`` with *arguments* and return the exit code."""
     options = make_parser().parse_args(arguments)
     return run(lambda: _run(options, SystemClock()))
 
@@ -153,7 +154,7 @@ async def _run(options: argparse.Namespace, clock: Clock) -> None:
 
 
 async def serve(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
-    """Ask *rest* what the options say, and show the answer."""
+    """Send the request that the options describe to *rest*, and show the answer."""
     verb = options.verb or "show"
     if verb in {"pause", "resume", "stop", "restart"}:
         judge_steering(options)
@@ -174,7 +175,7 @@ async def serve(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
 
 @attrs.frozen
 class _Question:
-    """What a verb that only looks asks, and what it makes of the answer."""
+    """A read-only verb: its request, and how to show the answer."""
 
     ask: Callable[[Rest], Awaitable[Any]]
     read: looking.Read
@@ -206,24 +207,24 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
 
 
 async def _flow(rest: Rest, flow: Flow) -> dict[str, Any]:
-    """Ask for a flow's status and for what operators asked of it."""
+    """Get a flow's status and its overrides."""
     status = await rest.ask("GET", flow_path(flow, "status"))
     return {**status, "overrides": await rest.ask("GET", flow_path(flow, "overrides"))}
 
 
 async def _config(rest: Rest, flow: Flow, connector: str) -> dict[str, Any]:
-    """Ask for a connector's config, and for what of it counts instead of the file's lines."""
+    """Get a connector's config, and which keys of it override the file."""
     config = await rest.ask("GET", flow_path(flow, "connectors", connector, "config"))
     settings = await rest.ask("GET", flow_path(flow, "config"))
     return {"config": config, "instead": [one for one in settings if one["connector"] == connector]}
 
 
 async def _change(requests: Sequence[Request], rest: Rest, *, is_json: bool) -> None:
-    """Ask for changes, one after the other; the first that is refused ends it."""
+    """Request changes one after the other, up to the first that is refused."""
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
         if is_json:
-            # Like Connect's, most changes are answered without a word.
+            # As in Connect, most changes have no response body.
             print(json.dumps({"done": request.done} if answer is None else answer, ensure_ascii=False))
         else:
             looking.said(request.done)
@@ -231,7 +232,7 @@ async def _change(requests: Sequence[Request], rest: Rest, *, is_json: bool) -> 
 
 
 async def _events(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
-    """Show what happened lately, and with --follow what happens, until Ctrl-C or the daemon's end."""
+    """Show recent events, and with --follow new ones, until Ctrl-C or the end of the daemon."""
     of_flow = {"flow": str(options.flow)}
     told = (await rest.ask("GET", "/events", query=of_flow))["events"]
     _tell(told, is_json=options.json)
@@ -246,7 +247,7 @@ async def _events(options: argparse.Namespace, rest: Rest, clock: Clock) -> None
                     _tell([json.loads(event.data)], is_json=options.json)
                     last = event.id
         except DaemonNotReachableError as error:
-            # Whoever follows wants to see the daemon come back.
+            # With --follow, users want to see the daemon come back.
             if not is_away:
                 print(f"mm2py: {error}; waiting for it", file=sys.stderr)
             is_away = True

@@ -1,4 +1,4 @@
-"""What the daemon answers about a node and its flows, as tables. Nothing is asked here, and nothing printed."""
+"""The daemon's answers about a node and its flows, as tables. No requests and no output here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOWN = frozenset({"failed", "restarting"})
 
 
 def status_page(status: Json) -> list[Part]:
-    """Show a node: what it is, its flows, and what is wrong with any of them."""
+    """Show a node, its flows, and their problems."""
     flows: Sequence[Json] = status["flows"]
     facts = Facts((
         ("node", text(status["worker_id"])),
@@ -76,7 +76,7 @@ def is_healthy(status: Json) -> bool:
 
 
 def troubles(flow: Json) -> list[str]:
-    """Return each thing of a flow's summary that needs attention, in words; none for a healthy flow."""
+    """Return the problems in a flow's summary that need attention; none for a healthy flow."""
     name, found = flow["flow"], []
     if flow["state"] in _DOWN:
         found.append(_told(f"{name} is {flow['state']}", flow))
@@ -101,7 +101,7 @@ def _told(start: str, facts: Json) -> str:
 
 
 def flow_page(flow: Json) -> list[Part]:
-    """Show one flow: its state, clusters, task groups and copy tasks, and what is wrong with it."""
+    """Show one flow: its state, clusters, task groups, copy tasks and problems."""
     stages = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in flow["stages"].items() if number)
     facts = Facts((
         ("flow", flow["flow"]),
@@ -122,7 +122,7 @@ def flow_page(flow: Json) -> list[Part]:
 
 
 def _overrides(overrides: Json) -> list[Part]:
-    """Return what operators asked for while it ran; nothing where nobody did."""
+    """Return the overrides in force; empty if there are none."""
     rows = [(connector, wanted) for connector, wanted in overrides["connectors"].items()]
     rows += [(f"topic {topic}", "paused") for topic in overrides["topics"]]
     rows += [(f"{one['topic']}-{one['partition']}", "paused") for one in overrides["partitions"]]
@@ -157,7 +157,7 @@ def _clusters(flow: Json) -> Sheet:
 
 
 def _groups(flow: Json) -> Sheet:
-    # All of them wait for a cluster that is away; why it is stands above.
+    # All of them wait for an unreachable cluster; the reason is shown above.
     away = {
         cluster["error"]: f"waits for cluster {cluster['alias']}" for cluster in flow["clusters"] if cluster["error"]
     }
@@ -196,7 +196,7 @@ def _tasks(flow: Json) -> Sheet:
 
 
 def topics_page(answer: Json) -> list[Part]:
-    """Show topics as the daemon chose and sorted them."""
+    """Show topics as the daemon selected and sorted them."""
     columns = (
         "topic", "remote topic", ">parts", "state", ">lag", ">behind", ">records/s", ">bytes/s", ">age ms", "why",
     )  # fmt: skip
@@ -222,7 +222,7 @@ def topics_page(answer: Json) -> list[Part]:
 
 
 def _stage(topic: Json) -> str:
-    """Return how a topic fares; where its partitions do not fare alike, how many do so."""
+    """Return a topic's state; if its partitions differ, how many are in that state."""
     if topic["is_paused"] or len(topic["stages"]) == 1:
         return "paused" if topic["is_paused"] else str(topic["stage"])
     return ", ".join(f"{many} {name.replace('_', ' ')}" for name, many in sorted(topic["stages"].items()))
@@ -232,12 +232,12 @@ def _why(topic: Json) -> str:
     limit = "" if topic["limit"] is None else f"limit {limit_text(topic['limit'])}"
     loss = topic["seconds_until_loss"]
     left = "" if loss is None else f"loss in {span(loss)}"
-    again = "" if topic["retry_in_s"] is None else f"tried again in {span(topic['retry_in_s'])}"
+    again = "" if topic["retry_in_s"] is None else f"retried in {span(topic['retry_in_s'])}"
     return "; ".join(filter(None, [topic["last_error"], topic["hint"], again, left, limit]))
 
 
 def limit_text(limit: Json) -> str:
-    """Say a limit in words."""
+    """Return a limit in words."""
     said = []
     if limit["bytes_per_s"] is not None:
         said.append(f"{size(limit['bytes_per_s'])}/s")
@@ -247,12 +247,12 @@ def limit_text(limit: Json) -> str:
 
 
 def limits_page(overrides: Json) -> list[Part]:
-    """Show what limits a flow, and its topics by themselves."""
+    """Show the limits of a flow and of its topics."""
     return [Sheet(("of", "limit"), tuple(_limits(overrides)))]
 
 
 def groups_page(answer: Sequence[Json]) -> list[Part]:
-    """Show consumer groups with where they are at the source and, translated, at the target."""
+    """Show consumer groups with their offsets at the source and, translated, at the target."""
     columns = ("group", "partition", ">upstream", ">downstream", ">left to read", "translation", "at the target")
     rows: list[tuple[str, ...]] = []
     for group in answer:
@@ -276,7 +276,7 @@ def groups_page(answer: Sequence[Json]) -> list[Part]:
 
 
 def offsets_page(answer: Json) -> list[Part]:
-    """Show offsets in KIP-875's shape."""
+    """Show offsets in KIP-875's form."""
     pairs = [(entry["partition"], entry["offset"] or {}) for entry in answer["offsets"]]
     names = tuple(dict.fromkeys(name for partition, _ in pairs for name in partition))
     values = tuple(dict.fromkeys(name for _, offset in pairs for name in offset))
@@ -288,7 +288,7 @@ def offsets_page(answer: Json) -> list[Part]:
 
 
 def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Sequence[str]) -> list[Part]:
-    """Show a connector's config, and first what of it counts instead of the file's lines."""
+    """Show a connector's config, starting with the keys that override the file."""
     instead = tuple(
         (setting["key"], setting["value"], text(setting["file_value"]))
         for setting in changed

@@ -1,4 +1,4 @@
-"""What the verbs of ``mm2py flow`` ask a daemon to change: pure, from arguments to requests."""
+"""Requests of the verbs of ``mm2py flow``: pure, from arguments to requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mm2py.errors import OverrideRejectedError
 from mm2py.model.flow import Flow
 
 
-#: The three connectors that stand for a flow's task groups, by the short names that people type.
+#: The three connectors of a flow's task groups, by their short names.
 CONNECTORS: Mapping[str, str] = {"source": SOURCE, "checkpoint": CHECKPOINT, "heartbeat": HEARTBEAT}
 
 _DONE = {"pause": "paused", "resume": "resumed", "stop": "stopped", "restart": "restarted"}
@@ -22,7 +22,7 @@ _DONE = {"pause": "paused", "resume": "resumed", "stop": "stopped", "restart": "
 
 @attrs.frozen
 class Request:
-    """One change; `done` says in words what it did."""
+    """One change; `done` describes it for the user."""
 
     method: str
     path: str
@@ -32,19 +32,19 @@ class Request:
 
 
 def judge_steering(options: argparse.Namespace) -> None:
-    """Raise `ArgumentsError` where what is to be steered contradicts itself; nothing has been asked yet."""
+    """Raise `ArgumentsError` if the options contradict each other; nothing has been requested yet."""
     if options.verb == "restart":
         return
     if options.partition is not None and options.topic is None:
-        raise ArgumentsError("--partition is of a topic: name it with --topic")
+        raise ArgumentsError("--partition needs its topic: name it with --topic")
     if options.topic is not None and options.verb == "stop":
-        raise ArgumentsError("a topic can be paused; only whole connectors are stopped")
+        raise ArgumentsError("topics can be paused; only whole connectors can be stopped")
     if options.topic is not None and options.connector not in {None, "source"}:
-        raise ArgumentsError("topics are copied by the source connector; leave --connector out")
+        raise ArgumentsError("topics belong to the source connector; omit --connector")
 
 
 def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> list[Request]:
-    """Return what pause, resume, stop and restart ask for; *listed* are the connectors that the flow has."""
+    """Return the requests of pause, resume, stop and restart; *listed* are the flow's connectors."""
     flow: Flow = options.flow
     if verb == "restart":
         return _restarts(options, listed)
@@ -76,14 +76,14 @@ def _restarts(options: argparse.Namespace, listed: Sequence[str]) -> list[Reques
 
 
 def limiting(options: argparse.Namespace) -> Request | None:
-    """Return what a new limit asks for; None where it is only to be shown."""
+    """Return the request for a new limit; None if the limit is only to be shown."""
     given = {
         name: None if text.strip().lower() == "none" else text
         for name in ("bytes_per_s", "records_per_s")
         if (text := getattr(options, name)) is not None
     }
     if options.none and given:
-        raise ArgumentsError("--none takes the limit away; leave the amounts out")
+        raise ArgumentsError("--none removes the limit; omit the amounts")
     if options.none:
         given = {"bytes_per_s": None, "records_per_s": None}
     if not given:
@@ -99,23 +99,23 @@ def limiting(options: argparse.Namespace) -> Request | None:
 
 
 def _limit_path(options: argparse.Namespace) -> str:
-    """Return the address of the limit that the options mean."""
+    """Return the path of the limit that the options name."""
     return flow_path(options.flow, *(["topics", options.topic] if options.topic else []), "limit")
 
 
 def configuring(options: argparse.Namespace) -> Request:
-    """Return what config set, unset and revert ask for."""
+    """Return the requests of config set, unset and revert."""
     name = CONNECTORS[options.connector]
     path = flow_path(options.flow, "connectors", name, "config")
     if options.action == "revert":
         if options.words:
-            raise ArgumentsError("revert takes all back; unset takes back single keys")
-        return Request("DELETE", path, f"{name} of {options.flow} goes by the file again")
+            raise ArgumentsError("revert reverts all keys; unset reverts single keys")
+        return Request("DELETE", path, f"{name} of {options.flow} uses the file's settings again")
     if not options.words:
         raise ArgumentsError(f"config {options.action} needs a KEY" + ("=VALUE" if options.action == "set" else ""))
     if options.action == "unset":
         if wrong := [word for word in options.words if "=" in word]:
-            raise ArgumentsError(f"unset takes keys alone, not {', '.join(wrong)}")
+            raise ArgumentsError(f"unset takes keys only, not {', '.join(wrong)}")
         changes: dict[str, str | None] = dict.fromkeys(options.words)
     else:
         changes = dict(map(_set, options.words))

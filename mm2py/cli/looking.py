@@ -1,4 +1,4 @@
-"""Commands that look at a running daemon: once, or again and again; as tables or as JSON."""
+"""Commands that show a running daemon: once or repeatedly, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from mm2py.errors import Mm2Error
 
 _WATCH_EVERY_S = 2.0
 
-#: Asks the daemon, and gives its answer as JSON values.
+#: Queries the daemon, and returns its answer as JSON values.
 Ask = Callable[[], Awaitable[Any]]
-#: Makes of an answer what people read.
+#: Formats an answer for display.
 Read = Callable[[Any], Sequence[Part]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) -> None:
-    """Declare in which form a command shows what it sees. An inner parser leaves alone what was read before it."""
+    """Declare the output options of a command. An inner parser does not overwrite options that were parsed before it.
+    """
     group = parser.add_argument_group("the form")
     absent: Any = argparse.SUPPRESS
     group.add_argument(
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) ->
         const=_WATCH_EVERY_S,
         default=absent if is_inner else None,
         metavar="SECONDS",
-        help=f"look again every SECONDS ({_WATCH_EVERY_S:g}), until Ctrl-C",
+        help=f"refresh every SECONDS ({_WATCH_EVERY_S:g}), until Ctrl-C",
     )
 
 
@@ -55,7 +56,7 @@ def _seconds(text: str) -> float:
 
 
 async def look(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) -> Any:
-    """Show what *ask* gives in the form that the options name; give the last answer."""
+    """Show the answer of *ask* as the options say; return the last answer."""
     if options.watch is None:
         answer = await ask()
         if options.json:
@@ -67,7 +68,7 @@ async def look(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) 
 
 
 async def _watch(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) -> Any:
-    """Look until cancelled. A daemon that goes away is waited for, as people watch it being restarted."""
+    """Refresh until cancelled. An unreachable daemon is waited for, so that a restart can be watched."""
     console = Console()
     if options.json or not console.is_terminal:
         while True:
@@ -102,7 +103,7 @@ def _told(error: Mm2Error) -> str:
 
 
 def print_json(answer: Any) -> None:
-    """Print an answer for people and programs."""
+    """Print an answer as a table or as JSON."""
     print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 

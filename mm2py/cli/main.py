@@ -9,21 +9,21 @@ import mm2py
 from mm2py.cli.command import Parser
 
 
-#: What each command is for, and where it is. Only the one that is asked for is loaded: most need no Spark.
+#: Each command's purpose and module. Only the requested one is loaded: most need no Spark.
 _COMMANDS = {
     "mirror": ("mirror_maker", "run a node (the same as connect-mirror-maker)"),
-    "status": ("status", "what a running daemon does, and what is wrong with it"),
-    "flow": ("flow", "look at a flow of a running daemon, or steer it"),
+    "status": ("status", "the state and problems of a running daemon"),
+    "flow": ("flow", "show or control a flow of a running daemon"),
     "demo": ("demo", "mirror a stream between two real clusters on this machine"),
-    "topics": ("topics", "print what mirrors keep on a cluster"),
+    "topics": ("topics", "print the mirrors' internal records on a cluster"),
     "offsets": ("offsets", "translate offsets between a cluster and its mirror"),
-    "rest-user": ("rest_user", "make a line for the file with REST's users"),
+    "rest-user": ("rest_user", "print a line for the file with REST's users"),
     "verify": ("verify", "compare the topics of a flow with their copies"),
-    "transform": ("transform", "show what a flow's transform makes of records"),
+    "transform": ("transform", "show records before and after a flow's transform"),
     "standalone": ("standalone", "run connectors' files, as connect-standalone does"),
     "legacy-mirror": ("mirror_maker_1", "run MirrorMaker 1's command line, as kafka-mirror-maker"),
 }
-#: Those that are there under another name, too.
+#: Those that also have another name.
 _ALSO_ALONE = {"mirror", "standalone", "legacy-mirror"}
 
 

@@ -1,4 +1,4 @@
-"""``connect-mirror-maker.py FILE [--clusters T1 T2 …]``: run a node, as Java MirrorMaker's script of that name does."""
+"""``connect-mirror-maker.py FILE [--clusters T1 T2 …]``: run a node, like Java MirrorMaker's script of that name."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be asked of any way to run a node."""
+    """Declare the options shared by all commands that run a node."""
     parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
     parser.add_argument(
         "--explain",
         nargs="?",
         const="",
         metavar="A->B",
-        help="print what every key counts as and where that comes from, for one flow or all, and run nothing",
+        help="print the effective value of every key and where it comes from, for one flow or all, and run nothing",
     )
     parser.add_argument(
         "--override",
@@ -63,18 +63,19 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=override,
         metavar="KEY=VALUE",
-        help="a line that counts as if it were the file's last one; may be given several times",
+        help="a line that is treated as the file's last one; may be given several times",
     )
     parser.add_argument(
         "--watch", action="store_true", help="apply changes of the file as soon as it is saved; SIGHUP does so once"
     )
     parser.add_argument(
-        "--status-file", type=Path, metavar="PATH", help="write what the flows do to this file once a second, as JSON"
+        "--status-file", type=Path, metavar="PATH", help="write the state of the flows to this file once a second, as "
+        "JSON"
     )
 
 
 def override(text: str) -> tuple[str, str]:
-    """Read ``KEY=VALUE``. Raise ArgumentTypeError where it is not one."""
+    """Parse ``KEY=VALUE``. Raise ArgumentTypeError if it is something else."""
     key, sign, value = text.partition("=")
     if not key.strip() or not sign:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, found {key!r}")
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-mirror-
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Do what the parsed *options* ask for, and give the exit code."""
+    """Run what the parsed *options* ask for, and return the exit code."""
     return act(
         options,
         lambda: load_settings(options.file, targets=options.clusters, overrides=dict(options.override)),
@@ -102,7 +103,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, files: Sequence[Path]) -> int:
-    """Validate, explain or run what *load* reads from *files*; give the exit code."""
+    """Validate, explain or run what *load* reads from *files*; return the exit code."""
 
     def read() -> MirrorSettings:
         return judged(load())
@@ -157,7 +158,7 @@ async def _run(
             beside = [
                 tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
                 tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
-                # Whatever happens to it, the mirror goes on.
+                # The mirror continues, whatever happens to this task.
                 tasks.create_task(_serve(server, clock, events), name="rest"),
             ]
             await mirror_maker.run()
@@ -177,7 +178,7 @@ async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
 
 
 def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
-    """Read the settings again; where the terminal that it was started from is gone, end in good order."""
+    """Reload the settings; if the terminal that it was started from is closed, shut down cleanly instead."""
     if has_terminal and not _has_terminal():
         mirror_maker.request_stop(signal.SIGHUP.name)
     else:
@@ -193,11 +194,11 @@ def _has_terminal() -> bool:
 
 
 async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:
-    """Have the settings read again whenever one of the files was saved."""
+    """Reload the settings whenever one of the files was saved."""
     known = {path: _stamp(path) for path in paths}
     while paths:
         await clock.sleep(_WATCH_EVERY_S)
-        # An editor may replace a file, so that for a moment there is none.
+        # While an editor replaces a file, it is missing for a moment.
         now = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
         if now.items() - known.items():
             known |= now
@@ -205,7 +206,7 @@ async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock)
 
 
 def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
-    """Print what Spark says against transforms, or notes; return the exit code."""
+    """Print Spark's problems with transforms, or notes; return the exit code."""
     try:
         refused = asyncio.run(refused_transforms(settings))
     except Mm2Error as error:
@@ -238,7 +239,7 @@ def _line(error: BaseException) -> str:
 
 
 async def _write_status(look: Callable[[], object], path: Path | None, clock: Clock) -> None:
-    """Write the picture of all flows once a second, and once more at the end; readers never see half of it."""
+    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically."""
     if path is None:
         return
     try:

@@ -21,33 +21,33 @@ class _Parser(Parser):
 
 def make_parser(prog: str = "kafka-mirror-maker") -> argparse.ArgumentParser:
     parser = _Parser(prog=prog, description="Continuously copy data between two Kafka clusters.", allow_abbrev=False)
-    # KIP-382 and many a wiki write the short names.
+    # KIP-382 and many wikis use the short names.
     parser.add_argument(
         "--consumer.config", "--consumer", dest="consumer", type=Path, required=True, metavar="FILE",
-        help="the consumer's settings: the source cluster and the group.id where the mirror begins",
+        help="the consumer's settings: the source cluster and the group.id at whose offsets the mirror starts",
     )  # fmt: skip
     parser.add_argument(
         "--producer.config", "--producer", dest="producer", type=Path, required=True, metavar="FILE",
         help="the producer's settings: the target cluster",
     )  # fmt: skip
     topics = parser.add_mutually_exclusive_group(required=True)
-    topics.add_argument("--include", metavar="REGEX", help="the topics to mirror, a Java regex; a comma is a bar")
-    topics.add_argument("--whitelist", metavar="REGEX", help="an old name of --include")
-    parser.add_argument("--num.streams", dest="num_streams", metavar="N", help="how many copy tasks there are; 1")
+    topics.add_argument("--include", metavar="REGEX", help="the topics to mirror, a Java regex; a comma means |")
+    topics.add_argument("--whitelist", metavar="REGEX", help="former name of --include")
+    parser.add_argument("--num.streams", dest="num_streams", metavar="N", help="number of copy tasks; default 1")
     parser.add_argument(
         "--offset.commit.interval.ms",
         dest="commit_interval",
         metavar="MS",
-        help="how often positions are written; 60000",
+        help="how often positions are written; default 60000",
     )
     parser.add_argument(
-        "--abort.on.send.failure", dest="abort", metavar="BOOL", help="accepted: what cannot be sent is tried again"
+        "--abort.on.send.failure", dest="abort", metavar="BOOL", help="accepted: failed sends are always retried"
     )
     parser.add_argument("--consumer.rebalance.listener", dest="listener", metavar="CLASS", help="accepted: no effect")
     parser.add_argument("--rebalance.listener.args", dest="listener_args", metavar="ARGS", help="accepted: no effect")
     parser.add_argument("--message.handler", dest="handler", metavar="CLASS", help="refused: records stay as they are")
-    parser.add_argument("--message.handler.args", dest="handler_args", metavar="ARGS", help="goes with the handler")
-    parser.add_argument("--new.consumer", action="store_true", help="accepted: there is no other")
+    parser.add_argument("--message.handler.args", dest="handler_args", metavar="ARGS", help="belongs to the handler")
+    parser.add_argument("--new.consumer", action="store_true", help="accepted: there is no other one")
     parser.add_argument(
         "--source.alias", dest="alias", metavar="NAME",
         help="the name under which positions are kept at the target; the consumer's group.id if not given",

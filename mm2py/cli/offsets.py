@@ -1,4 +1,4 @@
-"""``mm2py offsets translate …``: where an offset of one cluster is on the other, and where a group would go on."""
+"""``mm2py offsets translate …``: translate single offsets, or those of a group, to the other cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
 
 @attrs.define(eq=False)
 class NotTranslatedError(Mm2Error):
-    """Some of the offsets that were asked for have no translation; the reasons are printed with them."""
+    """Some of the requested offsets have no translation; the reasons are printed with them."""
 
     count: int
     of: int
@@ -40,7 +40,7 @@ class NotTranslatedError(Mm2Error):
 
 @attrs.define(eq=False)
 class NoOffsetsError(Mm2Error):
-    """A group has committed nothing that could be translated."""
+    """A group has no committed offsets to translate."""
 
     group: str
     cluster: str
@@ -51,7 +51,7 @@ class NoOffsetsError(Mm2Error):
 
 @attrs.frozen
 class _Row:
-    """One question and its answer. `other` is the partition on the other side, None where none is known."""
+    """An offset and its translation. `other` is the partition on the other side, None if unknown."""
 
     asked: TopicPartition
     offset: int
@@ -76,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py offsets`` say, and give the exit code."""
+    """Run ``mm2py offsets`` with *arguments* and return the exit code."""
     options = make_parser().parse_intermixed_args(arguments)
     return run(lambda: _translate(options))
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _translate(options: argparse.Namespace) -> None:
     source_alias, arrow, target_alias = options.flow.partition("->")
     if not arrow:
-        raise ArgumentsError(f"{options.flow} is no flow; write it as A->B, in quotes")
+        raise ArgumentsError(f"{options.flow} is not a flow; write A->B, in quotes")
     mirror = Mirror.read(options.file)
     flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
     settings = mirror.flow(flow)
@@ -106,18 +106,18 @@ async def _translate(options: argparse.Namespace) -> None:
 
 
 async def _source(clients: AsyncExitStack, config: MirrorClientConfig, *, is_needed: bool) -> MirrorClient | None:
-    """Connect to the source cluster; one that is gone is done without, where only the target need be asked."""
+    """Connect to the source cluster; do without it if it is unreachable and only the target is needed."""
     try:
         return await clients.enter_async_context(MirrorClient(config))
     except ClusterUnreachableError as error:
         if is_needed:
             raise
-        print(f"mm2py: {error}; translating by what the target holds", file=sys.stderr)
+        print(f"mm2py: {error}; translating with the target's data only", file=sys.stderr)
         return None
 
 
 async def _rows(what: str, asked_at: MirrorClient, translation: OffsetTranslation, *, is_back: bool) -> list[_Row]:
-    """Translate one place, or all that a group has committed where it is asked; a group's other topics are left out."""
+    """Translate one offset, or all that a group has committed on the queried cluster, except in unrelated topics."""
     if (place := _PLACE.fullmatch(what)) is not None:
         return [_row(TopicPartition(place[1], int(place[2])), int(place[3]), translation, is_back=is_back)]
     committed = await asked_at.committed_offsets(what)

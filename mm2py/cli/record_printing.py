@@ -32,7 +32,7 @@ def java_text(records: Iterable[MirrorRecord]) -> None:
     """
     Print what Kafka's formatters print (KIP-597), a line for each record.
 
-    What is no record of its kind goes to stderr, so that a script that reads the lines meets only what it knows.
+    Records that do not parse go to stderr, so that scripts see only valid lines.
     """
     for record in records:
         if isinstance(record.content, Malformed | Removed):
@@ -43,7 +43,7 @@ def java_text(records: Iterable[MirrorRecord]) -> None:
 
 
 def json_lines(records: Iterable[MirrorRecord]) -> None:
-    """Print each record as one line of JSON: where it lies, its kind, and its fields."""
+    """Print each record as one line of JSON: its partition and offset, its kind, and its fields."""
     for record in records:
         line = {
             "topic": record.topic,
@@ -128,6 +128,6 @@ def _row(record: MirrorRecord) -> tuple[str, ...]:
 def _time(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
-    except (ValueError, OverflowError, OSError):  # whoever wrote it knows what it means
+    except (ValueError, OverflowError, OSError):  # its meaning is known only to its writer
         return str(timestamp_ms)
     return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

@@ -1,8 +1,5 @@
-"""
-How commands speak to a running daemon: where it is, who asks, and what becomes of its refusals.
-
-Secrets come from the environment, from files, or are asked for on a terminal; never from the command line, which every
-user of the machine can read.
+""" The commands' client for a running daemon: address, credentials, and errors. Secrets come from the environment, from
+files, or from a prompt; never from the command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -32,21 +29,21 @@ from mm2py.model.flow import Flow
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 
-#: A change is kept on the target cluster before it is answered; clients of Kafka are patient for half a minute.
+#: A change is stored on the target cluster before it is answered; Kafka clients time out after half a minute.
 _ANSWER_WITHIN_S = 60.0
 _CONNECT_WITHIN_S = 10.0
-#: The daemon says something at least this often while events are followed, if only that there are none.
+#: The daemon sends something at least this often while events are followed, if only a comment.
 _SILENCE_S = 60.0
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @attrs.define(eq=False)
 class DaemonNotReachableError(Mm2Error):
-    """Nobody answers where the daemon should."""
+    """No daemon responds at the address."""
 
     hint: ClassVar[str] = (
-        "is it running (mm2py mirror mm2.properties), and does its setting listeners name this address? "
-        "Say another one with --url or MM2PY_URL"
+        "is it running (mm2py mirror mm2.properties), and does its setting listeners name this address? Give another "
+        "one with --url or MM2PY_URL"
     )
 
     url: str
@@ -58,9 +55,9 @@ class DaemonNotReachableError(Mm2Error):
 
 @attrs.define(eq=False)
 class NotADaemonError(Mm2Error):
-    """Something answers there, but not in JSON."""
+    """A server responds, but not with JSON."""
 
-    hint: ClassVar[str] = "is --url (or MM2PY_URL) that of mm2py, and is its setting listeners on?"
+    hint: ClassVar[str] = "is --url (or MM2PY_URL) the address of mm2py, and is its setting listeners on?"
 
     url: str
     status: int
@@ -71,7 +68,7 @@ class NotADaemonError(Mm2Error):
 
 @attrs.define(eq=False)
 class AuthenticationRequiredError(Mm2Error):
-    """The daemon wants credentials, or does not know those it got (401)."""
+    """The daemon requires credentials, or does not accept those given (401)."""
 
     hint: ClassVar[str] = (
         "a token comes from MM2PY_TOKEN or --token-file; a user from --user with MM2PY_PASSWORD or --password-file; "
@@ -88,19 +85,19 @@ class AuthenticationRequiredError(Mm2Error):
 
 @attrs.define(eq=False)
 class NotAllowedError(Mm2Error):
-    """The daemon knows who asks, and that they may not (403)."""
+    """The caller is authenticated, but lacks the permission (403)."""
 
     url: str
     right: str
     said: str
 
     def __str__(self) -> str:
-        return f"this needs the right to {self.right} at {self.url}: {self.said}"
+        return f"this needs permission to {self.right} at {self.url}: {self.said}"
 
 
 @attrs.define(eq=False)
 class NotFoundError(Mm2Error):
-    """The daemon has nothing of that name (404); it says itself what may have been meant."""
+    """The daemon has no such resource (404); its message suggests similar names."""
 
     said: str
 
@@ -110,7 +107,7 @@ class NotFoundError(Mm2Error):
 
 @attrs.define(eq=False)
 class RefusedError(Mm2Error):
-    """The daemon refused, and says why: 400 the request, 409 the moment, 503 the target cluster is away."""
+    """The daemon refused: 400 an invalid request, 409 a conflict, 503 the target cluster is unreachable."""
 
     status: int
     said: str
@@ -122,7 +119,7 @@ class RefusedError(Mm2Error):
 
 @attrs.frozen
 class Address:
-    """Where a daemon is and how to reach it; `who` says in words as whom, for messages."""
+    """A daemon's address and credentials; `who` describes the credentials in messages."""
 
     url: URL
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
@@ -137,11 +134,11 @@ class Rest(Protocol):
     """What the commands ask of a daemon."""
 
     async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None) -> Any:
-        """Send a request and give the answer's JSON, None where it has no body. Raise what became of it otherwise."""
+        """Send a request and return the answer's JSON, None if it has no body. Raise on any other outcome."""
         ...
 
     def follow(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[ServerEvent]:
-        """Return what a stream of server-sent events says, until it ends."""
+        """Return the server-sent events of a stream, until it ends."""
         ...
 
 
@@ -164,28 +161,28 @@ def _quoted(name: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) -> None:
-    """Declare how the daemon is reached. An inner parser must not put its defaults over what was read before it."""
+    """Declare the connection options. An inner parser must not overwrite parsed options with its defaults."""
     group = parser.add_argument_group("the daemon")
     absent: Any = argparse.SUPPRESS if is_inner else None
 
     def declare(name: str, metavar: str, text: str, kind: type = str) -> None:
         group.add_argument(name, metavar=metavar, type=kind, default=absent, help=text)
 
-    declare("--url", "URL", f"where it listens; MM2PY_URL, else {DEFAULT_URL}")
+    declare("--url", "URL", f"its address; MM2PY_URL, else {DEFAULT_URL}")
     declare("--token-file", "FILE", "a file with a bearer token; or MM2PY_TOKEN", Path)
     declare("--user", "NAME", "log in by name; MM2PY_USER")
-    declare("--password-file", "FILE", "a file with the user's password; or MM2PY_PASSWORD, or be asked", Path)
-    declare("--cacert", "FILE", "who signs the daemon's certificate (PEM); MM2PY_CACERT", Path)
-    declare("--cert", "FILE", "our own certificate (PEM)", Path)
-    declare("--key", "FILE", "its private key (PEM), where --cert does not hold it", Path)
+    declare("--password-file", "FILE", "a file with the user's password; or MM2PY_PASSWORD, or a prompt", Path)
+    declare("--cacert", "FILE", "CA of the daemon's certificate (PEM); MM2PY_CACERT", Path)
+    declare("--cert", "FILE", "a client certificate (PEM)", Path)
+    declare("--key", "FILE", "its private key (PEM), if not in --cert", Path)
     switch: Any = argparse.SUPPRESS if is_inner else False
     group.add_argument(
-        "--insecure", action="store_true", default=switch, help="take any certificate: for tests, never with secrets"
+        "--insecure", action="store_true", default=switch, help="accept any certificate: for tests, never with secrets"
     )
 
 
 def read_address(options: argparse.Namespace, env: Mapping[str, str] = os.environ) -> Address:
-    """Return where the daemon is and who asks. Raise `ArgumentsError` where that makes no sense."""
+    """Return the daemon's address and the credentials. Raise `ArgumentsError` if the options are invalid."""
     url = _read_url(options.url or env.get("MM2PY_URL") or DEFAULT_URL)
     headers, who = _credentials(options, env)
     tls = _tls(options, env) if url.scheme == "https" else None
@@ -202,18 +199,18 @@ def _read_url(text: str) -> URL:
     try:
         url = URL(text if "://" in text else f"http://{text}")
     except ValueError as error:
-        raise ArgumentsError(f"{text} is no URL: {error}") from error
+        raise ArgumentsError(f"{text} is not a URL: {error}") from error
     if url.scheme not in {"http", "https"} or not url.host:
-        raise ArgumentsError(f"{text} is no URL of http or https")
+        raise ArgumentsError(f"{text} is not an http or https URL")
     if url.user is not None:
-        raise ArgumentsError("the URL names a user: say it with --user, and the password in MM2PY_PASSWORD")
+        raise ArgumentsError("the URL contains a user: use --user, and MM2PY_PASSWORD for the password")
     return url
 
 
 def _credentials(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Return the headers that say who asks. What was typed counts before what the environment holds."""
+    """Return the authentication headers. Options take precedence over the environment."""
     if options.token_file and options.user:
-        raise ArgumentsError("--token-file and --user are two ways to log in; give one")
+        raise ArgumentsError("--token-file and --user exclude each other")
     if options.token_file:
         return _bearer(_secret(options.token_file)), f"the token of {options.token_file}"
     user = options.user
@@ -226,14 +223,14 @@ def _credentials(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[d
         return {}, "no credentials were given"
     password = _password(user, options, env)
     if ":" in user:
-        raise ArgumentsError("a user's name holds no colon")
+        raise ArgumentsError("a user's name cannot contain a colon")
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"Authorization": f"Basic {encoded}"}, f"user {user}"
 
 
 def _bearer(token: str) -> dict[str, str]:
     if not token.isascii() or not token.isprintable():
-        raise ArgumentsError("the token holds characters that no header can carry")
+        raise ArgumentsError("the token has characters that are not allowed in a header")
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -274,7 +271,7 @@ def _tls(options: argparse.Namespace, env: Mapping[str, str]) -> ssl.SSLContext:
 
 
 class RestClient:
-    """A daemon, asked over HTTP. Redirects are not followed, so that credentials go nowhere else."""
+    """A daemon, reached over HTTP. Redirects are not followed, so that credentials go nowhere else."""
 
     def __init__(self, address: Address, session: aiohttp.ClientSession) -> None:
         self.address = address
@@ -324,7 +321,7 @@ class RestClient:
 
 
 def judge_answer(address: Address, method: str, status: int, answer: object) -> None:
-    """Raise what an answer that is no success means."""
+    """Raise the error for an answer that is not a success."""
     if 200 <= status < 300:  # noqa: PLR2004  # HTTP's successes
         return
     facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
@@ -342,13 +339,13 @@ def judge_answer(address: Address, method: str, status: int, answer: object) -> 
 
 
 class EventLines:
-    """Puts the lines of a stream together to events, as the HTML standard's chapter 9.2 says."""
+    """Assembles the lines of a stream into events, as chapter 9.2 of the HTML standard defines."""
 
     def __init__(self) -> None:
         self._kind, self._data, self._id = "", list[str](), ""
 
     def take(self, line: str) -> ServerEvent | None:
-        """Take a line with its end; give an event where it completes one."""
+        """Take a line with its end; return the event that it completes, if any."""
         line = line.rstrip("\r\n")
         if not line:
             data, kind = self._data, self._kind
@@ -377,7 +374,7 @@ def _cause(error: BaseException) -> str:
 
 @asynccontextmanager
 async def connected(address: Address) -> AsyncIterator[RestClient]:
-    """Return a client of the daemon at *address*; nothing is sent before it is asked something."""
+    """Return a client of the daemon at *address*; it connects with the first request."""
     connector = aiohttp.TCPConnector(ssl=address.tls if address.tls is not None else True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S)
     async with aiohttp.ClientSession(connector=connector, headers=dict(address.headers), timeout=timeout) as session:

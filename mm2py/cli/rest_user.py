@@ -1,4 +1,4 @@
-"""``mm2py rest-user NAME``: make a line for the file with REST's users, from a password, or with a new token."""
+"""``mm2py rest-user NAME``: print a line for the file with REST's users, from a password, or with a new token."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _LEAST_LETTERS = 8
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py rest-user",
-        description="Print a line for the file that rest.auth.users.file names. The password is asked for on a "
-        "terminal, or read from standard input.",
+        description="Print a line for the file that rest.auth.users.file names. The password is prompted for on a "
+            "terminal, or read from standard input.",
     )
-    parser.add_argument("name", metavar="NAME", help="who it is; of a certificate, its subject: CN=ops,O=example")
-    parser.add_argument("--right", choices=["read", "write"], default="read", help="what they may do; read unless said")
+    parser.add_argument("name", metavar="NAME", help="the user's name; for a certificate, its subject: "
+        "CN=ops,O=example")
+    parser.add_argument("--right", choices=["read", "write"], default="read", help="the permission; default: read")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
-        "--token", action="store_true", help="make a bearer token; it is printed to standard error, and kept nowhere"
+        "--token", action="store_true", help="create a bearer token; it is printed to standard error, and not stored"
     )
-    kind.add_argument("--certificate", action="store_true", help="somebody who shows a certificate (mutual TLS)")
+    kind.add_argument("--certificate", action="store_true", help="a user with a client certificate (mutual TLS)")
     return parser
 
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     name = " ".join(options.name.split())
     if not name or name.startswith("#"):
-        print(f"mm2py rest-user: {options.name!r} is no name", file=sys.stderr)
+        print(f"mm2py rest-user: {options.name!r} is not a valid name", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
     if options.certificate:
         secret = "certificate"  # noqa: S105 - a word of the file

@@ -1,4 +1,4 @@
-"""What commands show: tables, facts and notes, drawn on a terminal, and as plain aligned text where it is none."""
+"""Output of commands: tables, facts and notes, drawn on a terminal, as plain aligned text elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 
-#: How states look on a terminal; words that mean nothing here stay as they are.
+#: Styles of states on a terminal; other words have no style.
 _STYLES = {
     "running": "green",
     "ready": "green",
@@ -39,16 +39,14 @@ _STYLES = {
     "error": "bold red",
 }
 _NONE = "-"
-#: Text in a column narrower than this cannot be read.
+#: The narrowest column in which text is readable.
 _LEAST_TEXT = 12
 
 
 @attrs.frozen
 class Sheet:
-    """
-    A table. Columns whose title starts with ``>`` are numbers and stand to the right.
-
-    `empty` is said instead of a table without rows.
+    """ A table. Columns whose title starts with ``>`` are right-aligned numbers. `empty` is shown instead of a table
+    without rows.
     """
 
     columns: tuple[str, ...]
@@ -59,7 +57,7 @@ class Sheet:
 
 @attrs.frozen
 class Facts:
-    """Names with a value each, one below the other. An empty value leaves its line out."""
+    """Names with a value each, one per line. Empty values are omitted."""
 
     rows: tuple[tuple[str, str], ...]
     title: str = ""
@@ -76,7 +74,7 @@ Part = Sheet | Facts | Note
 
 
 def show(parts: Sequence[Part]) -> None:
-    """Print on standard output what suits it."""
+    """Print to standard output in the form that suits it."""
     console = Console()
     if console.is_terminal:
         console.print(draw(parts))
@@ -87,7 +85,7 @@ def show(parts: Sequence[Part]) -> None:
 
 
 def plain_lines(parts: Sequence[Part]) -> Iterator[str]:
-    """Return the lines of plain text; no colours, nothing cut off or wrapped."""
+    """Return the lines of plain text, without colours, truncation or wrapping."""
     for number, part in enumerate(parts):
         if number:
             yield ""
@@ -146,7 +144,7 @@ def _facts(facts: Facts) -> Table:
 
 @attrs.frozen
 class _Fitting:
-    """A table as wide as the terminal lets it be; where that is too narrow for its columns, a block for each row."""
+    """A table as wide as the terminal allows; if that is too narrow for its columns, a block for each row."""
 
     sheet: Sheet
 
@@ -165,7 +163,7 @@ class _Fitting:
 
 
 def _least_width(sheet: Sheet, at: int) -> int:
-    """Return how narrow a column may be: numbers are never broken, text is where it is long."""
+    """Return the minimum width of a column: numbers are never wrapped, long text is."""
     title = sheet.columns[at]
     widest = max(len(title.removeprefix(">")), *(len(row[at]) for row in sheet.rows))
     return widest if title[0] == ">" else min(widest, _LEAST_TEXT)
@@ -192,15 +190,15 @@ def _styled(text: str) -> Text:
 
 
 def clean(text: str) -> str:
-    """Take out what a terminal would obey: names and messages come from clusters that anybody may write to."""
+    """Remove terminal control characters: names and messages come from clusters that others may write to."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-# Numbers as people read them.
+# Numbers for display.
 
 
 def count(value: float | None) -> str:
-    """Return a whole number with its thousands apart."""
+    """Return a whole number with thousands separators."""
     return _NONE if _is_nothing(value) else f"{value:,.0f}"
 
 
@@ -242,7 +240,7 @@ def span(seconds: float | None) -> str:
 
 
 def text(value: object) -> str:
-    """Return a word, a dash where there is none."""
+    """Return a word, or a dash if there is none."""
     return _NONE if value is None or value == "" else str(value)
 
 

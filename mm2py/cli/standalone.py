@@ -1,4 +1,4 @@
-"""``connect-standalone WORKER CONNECTOR …``: run MirrorMaker's or Mirus's connectors as Connect's script would."""
+"""``connect-standalone WORKER CONNECTOR …``: run MirrorMaker's or Mirus's connectors, like Connect's script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def make_parser(prog: str = "connect-standalone") -> argparse.ArgumentParser:
         type=Path,
         metavar="connector.properties",
         help="a MirrorSourceConnector's, MirrorCheckpointConnector's, MirrorHeartbeatConnector's or "
-        "MirusSourceConnector's file; all of a flow run together. JSON as posted to Connect will do, too",
+        "MirusSourceConnector's file; all connectors of a flow run together. JSON as posted to Connect is accepted, "
+        "too",
     )
     add_common_arguments(parser)
     parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")

@@ -1,4 +1,4 @@
-"""``mm2py status``: what a running daemon does, and whether anything needs attention."""
+"""``mm2py status``: the state of a running daemon, and whether anything needs attention."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ examples:
 
 @attrs.define(eq=False)
 class UnhealthyError(Mm2Error):
-    """Something of a node needs attention; what it is, is printed."""
+    """Something on a node needs attention; the details are printed."""
 
-    hint: ClassVar[str] = "mm2py flow 'A->B' tells more of a flow, docs/runbooks.md what to do"
+    hint: ClassVar[str] = "mm2py flow 'A->B' has details of a flow, docs/runbooks.md what to do"
 
     node: str
 
@@ -39,18 +39,18 @@ class UnhealthyError(Mm2Error):
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py status",
-        description="Show a running daemon: its flows, and what is wrong with any of them.",
+        description="Show a running daemon, its flows, and their problems.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--check", action="store_true", help="end with exit code 2 where something needs attention")
+    parser.add_argument("--check", action="store_true", help="exit with code 2 if something needs attention")
     rest_client.add_arguments(parser)
     looking.add_arguments(parser)
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py status`` say, and give the exit code."""
+    """Run ``mm2py status`` with *arguments* and return the exit code."""
     options = make_parser().parse_args(arguments)
     return run(lambda: _status(options, SystemClock()))
 

@@ -1,4 +1,4 @@
-"""``mm2py topics dump …``: what mirrors keep on a cluster, record by record."""
+"""``mm2py topics dump …``: the mirrors' internal records on a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ examples:
 
 @attrs.define(eq=False)
 class NoSuchTopicsError(Mm2Error):
-    """A cluster has none of the topics that were asked for."""
+    """A cluster has none of the requested topics."""
 
     cluster: str
     what: str
@@ -53,22 +53,24 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"MirrorMaker 2's properties file, unless there are --bootstrap-servers; then {', '.join(_KINDS)}, or a "
         "topic; without it all of them",
     )  # fmt: skip
-    parser.add_argument("--cluster", metavar="ALIAS", help="the cluster to look at; the only target where there is one")
+    parser.add_argument("--cluster", metavar="ALIAS", help="the cluster to read; default: the only target, if there "
+        "is one")
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--source", metavar="ALIAS", help="of the mirror from this cluster")
-    other.add_argument("--target", metavar="ALIAS", help="offset syncs at the source: of the mirror to this cluster")
-    parser.add_argument("--as", dest="kind", choices=list(_KINDS), help="read a topic of another name as this kind")
+    other.add_argument("--target", metavar="ALIAS", help="for offset syncs at the source: of the mirror to this "
+        "cluster")
+    parser.add_argument("--as", dest="kind", choices=list(_KINDS), help="parse a topic with another name as this kind")
     parser.add_argument("--latest", action="store_true", help="only the last record of each key")
-    parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="print new records until Ctrl-C")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--text", action="store_true", help="the text of Kafka's own formatters (KIP-597)")
+    form.add_argument("--text", action="store_true", help="print in the format of Kafka's own formatters (KIP-597)")
     form.add_argument("--json", action="store_true", help="a line of JSON for each record")
     add_arguments(parser)
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py topics`` say, and give the exit code."""
+    """Run ``mm2py topics`` with *arguments* and return the exit code."""
     options = make_parser().parse_intermixed_args(arguments)
     return run(lambda: _dump(options, SystemClock()))
 
@@ -85,10 +87,10 @@ async def _dump(options: argparse.Namespace, clock: Clock) -> None:
 
 
 def _asked(options: argparse.Namespace) -> tuple[MirrorClientConfig, str | None, frozenset[str]]:
-    """Take the words apart: the cluster to ask, what to print, and topics that the file names for positions."""
+    """Interpret the arguments: the cluster to read, what to print, and the file's positions topics."""
     words = list(options.words)
     if options.target and options.source is None and words[-1:] != [RecordKind.OFFSET_SYNC.value]:
-        raise ArgumentsError("--target is for offset-syncs, where they lie at the source")
+        raise ArgumentsError("--target is for offset-syncs at the source")
     if options.bootstrap_servers is not None:
         if options.cluster:
             raise ArgumentsError("--cluster names a cluster of a properties file, --bootstrap-servers another one")
@@ -113,14 +115,14 @@ def _only(words: Sequence[str]) -> str | None:
 async def _chosen(
     client: MirrorClient, options: argparse.Namespace, what: str | None, positions_topics: frozenset[str]
 ) -> dict[str, RecordKind]:
-    """Return the topics to print, with their kinds. A topic that is named is not looked for here."""
+    """Return the topics to print, with their kinds. Whether a named topic exists is not checked here."""
     policy = client.replication_policy
     kind = _KINDS.get(what or "")
     if what is not None and kind is None:
         named = _KINDS.get(options.kind or "") or kind_of(what, policy)
         named = RecordKind.POSITION if named is None and what in positions_topics else named
         if named is None:
-            raise ArgumentsError(f"the name {what} does not tell what the topic holds; say it with --as")
+            raise ArgumentsError(f"the name {what} does not reveal the kind of the topic; use --as")
         return {what: named}
     alias = options.source or options.target
     if kind is not None and alias is not None:
@@ -152,7 +154,7 @@ class _Dump:
         self._titled = ""
 
     async def print_all(self) -> None:
-        """Print what the topics hold now."""
+        """Print the current records of the topics."""
         for topic in self._topics:
             self._title(topic)
             if self._is_latest:
@@ -162,7 +164,7 @@ class _Dump:
             sys.stdout.flush()
 
     async def print_news(self) -> None:
-        """Print what has come since."""
+        """Print new records."""
         for topic in self._topics:
             await self._print_on(topic)
 
@@ -188,7 +190,7 @@ class _Dump:
                 yield chunk
 
     def _title(self, topic: str) -> None:
-        """Report which topic the lines below belong to, where there are several."""
+        """Print which topic the following lines belong to, if there are several."""
         if self._has_titles and self._titled != topic:
             print(f"{chr(10) if self._titled else ''}{topic} ({self._topics[topic].value})")
             self._titled = topic

@@ -1,4 +1,4 @@
-"""``mm2py transform …``: what a flow's transform makes of a few records. Nothing is written."""
+"""``mm2py transform …``: a few records before and after a flow's transform. Nothing is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py transform`` say, and give the exit code."""
+    """Run ``mm2py transform`` with *arguments* and return the exit code."""
     options = make_parser().parse_args(arguments)
     return run(lambda: _show(options, SystemClock()))
 

@@ -1,4 +1,4 @@
-"""``mm2py verify mm2.properties A->B``: prove that remote topics equal their sources, or say where they do not."""
+"""``mm2py verify mm2.properties A->B``: verify that remote topics equal their sources, or show the differences."""
 
 from __future__ import annotations
 
@@ -61,23 +61,23 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--topics", default="", metavar="NAMES", help="names or regular expressions, with commas between"
     )
-    parser.add_argument("--from", dest="start", default="", metavar="MOMENT", help="compare from there on")
-    parser.add_argument("--to", dest="end", default="", metavar="MOMENT", help="compare up to there")
+    parser.add_argument("--from", dest="start", default="", metavar="MOMENT", help="compare from here on")
+    parser.add_argument("--to", dest="end", default="", metavar="MOMENT", help="compare up to here")
     parser.add_argument("--sample", type=float, default=1.0, metavar="SHARE", help="only a share, 0.1 for a tenth")
-    parser.add_argument("--seed", type=int, default=None, help="chooses the sample; without it another one each time")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the sample; without it a new one each time")
     parser.add_argument(
-        "--ignore-expired", action="store_true", help="do not mind what retention has removed on one side only"
+        "--ignore-expired", action="store_true", help="ignore records that retention has removed on one side only"
     )
     parser.add_argument(
-        "--slots", type=int, default=0, help="slices compared at a time; as many as this machine has processors"
+        "--slots", type=int, default=0, help="slices compared in parallel; default: the number of processors"
     )
-    parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the *arguments* behind ``mm2py verify`` say, and give the exit code."""
+    """Run ``mm2py verify`` with *arguments* and return the exit code."""
     parser = make_parser()
     options = parser.parse_args(list(_joined(arguments)))
     reports: list[VerifyReport] = []
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _joined(arguments: Sequence[str]) -> Iterator[str]:
-    """Put an option and a duration that begins with a minus together, which looks like another option."""
+    """Join an option and a duration that begins with a minus, which would look like another option."""
     left = list(arguments)
     while left:
         first = left.pop(0)
@@ -152,7 +152,7 @@ def _moment(text: str, now_ms: int, option: str) -> Moment | None:
 def _flow(mirror: Mirror, name: str) -> FlowSettings:
     source_alias, arrow, target_alias = name.partition("->")
     if not arrow:
-        raise ArgumentsError(f"{name} is no flow; write it as A->B, in quotes")
+        raise ArgumentsError(f"{name} is not a flow; write A->B, in quotes")
     flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
     settings = mirror.flow(flow)
     if settings is None:
@@ -165,7 +165,7 @@ async def _verify(
     mirror: Mirror, settings: FlowSettings, request: VerifyRequest, clock: Clock, *, is_quiet: bool
 ) -> VerifyReport:
     file = mirror.settings
-    # It only reads: what Spark lost it may do again.
+    # It only reads, so Spark may retry lost tasks.
     spark = with_retries(file.spark, slots=request.slots, failures=_SPARK_TASK_FAILURES)
     host = SparkHost(
         spark,
@@ -188,7 +188,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _told(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Show progress on the terminal: a bar where there is one, a line for each step otherwise."""
+    """Show progress: a bar on a terminal, a line for each step otherwise."""
     if is_quiet:
         yield lambda _progress: None
         return

@@ -1,4 +1,4 @@
-"""How a comparison looks: a bar while it goes on, a table at its end, or JSON."""
+"""Output of a comparison: a progress bar, then a table or JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mm2py.verify.values import Counts, Difference, Kind, PartitionReport, Verdi
 
 
 _STYLES = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.CANNOT_TELL: "yellow"}
-#: Equal partitions of one topic become one row where there are more than so many.
+#: More equal partitions of one topic than this are shown in one row.
 _ROWS = 40
 _COLUMNS = ("missing", "repeated", "foreign", "changed", "out of order")
 
@@ -52,7 +52,7 @@ def shown(console: Console) -> Iterator[Callable[[Progress], None]]:
 
 
 def print_report(console: Console, report: VerifyReport) -> None:
-    """Print what was found."""
+    """Print the result."""
     console.print(_table(report))
     for partition in report.partitions:
         for text in (*partition.reasons, *partition.notes):
@@ -63,7 +63,7 @@ def print_report(console: Console, report: VerifyReport) -> None:
 
 
 def in_words(difference: Difference) -> str:
-    """Return what happened to a record, and where."""
+    """Return what is wrong with a record, and where."""
     upstream = "the end" if difference.upstream is None else f"upstream offset {difference.upstream}"
     downstream = "the end" if difference.downstream is None else f"downstream offset {difference.downstream}"
     match difference.kind:
@@ -72,7 +72,7 @@ def in_words(difference: Difference) -> str:
         case Kind.REPEATED:
             return f"{downstream} repeats a record of the source, before {upstream}"
         case Kind.FOREIGN:
-            return f"{downstream} is no record of the source, before {upstream}: who else writes there?"
+            return f"{downstream} is not a record of the source, before {upstream}: who else writes there?"
         case Kind.CHANGED:
             return f"{upstream} and {downstream} differ in {', '.join(difference.parts)}"
         case Kind.OUT_OF_ORDER:
@@ -83,10 +83,10 @@ def in_words(difference: Difference) -> str:
 
 
 def summary(report: VerifyReport) -> str:
-    """Say the verdict in one line."""
+    """Return the verdict in one line."""
     counts = report.counts
     size_mb = (report.source_bytes + report.target_bytes) / 1e6
-    part = "" if report.share == 1 else f", {report.share:.1%} of what was asked for"
+    part = "" if report.share == 1 else f", {report.share:.1%} of the requested records"
     if report.left_out:
         part += f" (nothing of {report.left_out} more partitions)"
     batches = report.batches_unopened + report.batches_opened
@@ -123,7 +123,7 @@ def _table(report: VerifyReport) -> Table:
 
 
 def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
-    """Return a row for each partition; where they are many, one for all equal ones of a topic."""
+    """Return a row for each partition; if there are many, one for all equal partitions of a topic."""
     are_many = len(report.partitions) > _ROWS
     equal: dict[str, list[PartitionReport]] = {}
     for partition in report.partitions:
@@ -139,7 +139,7 @@ def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
 
 
 def as_json(report: VerifyReport) -> dict[str, Any]:
-    """Return all that was found, as plain values."""
+    """Return the whole result as plain values."""
     return {
         "flow": report.flow,
         "verdict": report.verdict.words,

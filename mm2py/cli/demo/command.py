@@ -1,7 +1,7 @@
 """
 ``mm2py demo``: two real clusters, a stream of records, a mirror between them, and proof that nothing was lost.
 
-Everything is started here and taken down again, however the demo ends: at its end, by an error, or by Ctrl-C.
+Everything is started here and removed again, however the demo ends: normally, with an error, or by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mm2py.wire.sample_load import SampleProducer, read_fingerprints
 
 _LOOK_EVERY_S = 0.5
 _WRITE_EVERY_S = 0.05
-#: How long the mirror may take to its first record, and, once the stream is over, to each further one.
+#: Time limit for the first mirrored record, and, once the stream is over, for each further one.
 _FIRST_LIMIT_S = 120.0
 _STALL_LIMIT_S = 30.0
 _TASKS_MAX = 2
@@ -51,7 +51,7 @@ class DemoExit(enum.IntEnum):
 
 @attrs.frozen
 class Options:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     seconds: float
     rate: int
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     clock = SystemClock()
     screen = make_screen(Console(highlight=False), clock)
-    # However it is asked to end, also by closing its terminal, the demo takes everything down. A shell's background
-    # jobs ignore SIGINT.
+    # The demo removes everything, however it is asked to end, also by closing its terminal. A shell's background jobs
+    # ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -84,7 +84,8 @@ def _parse(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(
         prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine."
     )
-    parser.add_argument("--seconds", type=float, default=15.0, help="how long records are mirrored (default: 15)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="how long to write and mirror records (default: "
+        "15)")
     parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
     parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
     given = parser.parse_args(arguments)
@@ -119,7 +120,7 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
             exit_code = stage.stop_mirror()
             step.result = f"mirror drained, exit code {exit_code}"
         if exit_code:
-            raise stage.mirror_error(f"did not end in good order, but with exit code {exit_code}")
+            raise stage.mirror_error(f"did not shut down cleanly, but with exit code {exit_code}")
     with screen.step("reading both sides back and comparing every record") as step:
         proof = asyncio.run(_prove(stage, picture.topics, written))
         step.result = f"{proof.records:,} records read from each side" if proof.is_complete else "the two sides differ"
@@ -130,10 +131,8 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
 
 
 async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) -> tuple[Picture, dict[str, int]]:
-    """
-    Write the stream while the mirror starts and runs.
-
-    Give the last picture, taken when it had caught up, and how many records of each topic were acknowledged.
+    """ Write the stream while the mirror starts and runs. Return the last snapshot, taken when it had caught up, and
+    how many records of each topic were acknowledged.
     """
     is_over = asyncio.Event()
     async with AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
@@ -189,7 +188,7 @@ async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: Opti
 
 
 async def _show_rest(stage: Stage, watch: Watch, screen: Screen, clock: Clock) -> Picture:
-    """The stream is over: let the mirror catch up. Where it does not get any further, comparing will show it."""
+    """Let the mirror catch up after the end of the stream. If it makes no progress, the comparison will show it."""
     moved_at, mirrored = clock.monotonic(), -1
     while True:
         picture = await watch.look()

@@ -1,4 +1,4 @@
-"""What the demo shows: one immutable picture of the flow and its topics, taken from outside the mirror."""
+"""What the demo shows: an immutable snapshot of the flow and its topics, taken from outside the mirror."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopicPicture:
 @attrs.frozen
 class FlowPicture:
     """
-    A flow. `records_per_s` and `lag` come from the ends of the logs of both clusters.
+    A flow. `records_per_s` and `lag` come from the end offsets of both clusters.
 
     Bytes and latency are the mirror's own figures, those of its copy tasks' last epochs.
     """

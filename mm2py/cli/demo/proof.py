@@ -1,4 +1,4 @@
-"""Does the target hold the source's records: all of them, once, in order, with the same content?"""
+"""Whether the target holds the source's records: all of them, once, in order, with the same content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mm2py.wire.sample_load import FINGERPRINT_BYTES
 
 @attrs.frozen
 class Difference:
-    """A partition whose two sides differ. `first_at` is the first record that does, counted from the log's start."""
+    """A partition whose two sides differ. `first_at` is the first differing record, counted from the log's start."""
 
     topic: str
     partition: int

@@ -23,39 +23,39 @@ _LOUD = {"warn": "yellow", "error": "bold red"}
 
 
 class Screen(Protocol):
-    """What the demo tells its audience."""
+    """Output of the demo."""
 
     def step(self, doing: str) -> AbstractContextManager[Step]:
-        """Return what is being done, and once it is done, how long it took."""
+        """Show a step in progress, and how long it took."""
         ...
 
     def watching(self, title: str) -> AbstractContextManager[None]:
-        """Show pictures until the block's end."""
+        """Show snapshots until the end of the block."""
         ...
 
     def show(self, picture: Picture, phase: str) -> None:
-        """Show a picture."""
+        """Show a snapshot."""
         ...
 
     def say(self, text: str = "", style: str = "") -> None:
-        """Report something once and for all."""
+        """Print a line that stays."""
         ...
 
 
 @attrs.define
 class Step:
-    """A step on its way; `result` is what is said of it at its end."""
+    """A step in progress; `result` is the text shown at its end."""
 
     result: str = ""
 
 
 def make_screen(console: Console, clock: Clock) -> Screen:
-    """Make the screen that suits *console*."""
+    """Return the screen for *console*."""
     return LiveScreen(console, clock) if console.is_terminal else PlainScreen(console, clock)
 
 
 class PlainScreen:
-    """One line after the other, each with the seconds since the start."""
+    """Plain lines, each with the seconds since the start."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -87,12 +87,12 @@ class PlainScreen:
         self._print(f"{self._clock.monotonic() - self._started:6.1f} s  {text}")
 
     def _print(self, text: str, style: str = "") -> None:
-        # Neither wrapped nor coloured by guess: it may go into a file.
+        # Never wrapped or coloured: the output may go into a file.
         self._console.print(Text(text, style), soft_wrap=True)
 
 
 class LiveScreen:
-    """A view that is drawn again, on a terminal."""
+    """A live view, redrawn on a terminal."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -126,7 +126,7 @@ class LiveScreen:
 
 
 def draw(picture: Picture, title: str, phase: str) -> RenderableType:
-    """Draw a picture for a terminal of eighty columns or more."""
+    """Draw a snapshot for a terminal of eighty columns or more."""
     head = Text.assemble((title, "bold"), "   ", (phase, "cyan"))
     graph = Text.assemble((_sparkline(picture.history), "green"), ("  records/s", "dim"))
     parts: list[RenderableType] = [Text(), head, Text(), _flow_table(picture), graph, Text(), _topic_table(picture)]
@@ -192,7 +192,7 @@ def _in_words(picture: Picture, phase: str) -> str:
 
 
 def latency_in_words(flow: FlowPicture) -> str:
-    """Return the latency as a sentence's part."""
+    """Return the latency as part of a sentence."""
     return f"latency p50 {_ms(flow.latency_p50_ms)} ms, p99 {_ms(flow.latency_p99_ms)} ms"
 
 

@@ -1,7 +1,5 @@
-"""
-What the demo plays on: two clusters of one broker each, and a mirror between them, in one temporary folder.
-
-All of it goes away at the end, files included, however the demo ends. Blocking throughout, like the devkit.
+""" The demo's set-up: two clusters of one broker each, and a mirror between them, in one temporary folder. All of it is
+removed at the end, including files, however the demo ends. Blocking throughout, like the devkit.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @attrs.define(eq=False)
 class MirrorEndedError(Mm2Error):
-    """The mirror ended by itself, or never began to copy."""
+    """The mirror ended by itself, or never started to copy."""
 
-    hint: ClassVar[str] = "its own words are below"
+    hint: ClassVar[str] = "its log is below"
 
     cause: str
     log_tail: str
@@ -46,7 +44,7 @@ class MirrorEndedError(Mm2Error):
 
 
 class Stage:
-    """Two clusters and a mirror; a context manager that takes down whatever was started."""
+    """Two clusters and a mirror; a context manager that stops whatever was started."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="mm2py-demo-"))
@@ -104,18 +102,18 @@ class Stage:
         )
 
     def stop_mirror(self) -> int | None:
-        """Ask the mirror to drain and end; give its exit code, None where there is none."""
+        """Ask the mirror to drain and end; return its exit code, None if it is not running."""
         if self._mirror is None:
             return None
         return self._mirror.terminate(_STOP_GRACE_S)
 
     def check_mirror(self) -> None:
-        """Raise `MirrorEndedError` where the mirror does not run any more."""
+        """Raise `MirrorEndedError` if the mirror is no longer running."""
         if self._mirror is not None and not self._mirror.is_running:
             raise self.mirror_error(f"ended with exit code {self._mirror.exit_code}")
 
     def mirror_error(self, cause: str) -> MirrorEndedError:
-        """Make the error that says what the mirror did, with the end of its log."""
+        """Return the error that describes what happened, with the end of the mirror's log."""
         return MirrorEndedError(cause, self._mirror.log_tail(15) if self._mirror else "")
 
     def _properties(self, tasks_max: int) -> str:
@@ -150,7 +148,7 @@ log.level = debug
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let a second Ctrl-C wait until everything is gone."""
+    """Make a second Ctrl-C wait until everything is removed."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
     try:
         yield

@@ -34,7 +34,7 @@ class SampleTopic:
 
 
 def samples(topic: SampleTopic, clock_ms: Callable[[], int]) -> Iterator[SampleRecord]:
-    """Return records of *topic* without end, stamped with the present."""
+    """Return an endless iterator of records of *topic*, with current timestamps."""
     chance = random.Random(_SEED + topic.partitions)  # noqa: S311  # variety, not secrecy
     for number in itertools.count(1):
         yield topic.make(chance, number, clock_ms())
@@ -60,7 +60,7 @@ def _click(chance: random.Random, number: int, now_ms: int) -> SampleRecord:
         "dwell_ms": int(chance.expovariate(1 / 4_000)),
         "number": number,
     }
-    # Visitors who are not logged in have no key.
+    # Visitors without a login have no key.
     is_known = chance.random() < 0.8  # noqa: PLR2004
     key = f"customer-{chance.randrange(_CUSTOMERS):05d}".encode() if is_known else None
     return SampleRecord(key, _json(click), (_JSON, ("experiment", b"B" if number % 2 else None)), now_ms)
@@ -69,7 +69,7 @@ def _click(chance: random.Random, number: int, now_ms: int) -> SampleRecord:
 def _payment(chance: random.Random, number: int, now_ms: int) -> SampleRecord:
     key = f"payment-{number:09d}".encode()
     headers: Headers = (_JSON, ("signature", chance.randbytes(32)))
-    # One in fifty is withdrawn: the key with a null value.
+    # One in fifty is a tombstone: the key with a null value.
     if chance.randrange(50) == 0:
         return SampleRecord(key, None, headers, now_ms)
     payment = {

@@ -1,8 +1,5 @@
-"""
-Watching a mirror from outside.
-
-How much was written and mirrored is asked of the two clusters themselves; the mirror's status file and log add what
-only it can know.
+""" Watching a mirror from outside. Written and mirrored records are counted on the two clusters themselves; the
+mirror's status file and log add what only it can know.
 """
 
 from __future__ import annotations
@@ -31,15 +28,15 @@ from mm2py.wire.requests import LATEST
 from mm2py.wire.topics.admin import Admin
 
 
-#: Rates are those of this stretch.
+#: The window of rates.
 _RATE_OVER_S = 3.0
-#: Latency is that of the epochs that ended in this stretch.
+#: The window of latency: epochs that ended in it count.
 _LATENCY_OVER_S = 10.0
-#: The mirror has caught up with what waited for it when less than this share is left.
+#: The mirror has caught up with its initial backlog when less than this share is left.
 _LEVEL_SHARE = 0.01
 _HISTORY = 48
 _SAID = 5
-#: Kept out of the few lines shown: they repeat.
+#: Not among the few lines shown, because they repeat.
 _NOT_SHOWN = frozenset({"epoch_ended", "positions_written", "topics_refreshed", "flow_summary"})
 
 
@@ -51,7 +48,7 @@ class _Epoch:
 
 
 class Watch:
-    """Looks at both clusters and at what the mirror tells."""
+    """Observes both clusters and the mirror's own output."""
 
     def __init__(self, stage: Stage, topics: Sequence[SampleTopic], clock: Clock) -> None:
         self._stage = stage
@@ -83,7 +80,7 @@ class Watch:
         await self._open.aclose()
 
     def remote_topic(self, topic: str) -> str:
-        """Name the remote topic, as the default replication policy does."""
+        """Return the remote topic's name by the default replication policy."""
         return f"{SOURCE}.{topic}"
 
     async def create_topics(self) -> None:
@@ -94,11 +91,11 @@ class Watch:
                 raise error
 
     def mirror_started(self) -> None:
-        """Note that the mirror's process was started just now."""
+        """Record that the mirror's process has just been started."""
         self._started = self._clock.monotonic()
 
     async def look(self) -> Picture:
-        """Take a picture."""
+        """Take a snapshot."""
         remote_of = {topic.name: self.remote_topic(topic.name) for topic in self._topics}
         async with asyncio.TaskGroup() as both:
             source = both.create_task(_ends(self._source, {name: name for name in remote_of}), name="source ends")
@@ -168,7 +165,7 @@ class Watch:
             self._epochs.popleft()
 
     def _note_epoch(self, now: float, event: Mapping[str, Any]) -> None:
-        """Remember an epoch's latency, unless it copied what had been waiting since before the mirror was there."""
+        """Record an epoch's latency, unless it copied a backlog from before the mirror was started."""
         is_level = self._level_at is not None and now - event["elapsed_s"] > self._level_at
         if is_level and event.get("latency_p50_ms") is not None:
             self._epochs.append(_Epoch(now, event["latency_p50_ms"], event["latency_p99_ms"]))
@@ -182,7 +179,7 @@ class _Log:
         self._read_bytes = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Return the events logged since the last call; a line that is half written waits for the next."""
+        """Return the events logged since the last call; a half-written line is left for the next."""
         if not self._path.exists():
             return
         with self._path.open("rb") as log:
@@ -196,7 +193,7 @@ class _Log:
 
 
 async def _ends(cluster: Cluster, names: Mapping[str, str]) -> dict[str, int]:
-    """Return the sum of the ends of all partitions of each topic; 0 for one that is not there yet."""
+    """Return the sum of the end offsets of all partitions of each topic; 0 for a topic that does not exist yet."""
     if not all(cluster.partitions_of(name) for name in names.values()):
         await cluster.refresh_metadata(set(names.values()))
     partitions = [TopicPartition(name, number) for name in names.values() for number in cluster.partitions_of(name)]

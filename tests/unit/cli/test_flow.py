@@ -143,15 +143,15 @@ def test_names_cannot_leave_their_place_in_an_address() -> None:
     ("words", "said"),
     [
         (["pause", "--partition", "1"], "name it with --topic"),
-        (["stop", "--topic", "t"], "only whole connectors are stopped"),
-        (["pause", "--topic", "t", "--connector", "heartbeat"], "leave --connector out"),
+        (["stop", "--topic", "t"], "only whole connectors can be stopped"),
+        (["pause", "--topic", "t", "--connector", "heartbeat"], "omit --connector"),
         (["limit", "--bytes-per-s", "fast"], "'fast' is not an amount"),
         (["limit", "--bytes-per-s", "0"], "must be more than 0"),
-        (["limit", "--none", "--bytes-per-s", "1"], "leave the amounts out"),
+        (["limit", "--none", "--bytes-per-s", "1"], "omit the amounts"),
         (["config", "set"], "needs a KEY=VALUE"),
         (["config", "set", "topics"], "expected KEY=VALUE, found topics"),
-        (["config", "unset", "a=b"], "unset takes keys alone"),
-        (["config", "revert", "topics"], "unset takes back single keys"),
+        (["config", "unset", "a=b"], "unset takes keys only"),
+        (["config", "revert", "topics"], "unset reverts single keys"),
     ],
 )
 def test_arguments_that_contradict_each_other(words: list[str], said: str) -> None:
@@ -163,8 +163,8 @@ def test_arguments_that_contradict_each_other(words: list[str], said: str) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["flow", "A-", "pause"], "write it in quotes"),
-        (["flow", "A", "pause"], "write it as 'A->B'"),
+        (["flow", "A-", "pause"], "quote it"),
+        (["flow", "A", "pause"], "write 'A->B'"),
         (["flow", "A->B", "drop"], "invalid choice: 'drop'"),
         (["flow", "A->B", "pause", "--connector", "sink"], "invalid choice: 'sink'"),
         (["flow", "A->B", "--watch", "0"], "expected seconds"),

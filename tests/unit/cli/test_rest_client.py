@@ -84,10 +84,10 @@ def test_a_user_logs_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--url", "ftp://x"], "is no URL of http or https"),
-        (["--url", "http://ann:secret@x"], "say it with --user"),
+        (["--url", "ftp://x"], "is not an http or https URL"),
+        (["--url", "http://ann:secret@x"], "use --user"),
         (["--user", "ann"], "comes from --password-file or MM2PY_PASSWORD"),
-        (["--user", "ann", "--token-file", "x"], "give one"),
+        (["--user", "ann", "--token-file", "x"], "exclude each other"),
         (["--password-file", "x"], "needs --user"),
         (["--token-file", "/nowhere"], "/nowhere cannot be read"),
         (["--insecure"], "are for https"),

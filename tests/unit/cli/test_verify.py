@@ -114,7 +114,7 @@ def test_the_table_says_where_both_sides_differ() -> None:
     assert "orders-0: upstream offset 7 and downstream offset 6 differ in value" in text
     assert "orders-1: topic A.orders has only 1 partitions" in text
     assert (
-        "A->B: different. 8 records equal, 2 different, 2 partitions, 50.0% of what was asked for (nothing of 3 more"
+        "A->B: different. 8 records equal, 2 different, 2 partitions, 50.0% of the requested records (nothing of 3 more"
         in text
     )
     assert "75% of the batches unopened" in text
