@@ -1,4 +1,4 @@
-""" Commands that query a cluster: how they find it. A cluster is named by its alias in an mm2.properties, or by its
+"""Commands that query a cluster: how they find it. A cluster is named by its alias in an mm2.properties, or by its
 bootstrap servers.
 """
 
@@ -71,9 +71,7 @@ class Mirror:
         """Return the cluster that need not be named, because it is the target of all flows."""
         targets = {settings.flow.target for settings in self.settings.flows if settings.is_enabled}
         if len(targets) != 1:
-            raise ArgumentsError(
-                f"name the cluster with --cluster; the file has {', '.join(self.settings.clusters)}"
-            )
+            raise ArgumentsError(f"name the cluster with --cluster; the file has {', '.join(self.settings.clusters)}")
         return targets.pop()
 
     def _policy(self, alias: str, source: str | None) -> ReplicationPolicy:

@@ -1,4 +1,4 @@
-""" ``--explain [A->B]``: every effective key, with its value and where it comes from; secrets are masked. Keys that
+"""``--explain [A->B]``: every effective key, with its value and where it comes from; secrets are masked. Keys that
 this version does not act on are shown if the file sets them.
 """
 

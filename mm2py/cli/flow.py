@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py flow",
         description="Show or control a flow of a running daemon. Overrides stay in force until reverted, across "
-            "restarts of the daemon.",
+        "restarts of the daemon.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -116,8 +116,9 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
-    parser.add_argument("--sort", choices=list(_SORTS), default="name", help="default: name; other keys in descending "
-        "order")
+    parser.add_argument(
+        "--sort", choices=list(_SORTS), default="name", help="default: name; other keys in descending order"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N")
 
 

@@ -27,8 +27,7 @@ Read = Callable[[Any], Sequence[Part]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) -> None:
-    """Declare the output options of a command. An inner parser does not overwrite options that were parsed before it.
-    """
+    """Declare the output options of a command. An inner parser keeps the values that were parsed before it."""
     group = parser.add_argument_group("the form")
     absent: Any = argparse.SUPPRESS
     group.add_argument(

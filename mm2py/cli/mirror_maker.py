@@ -69,8 +69,10 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--watch", action="store_true", help="apply changes of the file as soon as it is saved; SIGHUP does so once"
     )
     parser.add_argument(
-        "--status-file", type=Path, metavar="PATH", help="write the state of the flows to this file once a second, as "
-        "JSON"
+        "--status-file",
+        type=Path,
+        metavar="PATH",
+        help="write the state of the flows to this file once a second, as JSON",
     )
 
 

@@ -1,4 +1,4 @@
-""" The commands' client for a running daemon: address, credentials, and errors. Secrets come from the environment, from
+"""The commands' client for a running daemon: address, credentials, and errors. Secrets come from the environment, from
 files, or from a prompt; never from the command line, which every user of the machine can read.
 """
 

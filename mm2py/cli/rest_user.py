@@ -19,10 +19,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="mm2py rest-user",
         description="Print a line for the file that rest.auth.users.file names. The password is prompted for on a "
-            "terminal, or read from standard input.",
+        "terminal, or read from standard input.",
     )
-    parser.add_argument("name", metavar="NAME", help="the user's name; for a certificate, its subject: "
-        "CN=ops,O=example")
+    parser.add_argument(
+        "name", metavar="NAME", help="the user's name; for a certificate, its subject: CN=ops,O=example"
+    )
     parser.add_argument("--right", choices=["read", "write"], default="read", help="the permission; default: read")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(

@@ -45,7 +45,7 @@ _LEAST_TEXT = 12
 
 @attrs.frozen
 class Sheet:
-    """ A table. Columns whose title starts with ``>`` are right-aligned numbers. `empty` is shown instead of a table
+    """A table. Columns whose title starts with ``>`` are right-aligned numbers. `empty` is shown instead of a table
     without rows.
     """
 

@@ -53,12 +53,14 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"MirrorMaker 2's properties file, unless there are --bootstrap-servers; then {', '.join(_KINDS)}, or a "
         "topic; without it all of them",
     )  # fmt: skip
-    parser.add_argument("--cluster", metavar="ALIAS", help="the cluster to read; default: the only target, if there "
-        "is one")
+    parser.add_argument(
+        "--cluster", metavar="ALIAS", help="the cluster to read; default: the only target, if there is one"
+    )
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--source", metavar="ALIAS", help="of the mirror from this cluster")
-    other.add_argument("--target", metavar="ALIAS", help="for offset syncs at the source: of the mirror to this "
-        "cluster")
+    other.add_argument(
+        "--target", metavar="ALIAS", help="for offset syncs at the source: of the mirror to this cluster"
+    )
     parser.add_argument("--as", dest="kind", choices=list(_KINDS), help="parse a topic with another name as this kind")
     parser.add_argument("--latest", action="store_true", help="only the last record of each key")
     parser.add_argument("--follow", action="store_true", help="print new records until Ctrl-C")

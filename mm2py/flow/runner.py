@@ -38,7 +38,7 @@ from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
-from mm2py.model.overrides import NO_ORDERS, Overrides, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.policy.plugins import PluginError
 from mm2py.policy.replication import ReplicationPolicy
@@ -79,7 +79,7 @@ class FlowRunner:
         #: Called when the flow is over: see `is_over`.
         self.on_end: Callable[[], None] = lambda: None
         self._has_ended = False
-        self._overrides = NO_ORDERS
+        self._overrides = NO_OVERRIDES
         ends = {end.alias: end for end in (settings.source, settings.target)}
         self._reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
         self._clock = clock

@@ -66,4 +66,4 @@ class Overrides:
         return partition.topic in self.topics or partition in self.partitions
 
 
-NO_ORDERS = Overrides()
+NO_OVERRIDES = Overrides()

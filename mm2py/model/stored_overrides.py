@@ -16,7 +16,7 @@ import attrs
 
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import read_json
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class StoredOverrides:
     ordered it, `at_ms` when, in wall time.
     """
 
-    overrides: Overrides = NO_ORDERS
+    overrides: Overrides = NO_OVERRIDES
     revision: int = 0
     mark: str = ""
     by: str = ""

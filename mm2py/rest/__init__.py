@@ -1,1 +1,1 @@
-"""The REST interface, the metrics' address and the status page: who asks, and what a node answers."""
+"""The REST interface, the metrics endpoint and the status page."""

@@ -1,7 +1,5 @@
-"""
-The HTTP application of a listener: routes, access control before them, and errors in Connect's shape.
-
-`Rest` is what all listeners of a node share.
+"""The HTTP application of a listener: routes, access control before them, and errors in Connect's format. `Rest` is
+shared by all listeners of a node.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # No answer of the interface is ever a page; the page brings its own policy.
+    # The API never answers with a page; the status page has its own policy.
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
@@ -68,7 +66,7 @@ def openapi() -> Json:
 
 @attrs.define(eq=False)
 class Rest:
-    """What all listeners of a node share: views of it, access control, the page."""
+    """Shared by all listeners of a node: views of it, access control, the page."""
 
     node: Node
     pictures: Snapshots
@@ -90,16 +88,16 @@ class Rest:
         return self.pictures.view()
 
     def forget(self) -> None:
-        """Take a new view for the next request, because something was changed."""
+        """Take a new view for the next request, because something changed."""
         self.pictures.forget()
 
 
 def make_app(rest: Rest, listener: Listener) -> web.Application:
-    """Make the application of one listener."""
+    """Return the application of one listener."""
     app = web.Application(middlewares=[_Front(rest, listener)], client_max_size=_MOST_BODY_BYTES)
     for route in ROUTES:
         handler = _handler(rest, route)
-        # kcctl and others ask for /connectors/ where Connect's documentation has /connectors.
+        # kcctl and others request /connectors/, Connect's documentation has /connectors.
         for path in {route.path, route.path.rstrip("/") + "/"} if "{name:" not in route.path else {route.path}:
             app.router.add_route(route.method, path, handler)
             if route.method == hdrs.METH_GET and route.path != _ENDLESS:
@@ -124,7 +122,7 @@ class _Handler:
 
 
 def _handler(rest: Rest, route: Route) -> Handler:
-    # aiohttp wants functions, and looks at them.
+    # aiohttp accepts only functions, and inspects them.
     inner = _Handler(rest, route)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -183,13 +181,13 @@ class _Front:
 
     async def _pass(self, request: web.Request, shown: Shown, handler: Handler) -> web.StreamResponse:
         settings, rest = self._rest.settings, self._rest
-        # A connection's requests are answered in one task, one after the other.
+        # Requests of a connection are handled in one task, one after the other.
         GUEST.set(NOBODY)
         if reason := judge_host(shown.host, self._listener, settings):
             raise RestError(403, reason)
         if request.method == hdrs.METH_OPTIONS and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers:
             return self._preflight(request, shown)
-        # Pages of other origins may ask what they are allowed to.
+        # CORS preflight requests of pages of other origins.
         if reason := judge_origin(shown, settings):
             raise RestError(403, reason)
         route = getattr(request.match_info.handler, "route", None)
@@ -201,7 +199,7 @@ class _Front:
         if route is None:
             raise _no_such(request, await _match(request, handler), rest.view())
         if rest.is_draining and needed is Right.WRITE:
-            raise RestError(503, "the node is stopping: nothing is changed any more", (), ("Retry-After", "30"))
+            raise RestError(503, "the node is stopping and accepts no more changes", (), ("Retry-After", "30"))
         return await handler(request)
 
     async def _let_in(self, request: web.Request, shown: Shown, needed: Right) -> None:
@@ -222,7 +220,7 @@ class _Front:
         raise await self._ask_who(request, reason)
 
     async def _ask_who(self, request: web.Request, reason: str) -> RestError:
-        # The status page asks by itself; a browser that is asked for a password puts a dialogue of its own over it.
+        # The status page has its own login form; a challenge would make the browser show its dialogue on top.
         is_page = request.headers.get("X-Requested-With") == PAGE_NAME
         has_passwords = not is_page and await self._rest.gate.has_passwords(self._rest.settings)
         asked = challenges(has_passwords=has_passwords)
@@ -271,7 +269,7 @@ def _shown(request: web.Request) -> Shown:
 
 
 def subject_of(request: web.Request) -> str:
-    """Return the subject of the client's certificate as RFC 4514 writes it; empty where there is none."""
+    """Return the subject of the client's certificate in RFC 4514 form; empty if there is none."""
     ssl_object = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     der = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
     if not der:
@@ -282,7 +280,7 @@ def subject_of(request: web.Request) -> str:
 
 
 async def _match(request: web.Request, handler: Handler) -> Exception:
-    """Return aiohttp's error for an address without a route."""
+    """Return aiohttp's error for a path without a route."""
     try:
         await handler(request)
     except web.HTTPException as error:
@@ -291,7 +289,7 @@ async def _match(request: web.Request, handler: Handler) -> Exception:
 
 
 def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestError:
-    """Return the error for an unknown address, with the address that may have been meant."""
+    """Return the error for an unknown path, with the path that may have been meant."""
     if isinstance(error, web.HTTPException) and error.status != 404:  # noqa: PLR2004
         known = as_rest_error(error)
         assert known is not None  # noqa: S101 - every HTTPException is known
@@ -299,7 +297,7 @@ def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestEr
     literal = [route.path for route in ROUTES if "{" not in route.path]
     near = nearest(request.path, literal)
     if request.path.startswith("/connector") and view.flows:
-        # A tool of Connect's that was given the node's address.
+        # A Connect tool that was given the node's address.
         near = f"/from:{view.flows[0].flow.source}/to:{view.flows[0].flow.target}{request.path}"
     return RestError(
         404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")

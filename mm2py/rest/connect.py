@@ -1,8 +1,6 @@
-"""
-A flow in Kafka Connect's shapes: its task groups are connectors, its copy tasks are their tasks.
-
-The names of fields and states are those of Connect's `org.apache.kafka.connect.runtime.rest.entities`, so that what was
-written for Connect can look at a flow and steer it.
+"""A flow in Kafka Connect's format: its task groups are connectors, its copy tasks are their tasks. The names of
+fields and states are those of Connect's `org.apache.kafka.connect.runtime.rest.entities`, so that tools for Connect can
+show and control a flow.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
 
 
-#: The version of Connect whose interface this is. Tools ask for it, and leave out what an older Connect has not:
-#: told our own, kcctl neither stops a connector nor shows its offsets.
+# : The version of Connect whose API this is. Tools check it, and disable features of newer versions: with our own
+# version, kcctl would neither stop a connector nor show its offsets.
 VERSION: Final = "4.3.1"
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _PLACES: Final = (Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER)
@@ -54,7 +52,7 @@ def connectors(flow: FlowView, overrides: Overrides) -> tuple[GroupView, ...]:
 
 
 def short_name(name: str) -> str:
-    """Return a connector's name without Java's package, however much of it was written."""
+    """Return a connector's name without the Java package."""
     short = name.removeprefix(PACKAGE)
     return f"{short}Connector" if f"{short}Connector" in CONNECTORS else short
 
@@ -82,14 +80,14 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
 
 
 def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> None:
-    """Show in a connector's state what a restart concerns, as Connect does: that is RESTARTING."""
+    """Mark in a connector's state what is being restarted, as Connect does, with RESTARTING."""
     for one in (state["connector"], *(state["tasks"] if include_tasks else ())):
         if not only_failed or one["state"] == "FAILED":
             one["state"] = "RESTARTING"
 
 
 def _task_trace(flow: FlowView, task: TaskView) -> str:
-    """Return what keeps a copy task from copying all that is its own."""
+    """Return why a copy task cannot copy all of its partitions."""
     stuck = [
         f"{it.source}: {_trace(it.failure.message, it.failure.hint)}"
         for it in flow.partitions
@@ -108,7 +106,7 @@ def _trace(error: str, hint: str) -> str:
 
 
 def task_ids(flow: FlowView, group: GroupView) -> list[int]:
-    """Return the numbers of a connector's tasks."""
+    """Return the task numbers of a connector."""
     if group.state in _NO_TASKS:
         return []
     return [task.task for task in flow.tasks] if group.connector == SOURCE else [0]
@@ -125,7 +123,7 @@ def connector_info(flow: FlowView, group: GroupView, config: Mapping[str, str]) 
 
 
 def as_text(value: object) -> str | None:
-    """Return a JSON value as a properties file has it; None where it has none such."""
+    """Return a JSON value as text of a properties file; None if it cannot be one."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -142,7 +140,7 @@ def plugins() -> list[Json]:
 
 
 def rows() -> tuple[Key, ...]:
-    """Return the rows of the key table that are about a flow."""
+    """Return the rows of the key table that apply to a flow."""
     return tuple(key for key in KEYS if key.place in _PLACES and key.stem is None and key.acts)
 
 
@@ -170,7 +168,7 @@ def key_info(row: Key, order: int) -> Json:
         "documentation": row.doc,
         "group": row.place.value,
         "order": order,
-        # Older versions of Connect call it so.
+        # The name in older versions of Connect.
         "order_in_group": order,
         "width": "LONG",
         "display_name": row.full_name,
@@ -179,7 +177,7 @@ def key_info(row: Key, order: int) -> Json:
 
 
 def config_infos(name: str, config: Mapping[str, str], problems: Mapping[str, list[str]]) -> Json:
-    """Show what is wrong with a config as Connect's ConfigInfos: each key with its definition, value and errors."""
+    """Show a validated config as Connect's ConfigInfos: each key with its definition, value and errors."""
     known = rows()
     shown = [_config_info(row, order, config, problems) for order, row in enumerate(known, 1)]
     names = {row.full_name for row in known}

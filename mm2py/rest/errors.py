@@ -1,4 +1,4 @@
-"""What REST answers where it cannot do what it was asked: a status, and words in the shape of Connect's errors."""
+"""Errors of REST: a status, and a message in the format of Connect's errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mm2py.errors import (
 )
 
 
-#: After so long a client may try again what failed because a cluster was away.
+#: Retry-After when a cluster was unreachable.
 RETRY_AFTER_S: Final = 5
 _NOT_FOUND = (UnknownFlowError, UnknownConnectorError, UnknownTaskError)
 _AWAY = (OverridesNotStoredError, ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError, TimeoutError)
@@ -31,7 +31,7 @@ _AWAY = (OverridesNotStoredError, ClusterUnreachableError, BrokerConnectionError
 
 @attrs.define(eq=False)
 class RestError(Mm2Error):
-    """A request that is answered with an error status; `headers` are names and values, one after the other."""
+    """A request that is answered with an error status; `headers` are alternating names and values."""
 
     status: int
     message: str
@@ -43,17 +43,17 @@ class RestError(Mm2Error):
 
 
 def bad_request(*problems: str) -> RestError:
-    """Refuse a request for all that is wrong with it."""
+    """Refuse a request with all of its problems."""
     return RestError(400, "; ".join(problems), problems if len(problems) > 1 else ())
 
 
 def not_found(message: str, near: str | None = None) -> RestError:
-    """Say that there is nothing of that name, and what it may have been meant to be."""
+    """Return the error for an unknown name, with a similar one as a suggestion."""
     return RestError(404, f"{message}; did you mean {near}?" if near else message)
 
 
 def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - one answer after the other
-    """Return the answer that *error* means; None where it is a bug of ours."""
+    """Return the answer for *error*; None if it is a bug of ours."""
     if isinstance(error, RestError):
         return error
     if isinstance(error, web.HTTPException):
@@ -67,7 +67,7 @@ def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - 
     if isinstance(error, OverrideConflictError):
         return RestError(409, str(error))
     if isinstance(error, _AWAY):
-        told = _told(error) if isinstance(error, Mm2Error) else "the cluster did not answer in time"
+        told = _told(error) if isinstance(error, Mm2Error) else "the cluster did not respond in time"
         return RestError(503, told, (), ("Retry-After", str(RETRY_AFTER_S)))
     return None
 
@@ -77,7 +77,7 @@ def _told(error: Mm2Error) -> str:
 
 
 def _of_http(error: web.HTTPException) -> RestError:
-    """Put aiohttp's own refusals (no such address, wrong method, body too large) in Connect's shape."""
+    """Convert aiohttp's own errors (unknown path, wrong method, body too large) to Connect's format."""
     headers: tuple[str, ...] = ()
     message = f"HTTP {error.status} {error.reason}"
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -89,7 +89,7 @@ def _of_http(error: web.HTTPException) -> RestError:
 
 
 def error_body(error: RestError) -> dict[str, object]:
-    """Return the body of an error answer: Connect's two fields, and all problems where there are several."""
+    """Return the body of an error answer: Connect's two fields, and the problems if there are several."""
     body: dict[str, object] = {"error_code": error.status, "message": error.message or reason(error.status)}
     if error.problems:
         body["problems"] = list(error.problems)
@@ -97,5 +97,5 @@ def error_body(error: RestError) -> dict[str, object]:
 
 
 def reason(status: int) -> str:
-    """Return HTTP's words for a status."""
+    """Return the reason phrase of a status."""
     return http.HTTPStatus(status).phrase

@@ -1,4 +1,4 @@
-"""The OpenAPI document (3.1), made from the routes that the application is made of."""
+"""The OpenAPI document (3.1), generated from the application's routes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PARTS: Final = {
 }
 _TAGS: Final = {
     "node": "The whole node",
-    "flow": "One flow, its topics, and what operators ask of it",
-    "connect": "Kafka Connect's addresses, below a flow",
+    "flow": "One flow, its topics, and its overrides",
+    "connect": "Kafka Connect's API, below a flow",
     "page": "The status page, events, and this document",
 }
-#: What any address may answer: who asks, may they, and is it meant for this host; a method it has not; the node stops.
+#: Statuses of any path: authentication, permission, wrong host, wrong method, the node is stopping.
 _ALWAYS: Final = (401, 403, 429)
 _WITH_BODY: Final = (400, 408, 413, 415)
 
@@ -48,7 +48,7 @@ def document(routes: Iterable[Route], version: str) -> Json:
         "info": {
             "title": "mm2py",
             "version": version,
-            "summary": "Look at a mirror between Kafka clusters, and steer it",
+            "summary": "Monitor and control a mirror between Kafka clusters",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
@@ -70,7 +70,7 @@ def _operation(route: Route) -> Json:
         "operationId": route.name,
         "summary": route.summary,
         "tags": [route.tag],
-        "description": f"Needs the right to {route.right.name.lower()}." if route.right else "Open to all.",
+        "description": f"Needs the right to {route.right.name.lower()}." if route.right else "Needs no login.",
         "responses": dict(_responses(route)),
     }
     if route.right is Right.NONE:

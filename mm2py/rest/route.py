@@ -1,7 +1,7 @@
 """
 A route of the REST interface, and the request that its handler gets.
 
-One table of routes makes the application and the OpenAPI document, so that neither can say what the other does not.
+The application and the OpenAPI document are made from one table of routes, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _BODY_WITHIN_S: Final = 15.0
 _MOST_PARTITION: Final = 2**31 - 1
 
 
-#: Who made the request that is being answered.
+#: The caller of the current request.
 NOBODY: Final = Guest("", Right.NONE)
 GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
 
 
 class Node(Protocol):
-    """What REST shows of a daemon; `control` takes requests for its flows."""
+    """The daemon as REST sees it; `control` takes requests for its flows."""
 
     settings: MirrorSettings
     events: EventLog
@@ -50,7 +50,7 @@ class Node(Protocol):
     def control(self) -> Control: ...
 
     def view(self) -> MirrorView:
-        """Return a view of all flows as they are now."""
+        """Return a current view of all flows."""
         ...
 
 
@@ -65,7 +65,7 @@ class Param:
 
 @attrs.frozen
 class Answer:
-    """What a handler answers: JSON, or nothing where `body` is None."""
+    """A handler's answer: JSON, or nothing if `body` is None."""
 
     status: int = 200
     body: object = None
@@ -74,7 +74,7 @@ class Answer:
 
 @attrs.frozen
 class Text:
-    """An answer that is no JSON."""
+    """An answer in a format other than JSON."""
 
     content: bytes
     content_type: str
@@ -82,11 +82,8 @@ class Text:
 
 @attrs.frozen
 class Route:
-    """
-    A method on a path, what it takes and what it answers.
-
-    `answers` has the schema of each successful status, None where there is no body; a schema given as text is a media
-    type other than JSON. Errors have Connect's shape.
+    """A method on a path, with its parameters and answers. `answers` has the schema of each successful status, None if
+    there is no body; a schema given as text is a media type other than JSON. Errors have Connect's format.
     """
 
     method: str
@@ -98,12 +95,12 @@ class Route:
     takes: Json | None = attrs.field(default=None, repr=False)
     query: tuple[Param, ...] = attrs.field(default=(), repr=False)
     tag: str = "node"
-    #: Statuses of errors beside those that any address may answer.
+    #: Error statuses besides those that any path may answer.
     errors: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name the operation, ``get_flow_status``, after its handler."""
+        """Return the operation's id, its handler's name: ``get_flow_status``."""
         return getattr(self.handler, "__name__", "").strip("_")
 
 
@@ -126,7 +123,7 @@ class Routes:
         query: tuple[Param, ...] = (),
         errors: tuple[int, ...] = (),
     ) -> Callable[[Callable[[Ask], Awaitable[object]]], Callable[[Ask], Awaitable[object]]]:
-        """Declare that the decorated function answers *method* on *path*; what is no GET needs the right to write."""
+        """Declare that the decorated function answers *method* on *path*; all but GET need write permission."""
         needed = right if right is not None else Right.READ if method == "GET" else Right.WRITE
 
         def declare(handler: Callable[[Ask], Awaitable[object]]) -> Callable[[Ask], Awaitable[object]]:
@@ -140,16 +137,16 @@ class Measured(Protocol):
     """The metrics of a node."""
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
-        """Return them as text in the form that a request accepts, and its content type."""
+        """Return them as text in the format that a request accepts, and its content type."""
         ...
 
     def snapshot(self, view: MirrorView, flow: Flow | None = None, cluster: str | None = None) -> Json:
-        """Return them as JSON: all, those of a flow, or those of flows that touch a cluster."""
+        """Return them as JSON: all, those of a flow, or those of flows that use a cluster."""
         ...
 
 
 class Shared(Protocol):
-    """What all handlers share: the node, and views of it, taken once for all requests of the same second."""
+    """Shared by all handlers: the node, and views of it, one for all requests within a second."""
 
     @property
     def node(self) -> Node: ...
@@ -178,7 +175,7 @@ class Shared(Protocol):
 
 @attrs.frozen
 class Ask:
-    """One request, as a handler sees it. What cannot be read raises the answer that says so."""
+    """One request, as a handler sees it. Invalid parameters raise the matching error answer."""
 
     request: web.Request
     rest: Shared
@@ -193,13 +190,13 @@ class Ask:
 
     @property
     def by(self) -> str:
-        """Return who asks: the name that was shown, or the address."""
+        """Return the caller: the authenticated name, or the address."""
         name = self.guest.name
         return f"{name} at {self.request.remote}" if name else str(self.request.remote or "")
 
     @property
     def guest(self) -> Guest:
-        """Return who was let in with this request."""
+        """Return the admitted caller of this request."""
         return GUEST.get()
 
     def part(self, name: str) -> str:
@@ -207,21 +204,21 @@ class Ask:
         return self.request.match_info[name]
 
     def number(self, name: str) -> int:
-        """Return a part of the path that is a number."""
+        """Return a numeric part of the path."""
         text = self.part(name)
         if not (text.isascii() and text.isdigit()) or int(text) > _MOST_PARTITION:
             raise not_found(f"{name} {text!r} is not a number of one")
         return int(text)
 
     def cluster(self) -> str:
-        """Return the cluster that the path names; raise where the file has none of that name."""
+        """Return the cluster that the path names; raise if the file does not have it."""
         alias, known = self.part("cluster"), self.node.settings.clusters
         if alias not in known:
             raise not_found(f"there is no cluster {alias}", nearest(alias, known))
         return alias
 
     def flow(self) -> FlowView:
-        """Return the flow that the path names; raise where this node does not run it."""
+        """Return the flow that the path names; raise if this node does not run it."""
         flow = Flow(self.part("source"), self.part("target"))
         view = self.rest.view()
         for found in view.flows:
@@ -235,14 +232,14 @@ class Ask:
         return tuple(word for text in self.request.query.getall(name, ()) for word in text.split(",") if word)
 
     def flag(self, name: str) -> bool:
-        """Return a query parameter that is true or false; false where it is missing."""
+        """Return a boolean query parameter; false if it is missing."""
         text = self.request.query.get(name, "false").strip().lower()
         if text not in {"true", "false"}:
             raise bad_request(f"{name} must be true or false, not {text!r}")
         return text == "true"
 
     def amount(self, name: str, default: int, *, most: int) -> int:
-        """Return a query parameter that counts something."""
+        """Return a query parameter that is a count."""
         text = self.request.query.get(name)
         if text is None:
             return default
@@ -251,7 +248,7 @@ class Ask:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return a query parameter that is one of *choices*; the first where it is missing."""
+        """Return a query parameter that is one of *choices*; the first if it is missing."""
         text = self.request.query.get(name, choices[0])
         if text not in choices:
             raise bad_request(f"{name} must be one of {', '.join(choices)}, not {text!r}")
@@ -281,7 +278,7 @@ class Ask:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 def finite(value: object) -> object:
@@ -301,5 +298,5 @@ def encode(value: object) -> bytes:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
         text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # What no UTF-8 can say, half of a surrogate pair from a client's JSON, must not fail an answer.
+    # A lone surrogate from a client's JSON, which UTF-8 cannot encode, must not fail an answer.
     return text.encode("utf-8", errors="replace")

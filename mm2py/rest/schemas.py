@@ -1,4 +1,6 @@
-"""JSON schemas of what REST answers and takes: made from the views' classes, and Connect's shapes by hand."""
+"""JSON schemas of REST's requests and answers: generated from the views' classes; Connect's formats are written by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ BOOLEAN: Final[Json] = {"type": "boolean"}
 STRINGS: Final[Json] = {"type": "array", "items": STRING}
 #: A connector's config: Connect's map of strings.
 CONFIG: Final[Json] = {"type": "object", "additionalProperties": STRING}
-#: A config as people send it: numbers and flags are taken as the text that they are.
+#: A config in a request: numbers and booleans are accepted as text.
 CONFIG_SENT: Final[Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 CONFIG_PATCH: Final[Json] = {
     "type": "object",
@@ -34,7 +36,7 @@ _PLAIN: Final[dict[object, Json]] = {int: INTEGER, float: NUMBER, str: STRING, b
 
 
 def ref(name: str) -> Json:
-    """Refer to a schema of the document by its name."""
+    """Return a reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -43,7 +45,7 @@ def array(items: Json) -> Json:
 
 
 def obj(properties: Mapping[str, Json], *optional: str) -> Json:
-    """Return the schema of an object all of whose properties are there, but for the *optional* ones."""
+    """Return the schema of an object all of whose properties are required, except *optional* ones."""
     needed = [name for name in properties if name not in optional]
     return {"type": "object", "properties": dict(properties), "required": needed}
 
@@ -55,13 +57,13 @@ def nullable(schema: Json) -> Json:
 
 
 class Views:
-    """Schemas of views, as `model.state.to_json` writes them, gathered by the names of their classes."""
+    """Schemas of views, as `model.state.to_json` writes them, by class name."""
 
     def __init__(self) -> None:
         self.found: dict[str, Json] = {}
 
     def of(self, kind: Any) -> Json:  # noqa: PLR0911 - a kind of type after the other
-        """Return the schema of a type; classes of views are put into `found` and referred to."""
+        """Return the schema of a type; classes of views are collected in `found` and referenced."""
         if kind in _PLAIN:
             return _PLAIN[kind]
         origin, of = typing.get_origin(kind), typing.get_args(kind)
@@ -110,7 +112,7 @@ LIMIT_SENT: Final[Json] = {
     "additionalProperties": False,
 }
 
-#: Kafka Connect's own shapes (org.apache.kafka.connect.runtime.rest.entities), and some of ours beside them.
+#: Kafka Connect's own formats (org.apache.kafka.connect.runtime.rest.entities), and some of ours.
 COMPONENTS: Final[dict[str, Json]] = {
     "Error": obj({"error_code": INTEGER, "message": STRING, "problems": STRINGS}, "problems"),
     "ServerInfo": obj({"version": STRING, "commit": STRING, "kafka_cluster_id": STRING}),

@@ -1,8 +1,6 @@
-"""
-The REST server: an application for each listener, beside the daemon, for as long as the daemon runs.
-
-Nothing that happens here stops a mirror. A port that is taken, or a certificate that cannot be used, is an event, and
-is tried again. Certificates that are replaced on disk count for new connections.
+"""The REST server: an application for each listener, for as long as the daemon runs. Nothing that happens here stops a
+mirror. A port in use, or an unusable certificate, is an event, and is retried. Certificates that are replaced on disk
+are used for new connections.
 """
 
 from __future__ import annotations
@@ -35,23 +33,23 @@ from mm2py.wire.security.contexts import SecuritySettingsError, renew_server_con
 
 
 _PAUSES: Final = Backoff(1.0, 60.0)
-#: How often key stores are looked at.
+#: How often key stores are checked for changes.
 _CERTIFICATES_EVERY_S: Final = 10.0
-#: What open requests may take when the server ends; streams are ended before.
+#: Time limit of open requests when the server ends; streams are ended before.
 _END_WITHIN_S: Final = 2.0
 _KEEP_ALIVE_S: Final = 75.0
 _BACKLOG: Final = 128
 _HINTS: Final = {
-    errno.EADDRINUSE: "another process listens there; stop it, or set listeners to another port",
+    errno.EADDRINUSE: "another process uses this port; stop it, or set listeners to another port",
     errno.EADDRNOTAVAIL: "this machine has no such address; correct listeners",
-    errno.EACCES: "ports below 1024 need a right of their own; set listeners to a higher one",
+    errno.EACCES: "ports below 1024 need a special privilege; set listeners to a higher one",
 }
-_WHO: Final = {Right.NONE: "nobody", Right.READ: "everybody may read", Right.WRITE: "everybody may do everything"}
+_WHO: Final = {Right.NONE: "nobody", Right.READ: "everyone may read", Right.WRITE: "everybody may do everything"}
 
 
 class RestServer:
     """
-    Serves one node. `run` listens until it is cancelled, and then ends what is open.
+    Serves one node. `run` listens until it is cancelled, and then closes open connections.
     """
 
     def __init__(
@@ -74,14 +72,14 @@ class RestServer:
         self._ports: dict[Listener, int] = {}
 
     def drain(self) -> None:
-        """Report from now on that the node is stopping; it is shown until the end, and changed no more."""
+        """Report from now on that the node is stopping; it can be viewed until the end, but not changed."""
         self.rest.is_draining = True
 
     async def run(self) -> None:
-        """Listen at all addresses of the settings; without any, there is nothing to do."""
+        """Listen at all addresses of the settings, if there are any."""
         if not self._settings.listeners:
             return
-        # What the library would log of broken requests is answered, and counts for nothing here.
+        # The library would log malformed requests; they are answered, which is sufficient.
         logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed_page(), name="rest/page")
@@ -92,11 +90,11 @@ class RestServer:
         try:
             await self.rest.page.run()
         finally:
-            # Streams would keep their connections to the last moment.
+            # Streams would keep their connections until the end.
             self.rest.page.close()
 
     async def _serve_forever(self, listener: Listener) -> None:
-        """Listen at one address, however long it takes to get it."""
+        """Listen at one address, retrying until it is available."""
         pauses, last = _PAUSES.pauses(self._jitter), ""
         while True:
             try:
@@ -132,7 +130,7 @@ class RestServer:
             self._tell(attrs.evolve(listener, port=opened[0].getsockname()[1]), listener)
             yield context
         finally:
-            # What is open gets its time, although this task is being cancelled.
+            # Open requests get their time, although this task is being cancelled.
             await runner.cleanup()
             for one in opened:
                 one.close()
@@ -141,7 +139,7 @@ class RestServer:
         self._ports[listener] = bound.port
         self.rest.worker_id = worker_id(self._settings, self._ports)
         anonymous = self.rest.settings.of_anonymous(listener)
-        who = _WHO[anonymous] if anonymous is not Right.NONE else "those who show who they are"
+        who = _WHO[anonymous] if anonymous is not Right.NONE else "authenticated users"
         self._events.emit(RestListening(str(bound), who))
 
     # TLS.
@@ -150,7 +148,9 @@ class RestServer:
         return server_context("rest", dict(self._settings.tls), self._settings.client_auth)
 
     async def _renew_forever(self, context: ssl.SSLContext | None) -> None:
-        """Take key stores over that were replaced. One that cannot be read leaves the old one in force, and is told."""
+        """Load key stores that were replaced. If one cannot be read, the old one stays in use, and the problem is
+        reported.
+        """
         security = Security("SSL", self._settings.tls)
         known = await asyncio.to_thread(state_of_files, security)
         while True:
@@ -162,12 +162,12 @@ class RestServer:
             try:
                 await asyncio.to_thread(renew_server_context, context, "rest", dict(self._settings.tls))
             except SecuritySettingsError as error:
-                hint = "the certificate that was read before goes on being used; correct the file"
+                hint = "the previous certificate stays in use; correct the file"
                 self._events.emit(RestUnavailable("https", f"{error.key}: {error.problem}", hint, 0.0))
 
 
 async def _opened(listener: Listener) -> list[socket.socket]:
-    """Open a listener's sockets in a thread, as names are looked up; none stays open after a cancellation."""
+    """Open a listener's sockets in a thread, because names are resolved; none stays open after a cancellation."""
     opening = asyncio.get_running_loop().run_in_executor(None, _open, listener)
     try:
         return await asyncio.shield(opening)
@@ -179,7 +179,7 @@ async def _opened(listener: Listener) -> list[socket.socket]:
 
 
 def _open(listener: Listener) -> list[socket.socket]:
-    """Open a listener's sockets: one for each address that its host has. Raise OSError where one cannot be had."""
+    """Open a listener's sockets: one for each address of its host. Raise OSError if one cannot be opened."""
     opened: list[socket.socket] = []
     port = listener.port
     try:
@@ -191,7 +191,7 @@ def _open(listener: Listener) -> list[socket.socket]:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             made.bind((address, port))
             made.setblocking(False)  # noqa: FBT003 - its only argument
-            # Any port, asked for once, is the same one for all addresses.
+            # Port 0: the port of the first socket is used for all addresses.
             port = made.getsockname()[1]
     except OSError:
         for one in opened:
@@ -221,7 +221,7 @@ def _has_ipv6() -> bool:
 
 
 def worker_id(settings: RestSettings, ports: dict[Listener, int]) -> str:
-    """Return the address that Connect's shapes call a worker by: ``host:port``."""
+    """Return the worker id in Connect's format: ``host:port``."""
     listeners = settings.listeners
     wanted = settings.advertised_listener
     one = next((it for it in listeners if it.scheme == wanted), listeners[0] if listeners else Listener("", "", 0))

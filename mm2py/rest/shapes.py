@@ -1,4 +1,4 @@
-"""Views, orders and settings as REST shows them. Values in, plain JSON values out."""
+"""Views, overrides and settings as REST shows them. Values in, plain JSON values out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mm2py.model.state import (
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
 
 
-#: What a flow's status leaves out, because it grows with topics and groups; it has addresses of its own.
+#: Not in a flow's status, because it grows with topics and groups; these have routes of their own.
 _ELSEWHERE: Final = ("partitions", "consumer_groups")
 _BUSY: Final = (FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED)
 
 
 def node_status(view: MirrorView, worker_id: str) -> Json:
-    """Show a node: its flows in a few numbers each."""
+    """Show a node, with the main figures of its flows."""
     return {
         "version": mm2py.__version__,
         "worker_id": worker_id,
@@ -45,7 +45,7 @@ def node_status(view: MirrorView, worker_id: str) -> Json:
 
 
 def flow_summary(flow: FlowView) -> Json:
-    """Show a flow in a few numbers."""
+    """Show the main figures of a flow."""
     return {
         "flow": str(flow.flow),
         "source": flow.flow.source,
@@ -67,7 +67,7 @@ def flow_summary(flow: FlowView) -> Json:
 
 
 def flow_status(flow: FlowView) -> Json:
-    """Show a flow whole, but for what grows with topics and groups."""
+    """Show a whole flow, except what grows with topics and groups."""
     shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=()))
     for name in _ELSEWHERE:
         del shown[name]
@@ -91,7 +91,7 @@ def partition_json(partition: PartitionView) -> Json:
 
 
 def topics_of(flow: FlowView, overrides: Overrides | None) -> list[Json]:
-    """Show a flow's topics, each with what its partitions add up to, by name."""
+    """Show a flow's topics by name, each with the totals of its partitions."""
     found: dict[str, list[PartitionView]] = {}
     for partition in flow.partitions:
         found.setdefault(partition.source.topic, []).append(partition)
@@ -138,7 +138,7 @@ def _known(values: Iterable[float | None]) -> Iterator[float]:
 
 
 def _stages(partitions: Iterable[PartitionView]) -> Json:
-    """Count partitions by how they fare; nothing is said of stages in which there is none."""
+    """Count partitions by stage; empty stages are omitted."""
     found: Json = {}
     for partition in partitions:
         name = partition.stage.name.lower()
@@ -159,8 +159,8 @@ def limit_json(limit: RateLimit) -> Json:
     return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
 
 
-def orders_json(flow: Flow, overrides: Overrides) -> Json:
-    """Show what operators asked of a flow."""
+def overrides_json(flow: Flow, overrides: Overrides) -> Json:
+    """Show the overrides of a flow."""
     return {
         "flow": str(flow),
         "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
@@ -176,14 +176,14 @@ def orders_json(flow: Flow, overrides: Overrides) -> Json:
 
 
 def reasons_not_ready(view: MirrorView) -> list[str]:
-    """Return what keeps the node from doing its work; nothing where it does it."""
-    reasons = [] if view.is_ready else ["Spark has not come up yet"]
+    """Return why the node is not working; empty if it is."""
+    reasons = [] if view.is_ready else ["Spark has not started yet"]
     if not view.flows:
         reasons.append("no flow runs")
     for flow in view.flows:
         away = [cluster for cluster in flow.clusters if not cluster.is_reachable]
         reasons += [f"{flow.flow}: {cluster.error or f'cluster {cluster.alias} does not answer'}" for cluster in away]
-        # What keeps a task group from running is mostly that, and was said.
+        # Usually the reason why a task group does not run, and it was reported already.
         said = {"", *(cluster.error for cluster in away)}
         reasons += [
             f"{flow.flow}/{group.connector}: it is {group.state.name.lower()}"
@@ -230,7 +230,7 @@ _TOPIC: Final = obj(
 
 
 def schemas(views: Views) -> Mapping[str, Json]:
-    """Return the schemas of what is shown here, by the names that `openapi` gives them."""
+    """Return the schemas of these answers, by their names in `openapi`."""
     views.of(MirrorView)
     flow, partition = views.found["FlowView"], views.found["PartitionView"]
     status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}
@@ -282,7 +282,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
 
 
 def cluster_status(settings: MirrorSettings, alias: str, view: MirrorView) -> Json:
-    """Show a cluster and the flows that touch it. None of them reaches it: nothing is known of it."""
+    """Show a cluster and the flows that use it. If none of them has connected to it, nothing is known of it."""
     flows = [flow for flow in view.flows if alias in (flow.flow.source, flow.flow.target)]
     seen = [cluster for flow in flows for cluster in flow.clusters if cluster.alias == alias]
     away = next((cluster for cluster in seen if not cluster.is_reachable), None)

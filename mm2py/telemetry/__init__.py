@@ -1,1 +1,1 @@
-"""What happens, as events, log lines and counters."""
+"""Events, log lines and metrics."""

@@ -1,7 +1,5 @@
-"""
-Metrics of flows, their connectors and tasks, and of what happened in them.
-
-All of it comes from a view and from the tally of events. Here views become numbers; nothing is measured.
+"""Metrics of flows, their connectors, tasks and events. All of them come from a view and from the tally of events;
+nothing is measured here.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from mm2py.telemetry.tally import EventTally
 
 SOURCE_CONNECTOR: Final = "MirrorSourceConnector"
 _TASK_STATES: Final = ("running", "paused", "failed", "unassigned", "destroyed")
-#: What tasks are while their connector is not running; while it is, each is what it does.
+#: State of tasks while their connector is not running; otherwise each has its own.
 _BY_GROUP: Final = {
     FlowState.STARTING: "unassigned",
     FlowState.DRAINED: "destroyed",
@@ -72,7 +70,7 @@ Book = Mapping[str, Family]
 
 
 def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> None:
-    """Put one flow's metrics into *book*, but for those of partitions and groups."""
+    """Put one flow's metrics into *book*, except those of partitions and groups."""
     ends = {"source": flow.flow.source, "target": flow.flow.target}
     whole = labels(**ends)
     _fill_whole(book, flow, whole)
@@ -138,7 +136,7 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 
 
 def task_states(flow: FlowView, group: GroupView) -> tuple[str, ...]:
-    """Return the states of a connector's tasks, in Connect's words: a copy task each, or the one task it is."""
+    """Return the states of a connector's tasks, in Connect's terms: its copy tasks, or its single task."""
     if group.connector == SOURCE_CONNECTOR:
         return tuple(_BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks)
     return (_BY_GROUP.get(group.state, "running"),)
@@ -154,7 +152,7 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         states = task_states(flow, group)
         _put(book, "mm2py_connector_state", own, group.state.value)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
-        # By the events: copy tasks that are not needed any more are in no view.
+        # From the events: copy tasks that are no longer needed are in no view.
         lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE_CONNECTOR else 0
         _put(book, "mm2py_connector_task_failed_restart_attempts_total", own, lost)
         _put(book, "kafka_connect_worker_connector_total_task_count", java, len(states))
@@ -218,7 +216,7 @@ def _fill_events(book: Book, flow: FlowView, tally: EventTally) -> None:
 
 
 def fill_events(book: Book, tally: EventTally) -> None:
-    """Put in how often each event happened, of flows and of the daemon itself."""
+    """Add the count of each event, of flows and of the daemon itself."""
     for (event, flow), count in sorted(tally.counts.items(), key=lambda it: (it[0][0], str(it[0][1] or ""))):
         ends = {"source": flow.source, "target": flow.target} if flow is not None else {}
         _put(book, "mm2py_events_total", labels(**ends, event=event), count)

@@ -1,7 +1,7 @@
 """
 Where events go: a ring in memory, counters by event name, and the log.
 
-The ring is what tests and, later, the REST interface read; the counters are plain numbers that metrics collect.
+Tests read the ring; the counters are plain numbers for the metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mm2py.telemetry.events import Event
 
 E = TypeVar("E", bound=Event)
 
-#: How many events are remembered.
+#: Number of events kept.
 RING_EVENTS = 2_000
 
 
@@ -31,7 +31,7 @@ class Entry:
 
 
 class EventLog:
-    """Takes every event of the daemon, in order. Used from the event loop's thread only."""
+    """Receives every event of the daemon, in order. Used from the event loop's thread only."""
 
     def __init__(self, clock: Clock, sink: Callable[[Event], None] = lambda _event: None) -> None:
         self.counts: Counter[str] = Counter()
@@ -40,18 +40,18 @@ class EventLog:
         self._ring: deque[Entry] = deque(maxlen=RING_EVENTS)
 
     def emit(self, event: Event) -> None:
-        """Remember *event*, count it, and write its log line."""
+        """Keep *event*, count it, and write its log line."""
         self._ring.append(Entry(self._clock.wall_ms(), event))
         self.counts[event.name] += 1
         for sink in self._sinks:
             sink(event)
 
     def attach(self, sink: Callable[[Event], None]) -> None:
-        """Have every later event handed to *sink* too."""
+        """Pass every later event to *sink* too."""
         self._sinks.append(sink)
 
     def of(self, kind: type[E]) -> tuple[E, ...]:
-        """Return the remembered events of one *kind*, oldest first."""
+        """Return the kept events of one *kind*, oldest first."""
         return tuple(entry.event for entry in self._ring if isinstance(entry.event, kind))
 
     def __iter__(self) -> Iterator[Entry]:

@@ -1,7 +1,5 @@
-"""
-The log's form: for people on a terminal, one JSON object a line otherwise.
-
-The only place that knows structlog. What is said, and how loudly, is decided by the events.
+"""The log's format: readable on a terminal, one JSON object per line otherwise. The only module that uses structlog.
+Content and level are decided by the events.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ _LEVELS = {
 
 def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -> Callable[[Event], None]:
     """
-    Make the function that writes an event's log line.
+    Return the function that writes an event's log line.
 
-    *log_format* is ``console``, ``json`` or ``auto``: console where *stream* (stderr) is a terminal.
+    *log_format* is ``console``, ``json`` or ``auto``: console if *stream* (stderr) is a terminal.
     """
     out = stream or sys.stderr
     least = _LEVELS.get(log_level.lower(), Level.INFO)
@@ -57,6 +55,6 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
 
 
 def _json(facts: dict[str, Any], **options: Any) -> str:
-    """Write one line, what it is about first."""
+    """Write one line, the subject first."""
     head = {key: facts[key] for key in ("timestamp", "level", "event")}
     return json.dumps(head | facts, **{**options, "default": str})

@@ -14,13 +14,13 @@ from mm2py.telemetry.metric_rows import CHAPTERS, Chapter
 
 _INTRODUCTION = """# Metrics
 
-This page is made from the rows in `mm2py/telemetry/metric_rows.py` by
+This page is generated from the rows in `mm2py/telemetry/metric_rows.py` by
 `python -m mm2py.telemetry.metric_docs > docs/metrics.md`.
 
-A node gives its metrics at `/metrics`: in Prometheus's text format, in OpenMetrics to whoever asks for
-`application/openmetrics-text`, and as JSON to whoever asks for `application/json`. `/cluster/X/metrics` and
-`/from:A/to:B/metrics` give the part of them that is about a cluster or a flow, as JSON. All come from the same numbers,
-taken at most once a second; nothing is counted per record.
+A node serves its metrics at `/metrics`: in Prometheus's text format, in OpenMetrics for clients that accept
+`application/openmetrics-text`, and as JSON for clients that accept `application/json`. `/cluster/X/metrics` and
+`/from:A/to:B/metrics` have those of a cluster or a flow, as JSON. All come from the same snapshot, taken at most once
+a second; nothing is counted per record.
 
 ```yaml
 scrape_configs:
@@ -32,53 +32,52 @@ scrape_configs:
 ## How to read them
 
 - *Labels.* `source` and `target` are the aliases of a flow's clusters. `topic` is the remote topic, as in Java. The
-  metrics with Java's names have the target as `destination` too, because the rules that many feed to the JMX exporter
-  name it so: a dashboard made for either label works.
-- *As of when.* What is copied is accounted for at the end of each epoch (`copy.epoch.ms`, 5 s), so numbers are that old
-  at most. End offsets are those of the last answer from the source; of partitions that are not being read at the
-  moment, because they are paused or stopped, the source is asked every ten seconds.
-- *Since when.* Counts begin at 0 when the daemon starts, and go on when a flow's task groups restart, when
-  partitions change hands, and when settings are reloaded. Records that a lost epoch had copied are counted once they
+  metrics with Java's names have the target as `destination` too, its name in commonly used JMX exporter rules:
+  dashboards for either label work.
+- *Freshness.* Copied records are accounted for at the end of each epoch (`copy.epoch.ms`, 10 s), so figures are at
+  most that old. End offsets are those of the last answer from the source; for partitions that are not being read at
+  the moment, because they are paused or stopped, the source is queried every ten seconds.
+- *Start of counting.* Counters begin at 0 when the daemon starts, and continue when a flow's task groups restart, when
+  partitions change tasks, and when settings are reloaded. Records that a lost epoch had copied are counted once they
   are found at the target; those that an earlier daemon had copied are not.
-- *`NaN`.* Minima, maxima and means of nothing are `NaN`, as in Java: an idle partition is in sync. Counters never are.
-  What is not known, a lag in seconds before anything was copied for instance, has no series.
-- *Bytes* are those of record batches as they travel, compressed, with their headers. Java counts bytes of record values
+- *`NaN`.* Minima, maxima and means without data are `NaN`, as in Java: an idle partition is in sync. Counters are
+  never `NaN`. Unknown values, for instance a lag in seconds before anything was copied, have no series.
+- *Bytes* are those of record batches as sent, compressed, with their headers. Java counts bytes of record values
   after decompression, which a mirror that does not open batches cannot know.
-- *Age and latency* count each record with the timestamp of the newest record in its batch. They say what the timestamps
-  say: where producers set these themselves, or clocks differ, so do they. Records without a timestamp are left out, and
-  what a clock that is ahead would make negative is 0.
-- *Lag in seconds* is the time since the last record copied, or since there was nothing left to copy, whichever is
+- *Age and latency* count each record with the timestamp of the newest record in its batch. They depend on the
+  timestamps: if producers set these themselves, or clocks differ, they are off by as much. Records without a timestamp
+  are not counted, and values that a clock ahead would make negative are 0.
+- *Lag in seconds* is the time since the last copied record, or since there was nothing left to copy, whichever is
   shorter: an upper bound.
-- *Retention loss* is how long the source keeps a record that came now, less the lag in seconds; where
-  `retention.bytes` is set, also when what comes at the source, at its present pace and with records as large as those
-  copied so far, will have filled it. Sources delete whole segments, so records are mostly there for longer. There is
-  no series where the source deletes nothing, where the mirror may not read the topic's configs, or where nothing was
-  copied yet that tells how old records are.
+- *Retention loss* is the source's retention time less the lag in seconds; with `retention.bytes`, also the time until
+  new records, at the current rate and with the average size of those copied so far, fill it. Sources delete whole
+  segments, so records usually stay longer. There is no series if the source deletes nothing, if the mirror may not
+  read the topic's configs, or if nothing was copied yet that shows how old records are.
 
 ## Many partitions
 
-`metrics.partitions.max` partitions have series of their own, those that were there first. What is beyond is rolled up
-into one series for each topic, without the label `partition`; topics beyond `metrics.topics.max` are rolled up into one
-series for the flow, without `topic`. A rolled-up series carries only what has no series of its own, so a sum over all
-series is the truth, and a partition that was rolled up once stays so: no count goes back. Counts, rates and lags in
-records are added up; of times the greatest counts, of minima and of what is left until loss the least. Offsets and
+The first `metrics.partitions.max` partitions have series of their own. Further ones are rolled up into one series for
+each topic, without the label `partition`; topics beyond `metrics.topics.max` are rolled up into one series for the
+flow, without `topic`. A rolled-up series contains only partitions without a series of their own, so the sum over all
+series is correct, and a rolled-up partition stays rolled up, so no counter goes back. Counts, rates and lags in
+records are added up; of times the maximum is taken, of minima and of the time until loss the minimum. Offsets and
 stages of single partitions are not rolled up.
 
-## Where Java's are not right
+## Where Java's metrics differ
 
-- The checkpoint latencies of all of a task's groups go into one sensor there; here each group has its own.
-- `record-count` starts again there with each task, so after each rebalance.
-- `byte-count` is recorded there when records are read, before they are known to be at the target.
-- A record whose timestamp lies ahead of the clock makes ages and latencies negative there.
-- `replication-latency-ms` and `record-age-ms` (the last value) are 0 there before the first record; here `NaN`.
-- There is no lag there, no age of heartbeats, nothing about errors of syncs, and no last success.
+- Java puts the checkpoint latencies of all of a task's groups into one sensor; here each group has its own.
+- Java's `record-count` restarts with each task, so after each rebalance.
+- Java records `byte-count` when records are read, before they are known to be at the target.
+- A record whose timestamp is ahead of the clock makes ages and latencies negative in Java.
+- Java's `replication-latency-ms` and `record-age-ms` (the last value) are 0 before the first record; here `NaN`.
+- Java has no lag, no age of heartbeats, no counts of sync errors, and no last success.
 """
 
 _HEAD = "| metric | type | labels | meaning | elsewhere |\n|---|---|---|---|---|"
 
 
 def render() -> str:
-    """Return the page."""
+    """Return the page as Markdown."""
     return "\n".join(["\n\n".join([_INTRODUCTION.rstrip(), *map(_chapter, CHAPTERS)]), ""])
 
 

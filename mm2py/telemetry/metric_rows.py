@@ -1,8 +1,8 @@
 """
-Every metric that a node exports: name, kind, labels, meaning, and what Java MirrorMaker or Mirus calls it.
+Every metric that a node exports: name, kind, labels, meaning, and its name in Java MirrorMaker or Mirus.
 
-Rows are facts: `telemetry.metrics` fills them, `telemetry.metric_docs` makes docs/metrics.md from them. A name that
-stands here once is never used for anything else.
+`telemetry.metrics` fills them, `telemetry.metric_docs` generates docs/metrics.md from them. A name is never reused for
+anything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 
 class Kind(enum.Enum):
-    """Prometheus's types. What Java counts is a gauge to the JMX exporter, and so it is here."""
+    """Prometheus's types. Java's counters are gauges in the JMX exporter, and so they are here."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -22,7 +22,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Metric:
-    """One metric. `java` is what others call it."""
+    """One metric. `java` is its name in other mirrors."""
 
     name: str
     kind: Kind
@@ -33,7 +33,7 @@ class Metric:
 
 @attrs.frozen
 class Chapter:
-    """Metrics about one thing."""
+    """Metrics on one subject."""
 
     title: str
     text: str
@@ -65,14 +65,14 @@ def _times(prefix: str, name: str, labels: tuple[str, ...], doc: str, java: str)
 
 _JAVA_SOURCE = Chapter(
     "As Java MirrorMaker: copying",
-    "The names are those that the JMX exporter gives Java's metrics by the usual rules. Minima, maxima, means and "
-    "rates are of the last minute or so (two samples of 30 s, as in Java); `NaN` where nothing was copied then.",
+    "The names are those of the JMX exporter for Java's metrics, by the usual rules. Minima, maxima, means and "
+    "rates cover about the last minute (two samples of 30 s, as in Java); `NaN` if nothing was copied then.",
     (
         Metric(f"{_SOURCE}record_count", _G, _JAVA_PARTITION,
                "Records copied since the daemon started.", f"{_MBEAN}record-count"),
         Metric(f"{_SOURCE}record_rate", _G, _JAVA_PARTITION, "Records copied per second.", f"{_MBEAN}record-rate"),
         Metric(f"{_SOURCE}byte_count", _G, _JAVA_PARTITION,
-               "Bytes copied since the daemon started: of whole record batches as the target got them, compressed.",
+               "Bytes copied since the daemon started: of whole record batches as written to the target, compressed.",
                f"{_MBEAN}byte-count"),
         Metric(f"{_SOURCE}byte_rate", _G, _JAVA_PARTITION,
                "Bytes of record batches copied per second.", f"{_MBEAN}byte-rate"),
@@ -88,7 +88,7 @@ _JAVA_CHECKPOINTS = Chapter(
     "As Java MirrorMaker: checkpoints",
     "",
     _times(_CHECKPOINT, "checkpoint_latency_ms", _JAVA_GROUP,
-           "Milliseconds from the look at a consumer group until its checkpoint was written",
+           "Milliseconds from reading a consumer group until its checkpoint was written",
            "MirrorCheckpointConnector: checkpoint-latency-ms"),
 )  # fmt: skip
 
@@ -118,35 +118,35 @@ _FLOWS = Chapter(
     "`mm2py_flow_state` and `mm2py_connector_state`: 0 starting, 1 running, 2 draining, 3 drained, 4 restarting, "
     "5 failed, 6 paused, 7 stopped, 8 standby.",
     (
-        Metric("mm2py_flow_state", _G, _FLOW, "Where the flow is in its life, as a number."),
-        Metric("mm2py_flow_records_total", _C, _FLOW, "Records copied, whatever became of their topics since."),
+        Metric("mm2py_flow_state", _G, _FLOW, "State of the flow, as a number."),
+        Metric("mm2py_flow_records_total", _C, _FLOW, "Records copied, including those of topics deleted since."),
         Metric("mm2py_flow_bytes_total", _C, _FLOW, "Bytes of record batches copied."),
         Metric("mm2py_flow_batches_total", _C, (*_FLOW, "handling"),
-               "Record batches by how they travelled: unopened, rebuilt, or dropped (control and aborted ones)."),
+               "Record batches by handling: unopened, rebuilt, or dropped (control and aborted ones)."),
         Metric("mm2py_flow_resumed_records_total", _C, _FLOW,
-               "Records that a resume found at the target already."),
+               "Records that a resume found already at the target."),
         Metric("mm2py_flow_foreign_records_total", _C, _FLOW,
-               "Records in remote topics that somebody else wrote there."),
+               "Records in remote topics from other writers."),
         Metric("mm2py_flow_topics", _G, _FLOW, "Topics that are mirrored."),
         Metric("mm2py_flow_partitions", _G, (*_FLOW, "stage"),
-               "Topic-partitions by how they fare: copying, backing_off, stopped, paused."),
+               "Topic-partitions by stage: copying, backing_off, stopped, paused."),
         Metric("mm2py_flow_missing_destination_partitions", _G, _FLOW,
                "Partitions that the target should have and does not.", "Mirus: missing-dest-partitions-count"),
         Metric("mm2py_flow_lag_records", _G, _FLOW, "Records not copied yet, of all partitions together."),
         Metric("mm2py_flow_lag_seconds", _G, _FLOW,
-               "For how long the oldest record not copied yet has waited; of all partitions the greatest."),
+               "How long the oldest record not copied yet has waited; the maximum of all partitions."),
         Metric("mm2py_flow_retention_loss_seconds", _G, _FLOW,
-               "After how many seconds the source may delete a record that is not copied: the least of all."),
+               "Seconds until the source may delete a record that is not copied yet: the minimum of all partitions."),
         Metric("mm2py_flow_throttled_seconds_total", _C, _FLOW,
-               "Time for which quotas of source and target asked the copy tasks to wait, all of them added up."),
+               "Time for which quotas of source and target throttled the copy tasks, in total."),
         Metric("mm2py_replication_latency_seconds", _H, _FLOW,
                "From a record's timestamp until the target acknowledged it; counted in records.",
                "Mirus: replication-latency-histogram"),
         Metric("mm2py_record_age_seconds", _H, _FLOW,
                "From a record's timestamp until it was read from the source; counted in records."),
-        Metric("mm2py_cluster_reachable", _G, (*_FLOW, "cluster"), "1 while the cluster answers the flow, else 0."),
+        Metric("mm2py_cluster_reachable", _G, (*_FLOW, "cluster"), "1 while the flow reaches the cluster, else 0."),
         Metric("mm2py_last_success_timestamp_seconds", _G, (*_FLOW, "step"),
-               "When a step succeeded last, or had nothing to do; steps are named as in the log."),
+               "Time of a step's last success, or of finding nothing to do; steps are named as in the log."),
         Metric("mm2py_step_failures_total", _C, (*_FLOW, "step"), "How often a step failed."),
     ),
 )  # fmt: skip
@@ -156,14 +156,14 @@ _PARTITIONS = Chapter(
     "`topic` is the remote topic. `mm2py_partition_stage`: 0 copying, 1 backing off, 2 stopped, 3 paused.",
     (
         Metric("mm2py_partition_lag_records", _G, _PARTITION,
-               "End offset at the source less position, as of the last look."),
+               "End offset at the source minus position, as of the last fetch."),
         Metric("mm2py_partition_lag_seconds", _G, _PARTITION,
-               "For how long, at most, the oldest record not copied yet has waited; 0 where there is none."),
+               "How long, at most, the oldest record not copied yet has waited; 0 if there is none."),
         Metric("mm2py_partition_retention_loss_seconds", _G, _PARTITION,
-               "After how many seconds, at the earliest, the source may delete a record that is not copied."),
+               "Seconds until, at the earliest, the source may delete a record that is not copied yet."),
         Metric("mm2py_partition_end_offset", _G, _PARTITION, "End offset (high watermark) at the source."),
         Metric("mm2py_partition_position", _G, _PARTITION, "The next offset to read from the source."),
-        Metric("mm2py_partition_stage", _G, _PARTITION, "How the partition fares, as a number."),
+        Metric("mm2py_partition_stage", _G, _PARTITION, "Stage of the partition, as a number."),
     ),
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ _HEARTBEATS = Chapter(
     "",
     (
         Metric("mm2py_heartbeats_sent_total", _C, _FLOW, "Heartbeats that the flow has written to its target."),
-        Metric("mm2py_heartbeat_emit_age_seconds", _G, _FLOW, "Time since it wrote the last one."),
+        Metric("mm2py_heartbeat_emit_age_seconds", _G, _FLOW, "Time since the last heartbeat was written."),
         Metric("mm2py_heartbeat_age_seconds", _G, (*_FLOW, "topic"),
                "Age of the newest heartbeat that the flow copied, for each heartbeats topic it copies, by the remote "
                "name: `A.heartbeats` is one hop away, `A.B.heartbeats` two."),
@@ -182,15 +182,15 @@ _HEARTBEATS = Chapter(
 _CONNECTORS = Chapter(
     "Connectors and copy tasks",
     "`mm2py_task_state`: 0 idle, 1 running, 2 waiting for a Spark slot, 3 backing off, 4 late: its epoch "
-    "was not back in time. `task` is the copy task's number.",
+    "did not return in time. `task` is the copy task's number.",
     (
-        Metric("mm2py_connector_state", _G, _CONNECTOR, "Where the task group is in its life, as a number."),
+        Metric("mm2py_connector_state", _G, _CONNECTOR, "State of the task group, as a number."),
         Metric("mm2py_connector_tasks", _G, (*_CONNECTOR, "state"),
                "Tasks by state: running, paused, failed, unassigned, destroyed.",
                "Mirus: running-task-count, failed-task-count, paused-task-count, unassigned-task-count, "
                "destroyed-task-count"),
         Metric("mm2py_connector_failed_restart_attempts_total", _C, _CONNECTOR,
-               "How often the task group fell over and was restarted.",
+               "How often the task group failed and was restarted.",
                "Mirus: connector-failed-restart-attempts-count"),
         Metric("mm2py_connector_task_failed_restart_attempts_total", _C, _CONNECTOR,
                "How often one of its tasks was restarted.",
@@ -198,18 +198,18 @@ _CONNECTORS = Chapter(
         Metric("mm2py_task_failed_restart_attempts_total", _C, _TASK,
                "How often the copy task lost an epoch and was restarted.",
                "Mirus: task-failed-restart-attempts-count (connector-task-metrics)"),
-        Metric("mm2py_task_state", _G, _TASK, "What the copy task does, as a number."),
+        Metric("mm2py_task_state", _G, _TASK, "State of the copy task, as a number."),
         Metric("mm2py_task_partitions", _G, _TASK, "Partitions that the copy task copies."),
-        Metric("mm2py_task_epochs_total", _C, _TASK, "Epochs that ended in good order."),
+        Metric("mm2py_task_epochs_total", _C, _TASK, "Epochs that ended normally."),
         Metric("mm2py_task_epoch_seconds_total", _C, _TASK, "Time in epochs."),
         Metric("mm2py_task_boundary_seconds_total", _C, _TASK,
-               "Time between the daemon's order and the epoch's outcome in which nothing was copied."),
+               "Time between an epoch's submission and its outcome in which nothing was copied."),
         Metric("mm2py_task_cpu_seconds_total", _C, _TASK, "CPU time of the Python worker in epochs."),
         Metric("mm2py_task_resident_memory_bytes", _G, _TASK, "Memory of the Python worker after the last epoch."),
         Metric("mm2py_task_fetch_requests_total", _C, _TASK, "Fetch requests answered by the source."),
         Metric("mm2py_task_produce_requests_total", _C, _TASK, "Produce requests sent to the target."),
-        Metric("mm2py_task_retries_total", _C, _TASK, "Pauses after which a partition was tried again."),
-        Metric("mm2py_task_throttled_seconds_total", _C, _TASK, "Time for which quotas asked it to wait."),
+        Metric("mm2py_task_retries_total", _C, _TASK, "Pauses after which a partition was retried."),
+        Metric("mm2py_task_throttled_seconds_total", _C, _TASK, "Time for which quotas throttled it."),
     ),
 )  # fmt: skip
 
@@ -218,24 +218,23 @@ _GROUPS = Chapter(
     "",
     (
         Metric("mm2py_consumer_groups", _G, (*_FLOW, "at_target"),
-               "Groups that are followed, by how they fare at the target: idle, active, in_use, watched, "
-               "other_protocol, unknown, refused; not_synced where their offsets are not written there."),
+               "Translated groups by their state at the target: idle, active, in_use, watched, "
+               "other_protocol, unknown, refused; not_synced if their offsets are not written there."),
         Metric("mm2py_consumer_group_distance_records", _G, (*_FLOW, "group"),
-               "What a group has left to read at the target from its translated offsets on."),
+               "Records that a group has left to read at the target from its translated offsets on."),
         Metric("mm2py_consumer_group_untranslated_partitions", _G, (*_FLOW, "group"),
                "Partitions whose offset has no translation yet."),
         Metric("mm2py_group_sync_errors_total", _C, _FLOW,
-               "How often a group's offsets began to be refused by the target, or could not be judged."),
+               "How often the target started to refuse a group's offsets, or the group could not be described."),
     ),
 )  # fmt: skip
 
 _EVENTS = Chapter(
     "What happened",
-    "All counters are there from the start, at 0, so that an increase is one. What is said once in the log counts "
-    "once.",
+    "All counters exist from the start, at 0, so that every increase is visible. What is logged once counts once.",
     (
         Metric("mm2py_events_total", _C, (*_FLOW, "event"),
-               "Events by their name in the log; what never happened is left out."),
+               "Events by their name in the log; only those that have happened."),
         Metric("mm2py_source_truncations_total", _C, _FLOW, "Partitions whose source lost records that were copied."),
         Metric("mm2py_source_recreations_total", _C, _FLOW,
                "Partitions whose source topic was deleted and created again."),
@@ -246,17 +245,17 @@ _EVENTS = Chapter(
                "Partitions whose remote topic was deleted and created again."),
         Metric("mm2py_target_deletions_total", _C, _FLOW, "Remote topics that were deleted."),
         Metric("mm2py_lost_records_total", _C, _FLOW,
-               "Records that will never be at the target, for all such reasons (offsets, so an upper bound)."),
+               "Records that will never be at the target, for any of these reasons (offsets, so an upper bound)."),
         Metric("mm2py_resumes_total", _C, (*_FLOW, "outcome"),
                "Resumes after a crash, exact or unproven (at least once)."),
         Metric("mm2py_partition_stops_total", _C, _FLOW, "How often a partition stopped because it needs attention."),
         Metric("mm2py_partition_interruptions_total", _C, _FLOW,
-               "How often a partition was interrupted and tried again by itself."),
+               "How often a partition was interrupted and retried by itself."),
         Metric("mm2py_topic_sync_errors_total", _C, (*_FLOW, "step"),
-               "What was refused of topic creation, configs and ACLs, by step."),
+               "Refusals in topic creation, configs and ACLs, by step."),
         Metric("mm2py_authentication_errors_total", _C, (*_FLOW, "cluster"),
-               "How often a cluster began to keep the flow out."),
-        Metric("mm2py_cluster_outages_total", _C, (*_FLOW, "cluster"), "How often a cluster stopped answering."),
+               "How often a cluster started to refuse the flow's login."),
+        Metric("mm2py_cluster_outages_total", _C, (*_FLOW, "cluster"), "How often a cluster stopped responding."),
         Metric("mm2py_positions_written_total", _C, _FLOW, "Positions written."),
         Metric("mm2py_offset_syncs_written_total", _C, _FLOW, "Offset syncs written."),
         Metric("mm2py_checkpoints_written_total", _C, _FLOW, "Checkpoints written."),
@@ -266,13 +265,13 @@ _EVENTS = Chapter(
 
 _NODE = Chapter(
     "The node",
-    "`process_*` come from prometheus-client and are about the daemon's own process; copy tasks have their own above.",
+    "`process_*` come from prometheus-client and cover the daemon's own process; copy tasks have their own above.",
     (
         Metric("mm2py_build_info", _G, ("version", "python", "spark"), "1; the versions are labels."),
-        Metric("mm2py_ready", _G, (), "1 once Spark takes epochs, or is not needed."),
-        Metric("mm2py_start_time_seconds", _G, (), "When the daemon started: what is counted since then began at 0."),
+        Metric("mm2py_ready", _G, (), "1 once Spark accepts epochs, or is not needed."),
+        Metric("mm2py_start_time_seconds", _G, (), "When the daemon started; all counters began at 0 then."),
         Metric("mm2py_spark_up", _G, (), "1 while Spark runs."),
-        Metric("mm2py_spark_slots", _G, (), "Slots for Spark tasks; nothing where the cluster manager decides."),
+        Metric("mm2py_spark_slots", _G, (), "Slots for Spark tasks; absent if the cluster manager decides."),
         Metric("mm2py_spark_slots_used", _G, (), "Slots with an epoch in them."),
         Metric("mm2py_spark_slots_free", _G, (), "Slots without one."),
         Metric("mm2py_spark_epochs_waiting", _G, (), "Epochs that wait for a slot."),

@@ -1,8 +1,8 @@
 """
 Metrics as text, Prometheus's own and OpenMetrics.
 
-prometheus-client's encoder makes objects and a sorted dictionary of each of the 36 000 series of 2 000 partitions. So
-the lines are written here, from labels that are written once; what is answered to whom comes from there.
+prometheus-client's encoder creates objects and a sorted dictionary for each of the 36 000 series of 2 000 partitions.
+So the lines are written here, from labels that are formatted once; content negotiation is prometheus-client's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from mm2py.telemetry.series import Labels
 
 @attrs.frozen(eq=False)
 class Family:
-    """
-    All series of one metric: labels and values, side by side.
-
-    Not in pairs, which would be many thousand small objects for each scrape, and work for the garbage collector.
-    Metrics of the same things may share their list of labels.
+    """All series of one metric: labels and values in parallel lists. Pairs would be many thousand small objects per
+    scrape, and work for the garbage collector. Metrics of the same objects may share their list of labels.
     """
 
     metric: Metric
@@ -35,7 +32,7 @@ class Family:
     histograms: list[tuple[Labels, Histogram]] = attrs.field(factory=list)
 
     def add(self, it: Labels, value: float) -> None:
-        """Add a series, to a metric that shares its labels with no other."""
+        """Add a series to a metric that does not share its labels."""
         self.labels.append(it)
         self.values.append(value)
 
@@ -56,7 +53,7 @@ def is_open_metrics(content_type: str) -> bool:
 
 
 def text_of(families: Iterable[Family], *, is_open: bool) -> str:
-    """Write *families* down; *is_open* says in which of the two forms."""
+    """Format *families*, as OpenMetrics if *is_open*."""
     pieces: list[str] = []
     for family in families:
         pieces += _head(family.metric, is_open=is_open)
@@ -88,7 +85,7 @@ def _histogram(name: str, it: Labels, histogram: Histogram) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """Write a number as Prometheus reads it."""
+    """Format a number for Prometheus."""
     if isinstance(value, int):
         return str(value)
     if value != value:  # noqa: PLR0124 - the quickest way to find NaN

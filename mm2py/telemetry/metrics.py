@@ -1,8 +1,5 @@
-"""
-A node's metrics: what Prometheus reads, and the same numbers as JSON.
-
-Everything is taken from a view and from counted events when somebody asks; nothing is measured for the metrics' sake.
-What was made within the last second is given again.
+"""A node's metrics: for Prometheus, and the same numbers as JSON. Everything is taken from a view and from counted
+events on request; nothing is measured just for metrics. Results are cached for a second.
 """
 
 from __future__ import annotations
@@ -28,16 +25,16 @@ from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
 
-#: For so long the same numbers are given again.
+#: How long results are cached.
 _FRESH_MS: Final = 1_000
 _ENDS: Final = frozenset({"source", "target", "destination"})
 
 
 class Metrics:
-    """The metrics of one daemon; one for its whole life, because counts and roll-ups go on."""
+    """The metrics of one daemon; one object for its whole life, because counts and roll-ups continue."""
 
     def __init__(self, events: EventLog, *, partitions_max: int = 2_000, topics_max: int = 1_000) -> None:
-        """Count *events* from now on; the two numbers are `metrics.partitions.max` and `metrics.topics.max`."""
+        """Count *events* from now on; the two limits are `metrics.partitions.max` and `metrics.topics.max`."""
         self._tally = EventTally(events)
         self._partitions = PartitionMetrics(partitions_max=partitions_max, topics_max=topics_max)
         self._process = ProcessCollector(registry=CollectorRegistry())
@@ -48,7 +45,7 @@ class Metrics:
         self._texts: dict[bool, bytes] = {}
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics as text, in the form that *accept*, a request's header, asks for, and its content type."""
+        """Return the metrics as text in the format that the header *accept* asks for, and its content type."""
         content_type = content_type_for(accept)
         is_open = is_open_metrics(content_type)
         families = self._fresh(view)

@@ -1,7 +1,5 @@
-"""
-Metrics of topic-partitions and of consumer groups' partitions: those that are many, and so are capped and rolled up.
-
-What is beyond the caps goes into one series for each topic, and what is beyond these into one for the flow.
+"""Metrics of topic-partitions and of consumer groups' partitions, which are many, and so capped and rolled up: beyond
+the caps into one series for each topic, and beyond those into one for the flow.
 """
 
 from __future__ import annotations
@@ -31,12 +29,12 @@ _LAG, _LAG_S, _LOSS_S = (f"mm2py_partition_{name}" for name in ("lag_records", "
 _END, _POSITION, _STAGE = (f"mm2py_partition_{name}" for name in ("end_offset", "position", "stage"))
 _OWN: Final = (_LAG, _LAG_S, _LOSS_S, _END, _POSITION, _STAGE)
 
-#: Of what was read and is not at the target yet.
+#: For records that were read and are not at the target yet.
 _LEAST_WEIGHT: Final = 1e-9
 _NAN: Final = math.nan
 _NOTHING: Final = (_NAN, _NAN, _NAN, _NAN)
 
-#: Last, least, greatest and mean.
+#: Last, minimum, maximum and mean.
 _Times = tuple[float, float, float, float]
 
 
@@ -50,19 +48,19 @@ class _Pair:
 
 @attrs.define(eq=False)
 class _Sum:
-    """What several partitions come to."""
+    """The roll-up of several partitions."""
 
     views: list[PartitionView] = attrs.field(factory=list)
 
     def java(self, records: int, size_bytes: int) -> tuple[float, ...]:
-        """Return the values of the metrics with Java's names; counts are given."""
+        """Return the values of the metrics with Java's names; counters are passed in."""
         rates = (sum(it.record_rate for it in self.views), sum(it.byte_rate for it in self.views))
         ages = _together((it.age, it.record_rate) for it in self.views)
         latencies = _together((it.latency, it.record_rate) for it in self.views)
         return (records, rates[0], size_bytes, rates[1], *ages, *latencies)
 
     def lags(self) -> dict[str, float]:
-        """Return what is known of their lags, by metric."""
+        """Return the known lags, by metric."""
         records = [it.lag for it in self.views if it.lag is not None]
         waited_s = greatest_lag_s(it.lag_s for it in self.views)
         losses = [it.seconds_until_loss for it in self.views if it.seconds_until_loss is not None]
@@ -78,7 +76,7 @@ class _Sum:
 
 
 class PartitionMetrics:
-    """Remembers labels, and who has series of its own; one for each daemon."""
+    """Caches labels, and which partitions have their own series; one for each daemon."""
 
     def __init__(self, *, partitions_max: int, topics_max: int) -> None:
         self._partition_cap = Cap(partitions_max)
@@ -86,7 +84,8 @@ class PartitionMetrics:
         self._offset_cap = Cap(partitions_max)
         self._group_cap = Cap(topics_max)
         self._labels: dict[object, _Pair] = {}
-        #: Records and bytes of partitions that are rolled up flow by flow: they count on when they are gone.
+        # : Records and bytes of partitions that are rolled up flow by flow; they count even after the partitions are
+        # gone.
         self._counted: dict[Flow, dict[object, tuple[int, int]]] = {}
         self.rolled_up = 0
 
@@ -103,7 +102,7 @@ class PartitionMetrics:
         return book
 
     def _own(self, flow: FlowView, book: Mapping[str, Family], rolled: dict[str, _Sum]) -> None:
-        """Write down the partitions with series of their own, and put the others into *rolled*, topic by topic."""
+        """Add the partitions with their own series, and collect the others in *rolled*, topic by topic."""
         java, columns = book[_JAVA[0]].labels, [book[name].values for name in _JAVA]
         add_position, add_stage, add_lag = (book[name].add for name in (_POSITION, _STAGE, _LAG))
         add_lag_s, add_loss_s, add_end = (book[name].add for name in (_LAG_S, _LOSS_S, _END))
@@ -229,7 +228,7 @@ def _times(view: TimesView | None) -> _Times:
 
 
 def _together(weighted: Iterable[tuple[TimesView | None, float]]) -> _Times:
-    """Roll up times: the worst of last ones, the extremes, and the mean by weight."""
+    """Roll up times: the maximum of last values, the extremes, and the weighted mean."""
     seen = [(view, weight) for view, weight in weighted if view is not None]
     fresh = [(_times(view), max(weight, _LEAST_WEIGHT)) for view, weight in seen if view.avg_ms is not None]
     last = max((view.last_ms for view, _ in seen), default=_NAN)

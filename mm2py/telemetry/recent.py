@@ -1,7 +1,5 @@
-"""
-What happened lately, in words: for the status page and for whoever follows a daemon from a terminal.
-
-`EventLog` remembers each event, and on a busy node that is little but epochs. Here only what is worth reading is kept.
+"""Recent events, in words: for the status page and for following a daemon from a terminal. `EventLog` keeps each
+event, and on a busy node that is mostly epochs. Here only events worth reading are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from mm2py.telemetry.events import Event, FlowSummary, Level, SparkEnded, SparkS
 from mm2py.telemetry.journal import EventLog
 
 
-#: How many are remembered.
+#: Number of events kept.
 RECENT_EVENTS = 500
 #: Tracebacks can be long; the log has all of them.
 _LONGEST_TEXT = 4_000
@@ -27,11 +25,9 @@ _LEAST = Level.INFO
 
 @attrs.frozen
 class Told:
-    """
-    One event as a reader gets it. `id` counts since the daemon started; `flow` is empty where it is about none.
-    `mark` names it beyond that: after a restart, the marks of the old daemon mean nothing.
-
-    `about` says what events of that name mean, `text` holds the facts of this one.
+    """One event for display. `id` counts since the daemon started; `flow` is empty if it concerns none. `mark`
+    identifies it across restarts: marks of an earlier daemon are not recognised. `about` explains events of that name,
+    `text` has the fields of this one.
     """
 
     id: int
@@ -48,7 +44,7 @@ class RecentEvents:
     """
     A ring of the last events at INFO or above, oldest first, fed by an `EventLog`. Used from the event loop's thread.
 
-    `spark` is what was last said of Spark's life, None before it first came up.
+    `spark` is the last event of Spark's life, None before it first started.
     """
 
     def __init__(self, events: EventLog, clock: Clock, *, keep: int = RECENT_EVENTS) -> None:
@@ -67,17 +63,17 @@ class RecentEvents:
         return self._last_id
 
     def id_of(self, mark: str) -> int:
-        """Return the id of the event with that *mark*, 0 where it is not one of this daemon's."""
+        """Return the id of the event with that *mark*, 0 if it is not one of this daemon's."""
         life, _, number = mark.partition(".")
         is_ours = life == self._life and number.isascii() and number.isdigit()
         return min(int(number), self._last_id) if is_ours else 0
 
     def take(self, event: Event) -> None:
-        """Remember *event* as having happened now."""
+        """Keep *event* as having happened now."""
         self._keep(event, self._clock.wall_ms())
 
     def since(self, last_id: int) -> tuple[Told, ...]:
-        """Return what was remembered after the event *last_id*; all there is for 0."""
+        """Return the events after *last_id*; all for 0."""
         if last_id >= self._last_id:
             return ()
         return tuple(told for told in self._ring if told.id > last_id)
@@ -88,7 +84,7 @@ class RecentEvents:
     def _keep(self, event: Event, wall_ms: int) -> None:
         if isinstance(event, SparkStarted | SparkEnded):
             self.spark = event
-        # A summary each minute of each flow would leave room for little else, and its numbers are in every view.
+        # Regular summaries of all flows would displace everything else, and their figures are in every view.
         if event.level.value < _LEAST.value or isinstance(event, FlowSummary):
             return
         self._last_id += 1
@@ -110,7 +106,7 @@ class RecentEvents:
 
 
 def _flow_of(facts: dict[str, object]) -> str:
-    """Return which flow it is about: loops are called after theirs, ``A->B/source/3``."""
+    """Return the flow of an event: loops are named after theirs, ``A->B/source/3``."""
     flow = facts.get("flow")
     if flow is None and isinstance(task := facts.get("task"), str) and "->" in task:
         flow = task.split("/", 1)[0]

@@ -1,8 +1,8 @@
 """
 Which topic-partitions have series of their own, and which are rolled up.
 
-Who came first keeps what it has for as long as the daemon runs: were a partition now rolled up and now not, the counts
-of the roll-up would go back. A rolled-up series carries only what has no series of its own.
+The first ones keep their series as long as the daemon runs: if a partition were rolled up only at times, the counters
+of the roll-up would go back. A rolled-up series contains only partitions without their own.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 import attrs
 
 
-#: Prometheus takes a label without text for one that is not there.
+#: Prometheus treats an empty label as missing.
 ABSENT: Final = ""
 
 
 @attrs.frozen(eq=False)
 class Labels:
-    """The labels of a series: as they stand in the text, and as they are."""
+    """The labels of a series: formatted, and as values."""
 
     text: str
     pairs: tuple[tuple[str, str], ...]
@@ -28,14 +28,14 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def labels(**values: str) -> Labels:
-    """Make labels in the order given; those without text are left out."""
+    """Return labels in the order given, without empty ones."""
     pairs = tuple((name, value) for name, value in values.items() if value != ABSENT)
     text = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
     return Labels(f"{{{text}}}" if pairs else "", pairs)
 
 
 class Cap:
-    """Gives the first *most* that ask a series of their own."""
+    """Gives the first *most* keys a series of their own."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,8 +1,5 @@
-"""
-Events, counted: by name and flow, and for some of them by one more fact, or by what they amount to.
-
-An event that tells of a hundred positions counts as a hundred positions. Counting is all that happens here; which
-count becomes which metric is said in `telemetry.metrics`.
+"""Counts of events: by name and flow, for some also by one more field, or by amount: an event about a hundred
+positions counts as a hundred positions. `telemetry.metrics` maps counts to metrics.
 """
 
 from __future__ import annotations
@@ -16,14 +13,14 @@ from mm2py.telemetry.events import Event
 from mm2py.telemetry.journal import EventLog
 
 
-#: The fact that tells an event's counts apart.
+#: The field by which an event's counts are separated.
 _DETAILS: Mapping[str, str] = {
     "authentication_failed": "cluster",
     "cluster_unreachable": "cluster",
     "group_sync_skipped": "state",
     "topic_sync_failed": "step",
 }
-#: The fact that says how much of something an event tells.
+#: The field with an event's amount.
 _AMOUNTS: Mapping[str, str] = {
     "checkpoints_written": "checkpoints",
     "group_offsets_synced": "partitions",
@@ -41,7 +38,7 @@ _TASK = re.compile(r"(.+)->(.+)/(?:source|checkpoints|heartbeats)(?:/.*)?", re.D
 
 
 class EventTally:
-    """Counts the events of a daemon, those included that were emitted before it was made and are still remembered."""
+    """Counts the events of a daemon, including those that were emitted before and are still kept."""
 
     def __init__(self, events: EventLog) -> None:
         #: By name and flow; None stands for the daemon itself.
@@ -70,11 +67,11 @@ class EventTally:
         return self._details[name, flow, detail]
 
     def details(self, name: str, flow: Flow) -> Mapping[str, int]:
-        """Return the counts of all details that there were."""
+        """Return the counts of all details so far."""
         return {detail: count for (event, of, detail), count in self._details.items() if (event, of) == (name, flow)}
 
     def amount(self, name: str, flow: Flow) -> int:
-        """Return what a flow's events of that name amount to."""
+        """Return the total amount of a flow's events of that name."""
         return self._amounts[name, flow]
 
 

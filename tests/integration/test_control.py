@@ -13,7 +13,7 @@ from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ConnectorPaused,
@@ -119,7 +119,7 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=1)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
-    paused = verbs.pause_connector(NO_ORDERS, SOURCE)
+    paused = verbs.pause_connector(NO_OVERRIDES, SOURCE)
     async with running_flow(settings, tmp_path) as first:
         await produce_numbers(source, prefix, count=500, partitions=1)
         await _arrived(backup, remote, 500)
@@ -132,7 +132,7 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
         await _state(second, FlowState.PAUSED)
         await asyncio.sleep(_QUIET_S)
         topics = await _there(backup, remote), second.runner.view().topics
-        second.runner.apply_overrides(NO_ORDERS)
+        second.runner.apply_overrides(NO_OVERRIDES)
         await _arrived(backup, f"A.{prefix}-new", 100)
         await second.drain()
 
@@ -211,11 +211,11 @@ async def test_a_flow_keeps_to_its_limit(
     await create_topic(source, prefix, partitions=4)
     await produce_numbers(source, prefix, count=100_000, partitions=4)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": prefix, "tasks.max": tasks})
-    async with running_flow(settings, tmp_path, overrides=verbs.set_limit(NO_ORDERS, limit)) as flow:
+    async with running_flow(settings, tmp_path, overrides=verbs.set_limit(NO_OVERRIDES, limit)) as flow:
         await _arrived(backup, remote, 1)
         await asyncio.sleep(4)
         records_per_s, bytes_per_s = await _rate(flow, backup, remote, seconds=_SECONDS)
-        flow.runner.apply_overrides(NO_ORDERS)
+        flow.runner.apply_overrides(NO_OVERRIDES)
         await _arrived(backup, remote, 100_000)
         await flow.drain()
 
@@ -235,7 +235,7 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
     await create_topic(source, fast, partitions=1)
     await produce_numbers(source, slow, count=100_000, partitions=3)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
-    overrides = verbs.set_topic_limit(NO_ORDERS, slow, RateLimit(records_per_s=2_000))
+    overrides = verbs.set_topic_limit(NO_OVERRIDES, slow, RateLimit(records_per_s=2_000))
     async with (
         running_flow(settings, tmp_path, overrides=overrides) as flow,
         numbered_stream(source, fast, count=10_000, partitions=1, rate=500, open_ended=True) as stream,
@@ -247,7 +247,7 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
         await asyncio.sleep(_SECONDS)
         rate = (await _there(backup, f"A.{slow}") - begun) / (loop.time() - started)
         behind = stream.sent - await _there(backup, f"A.{fast}")
-        flow.runner.apply_overrides(NO_ORDERS)
+        flow.runner.apply_overrides(NO_OVERRIDES)
         count = await stream.done()
         await _arrived(backup, f"A.{slow}", 100_000)
         await _arrived(backup, f"A.{fast}", count)

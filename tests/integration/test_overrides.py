@@ -21,7 +21,7 @@ from mm2py.errors import OverrideConflictError, OverrideRejectedError, Overrides
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import NOTHING_STORED, overrides_key
 from mm2py.telemetry.events import (
@@ -78,7 +78,7 @@ async def test_a_flow_without_orders_leaves_no_topic_behind(
     store = OverrideStore(settings, SystemClock())
     nothing = await store.read()
     is_there_before = store.topic in await list_topics(backup.bootstrap_servers)
-    overrides = verbs.set_limit(verbs.pause_topic(NO_ORDERS, "orders"), RateLimit(bytes_per_s=1e6))
+    overrides = verbs.set_limit(verbs.pause_topic(NO_OVERRIDES, "orders"), RateLimit(bytes_per_s=1e6))
 
     kept = await store.write(overrides, before=nothing, by="alice")
 
@@ -142,7 +142,7 @@ async def test_too_many_replicas_are_told_with_their_setting(
         with pytest.raises(OverridesNotStoredError, match=r"config\.storage\.replication\.factor is 3"):
             await running.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, prefix))
 
-        assert running.node.control.overrides(flow) == NO_ORDERS
+        assert running.node.control.overrides(flow) == NO_OVERRIDES
         await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
 
 
@@ -238,7 +238,7 @@ async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: Ka
     """Two stores that know the same revision write the next one: one counts for both and stays last of its key."""
     settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
     stores = [OverrideStore(settings, SystemClock()) for _ in range(2)]
-    before = await stores[0].write(NO_ORDERS, before=NOTHING_STORED, by="")
+    before = await stores[0].write(NO_OVERRIDES, before=NOTHING_STORED, by="")
     names = ("left", "right")
 
     async def write(store: OverrideStore, topic: str) -> Overrides | OverrideConflictError:
@@ -341,7 +341,7 @@ async def test_a_bad_put_is_refused_as_a_whole(
         with pytest.raises(UnknownFlowError):
             await running.node.control.put_config(Flow("X", "Y"), SOURCE, {})
 
-        assert running.node.control.overrides(flow) == NO_ORDERS
+        assert running.node.control.overrides(flow) == NO_OVERRIDES
         assert f"mm2-configs.{prefix}.internal" not in await list_topics(backup.bootstrap_servers)
     problems = refused.value.problems
     assert [problem.split()[0].rstrip(":") for problem in problems] == ["topicz", "tasks.max", "spark.master"]
@@ -417,7 +417,7 @@ async def test_an_order_that_nobody_keeps_is_not_obeyed(
                     flow, lambda overrides: verbs.pause_connector(overrides, SOURCE)
                 )
 
-        assert running.node.control.overrides(flow) == NO_ORDERS
+        assert running.node.control.overrides(flow) == NO_OVERRIDES
         await running.crash()
 
 

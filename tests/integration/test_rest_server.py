@@ -91,7 +91,7 @@ async def test_all_addresses(tmp_path: Path) -> None:
         ):
             changed = answer.status
 
-    assert event.who == "everybody may read"
+    assert event.who == "everyone may read"
     assert (shown, changed) == (200, 403)
 
 

@@ -17,7 +17,7 @@ from mm2py.core.control.overrides import HEARTBEAT, SOURCE
 from mm2py.errors import OverrideConflictError
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS
+from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -137,7 +137,7 @@ async def test_a_failed_partition_is_told_in_words(browser: Browser, served: Ser
         await seen.open("#/flow/A-%3EB")
         await seen.sees("a record is too large")
         await seen.page.get_by_role("button", name="Details of invoices").click()
-        shown = await seen.sees("It is tried again in", "table.topics tr.under")
+        shown = await seen.sees("It is retried in", "table.topics tr.under")
 
         assert "What to try: raise max.message.bytes" in shown
 
@@ -150,7 +150,7 @@ async def test_an_unreachable_cluster_is_told_in_words(browser: Browser, served:
     async with looking(browser, served.url) as seen:
         await seen.open()
         card = await seen.sees("Cluster A is unreachable", ".problems")
-        await seen.sees("unreachable", "svg.picture")
+        await seen.sees("unreachable", "svg.diagram")
 
         assert "no broker answers at a:1" in card
         assert "What to try: check A.bootstrap.servers" in card
@@ -164,7 +164,7 @@ async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Serv
     served.show(partitions=(), topics=0, lag=None, lag_s=None, groups=(GroupView(HEARTBEAT, FlowState.RUNNING),))
     async with looking(browser, served.url) as seen:
         await seen.open()
-        await seen.sees("heartbeats", "svg.picture")
+        await seen.sees("heartbeats", "svg.diagram")
         numbers = [await seen.rows("flows", column) for column in (3, 5, 6, 7, 8, 9)]
         await seen.keep_picture("heartbeats-alone")
         source = GroupView(SOURCE, FlowState.STARTING)
@@ -172,7 +172,7 @@ async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Serv
         await seen.sees("1 unreachable", ".tiles")
         unknown = await seen.rows("flows", 6)
 
-    assert numbers == [["heartbeats alone"], *([["\N{EN DASH}"]] * 5)]
+    assert numbers == [["heartbeats only"], *([["\N{EN DASH}"]] * 5)]
     assert unknown == ["\N{EN DASH}"]
 
 
@@ -314,18 +314,18 @@ async def test_orders_by_clicking(browser: Browser, served: Served) -> None:
         cancelled = served.node.control.ordered
         await seen.click("Pause", ".flow-head")
         await seen.answer("Pause")
-        await seen.sees("copying is to be paused", ".order-note")
+        await seen.sees("copying paused", ".override-note")
         await seen.click("Resume", ".flow-head")
-        await eventually(lambda: served.node.control.ordered == NO_ORDERS, within_s=10, what="the flow is resumed")
+        await eventually(lambda: served.node.control.ordered == NO_OVERRIDES, within_s=10, what="the flow is resumed")
         await seen.click("Pause", "table.topics tr:nth-child(2)")
         await seen.answer("Pause")
-        await seen.sees("1 topic paused (orders)", ".order-note")
+        await seen.sees("1 topic paused (orders)", ".override-note")
         await seen.click("Rate limit", ".flow-head")
         await seen.page.fill("dialog[open] input[name=bytes]", "2.5")
         await seen.answer("Set")
-        await seen.sees("copying is limited to 2.50 MB/s", ".order-note")
+        await seen.sees("copying is limited to 2.50 MB/s", ".override-note")
 
-        assert cancelled == NO_ORDERS
+        assert cancelled == NO_OVERRIDES
         assert served.node.control.ordered.limit.bytes_per_s == 2_500_000
         assert served.node.control.ordered.topics == {"orders"}
 
@@ -348,21 +348,21 @@ async def test_who_may_not_look_is_asked(browser: Browser, tmp_path: Path) -> No
     async with serving(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do") as served:
         async with looking(browser, served.url, expects=("401",)) as seen:
             await seen.open("#/flow/A-%3EB")
-            await seen.sees("Who are you?")
+            await seen.sees("Log in")
             before = await seen.text("main")
             await seen.log_in("wrong")
-            refused = await seen.sees("not known", "dialog")
+            refused = await seen.sees("unknown token", "dialog")
             await seen.log_in("see")
             await seen.sees("Topics 2")
 
             assert "Topics" not in before
             assert "token" in refused
             assert await seen.page.locator("[data-write]:visible").count() == 0
-            assert "read only" in await seen.text(".readers")
+            assert "read permission only" in await seen.text(".readers")
             await seen.keep_picture("reader")
         async with looking(browser, served.url, expects=("401",)) as seen:
             await seen.open("#/flow/A-%3EB")
-            await seen.sees("Who are you?")
+            await seen.sees("Log in")
             await seen.log_in("do")
             await seen.sees("Topics 2")
 
@@ -375,7 +375,7 @@ async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_pa
         await seen.open()
         await seen.sees("Live", "header")
         served.serving.cancel()
-        await seen.sees("Connection lost, trying again")
+        await seen.sees("Connection lost, retrying")
         is_stale = await seen.evaluate("document.body.hasAttribute('data-stale')")
         await seen.keep_picture("lost")
         async with serving(tmp_path, listener=served.url):
@@ -421,7 +421,7 @@ async def test_pictures_of_many_clusters(browser: Browser, served: Served) -> No
 
 _LAYOUT = """
 async ([pairs, width]) => {
-  const { layout } = await import('./static/js/picture.js');
+  const { layout } = await import('./static/js/diagram.js');
   const flows = pairs.map(([source, target]) => ({ source, target }));
   return layout([...new Set(pairs.flat())], flows, width);
 }

@@ -15,7 +15,7 @@ from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.telemetry.journal import EventLog
@@ -106,7 +106,7 @@ async def running_flow(
     settings: FlowSettings,
     work_dir: Path,
     *,
-    overrides: Overrides = NO_ORDERS,
+    overrides: Overrides = NO_OVERRIDES,
     other_way: FlowSettings | None = None,
     spark: Spark | None = None,
 ) -> AsyncIterator[RunningFlow]:

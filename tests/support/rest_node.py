@@ -24,7 +24,7 @@ from mm2py.flow.control.control import Control
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -111,7 +111,7 @@ class ControlDouble(Control):
     """Keeps overrides in memory and applies none. `trouble` is raised by the next change or restart."""
 
     settings: MirrorSettings
-    ordered: Overrides = NO_ORDERS
+    ordered: Overrides = NO_OVERRIDES
     said_by: list[str] = attrs.field(factory=list)
     restarts: list[tuple[object, ...]] = attrs.field(factory=list)
     trouble: Exception | None = None

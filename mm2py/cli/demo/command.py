@@ -19,9 +19,9 @@ from functools import reduce
 import attrs
 from rich.console import Console
 
-from mm2py.cli.demo.picture import Picture, TopicPicture
 from mm2py.cli.demo.proof import Proof, prove
 from mm2py.cli.demo.screen import Screen, latency_in_words, make_screen
+from mm2py.cli.demo.snapshot import Snapshot, TopicSnapshot
 from mm2py.cli.demo.stage import SOURCE, TARGET, Stage
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.demo.watch import Watch
@@ -84,8 +84,9 @@ def _parse(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(
         prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine."
     )
-    parser.add_argument("--seconds", type=float, default=15.0, help="how long to write and mirror records (default: "
-        "15)")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="how long to write and mirror records (default: 15)"
+    )
     parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
     parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
     given = parser.parse_args(arguments)
@@ -114,7 +115,7 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
         step.result = (
             f"clusters are up: {SOURCE} {stage.source.bootstrap_servers}, {TARGET} {stage.target.bootstrap_servers}"
         )
-    picture, written = asyncio.run(_mirror(stage, screen, options, clock))
+    snapshot, written = asyncio.run(_mirror(stage, screen, options, clock))
     if not options.keep_running:
         with screen.step("draining the mirror") as step:
             exit_code = stage.stop_mirror()
@@ -122,16 +123,16 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
         if exit_code:
             raise stage.mirror_error(f"did not shut down cleanly, but with exit code {exit_code}")
     with screen.step("reading both sides back and comparing every record") as step:
-        proof = asyncio.run(_prove(stage, picture.topics, written))
+        proof = asyncio.run(_prove(stage, snapshot.topics, written))
         step.result = f"{proof.records:,} records read from each side" if proof.is_complete else "the two sides differ"
-    _conclude(screen, picture, proof)
+    _conclude(screen, snapshot, proof)
     if options.keep_running:
-        _keep_running(stage, screen, picture)
+        _keep_running(stage, screen, snapshot)
     return DemoExit.PROVEN if proof.is_complete else DemoExit.DIFFERENT
 
 
-async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) -> tuple[Picture, dict[str, int]]:
-    """ Write the stream while the mirror starts and runs. Return the last snapshot, taken when it had caught up, and
+async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) -> tuple[Snapshot, dict[str, int]]:
+    """Write the stream while the mirror starts and runs. Return the last snapshot, taken when it had caught up, and
     how many records of each topic were acknowledged.
     """
     is_over = asyncio.Event()
@@ -157,8 +158,8 @@ async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) 
             await _show_stream(stage, watch, screen, options, clock)
             is_over.set()
             await asyncio.wait(writing)
-            picture = await _show_rest(stage, watch, screen, clock)
-        return picture, {producer.topic: producer.acknowledged for producer in producers}
+            snapshot = await _show_rest(stage, watch, screen, clock)
+        return snapshot, {producer.topic: producer.acknowledged for producer in producers}
 
 
 async def _write(producer: SampleProducer, topic: SampleTopic, rate: int, is_over: asyncio.Event, clock: Clock) -> None:
@@ -175,33 +176,33 @@ async def _write(producer: SampleProducer, topic: SampleTopic, rate: int, is_ove
 async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: Options, clock: Clock) -> None:
     begun = clock.monotonic()
     while True:
-        picture = await watch.look()
+        snapshot = await watch.look()
         stage.check_mirror()
-        since = picture.since_first_s
+        since = snapshot.since_first_s
         if since is None and clock.monotonic() - begun > _FIRST_LIMIT_S:
             raise stage.mirror_error(f"copied nothing within {_FIRST_LIMIT_S:g} s")
         is_starting = since is None
-        screen.show(picture, "the mirror starts" if is_starting else f"{since:.0f} of {options.seconds:g} s")
+        screen.show(snapshot, "the mirror starts" if is_starting else f"{since:.0f} of {options.seconds:g} s")
         if since is not None and since >= options.seconds:
             return
         await clock.sleep(_LOOK_EVERY_S)
 
 
-async def _show_rest(stage: Stage, watch: Watch, screen: Screen, clock: Clock) -> Picture:
+async def _show_rest(stage: Stage, watch: Watch, screen: Screen, clock: Clock) -> Snapshot:
     """Let the mirror catch up after the end of the stream. If it makes no progress, the comparison will show it."""
     moved_at, mirrored = clock.monotonic(), -1
     while True:
-        picture = await watch.look()
+        snapshot = await watch.look()
         stage.check_mirror()
-        screen.show(picture, "the stream is over")
-        if picture.mirrored != mirrored:
-            moved_at, mirrored = clock.monotonic(), picture.mirrored
-        if picture.flow.lag == 0 or clock.monotonic() - moved_at > _STALL_LIMIT_S:
-            return picture
+        screen.show(snapshot, "the stream is over")
+        if snapshot.mirrored != mirrored:
+            moved_at, mirrored = clock.monotonic(), snapshot.mirrored
+        if snapshot.flow.lag == 0 or clock.monotonic() - moved_at > _STALL_LIMIT_S:
+            return snapshot
         await clock.sleep(_LOOK_EVERY_S)
 
 
-async def _prove(stage: Stage, topics: Sequence[TopicPicture], written: Mapping[str, int]) -> Proof:
+async def _prove(stage: Stage, topics: Sequence[TopicSnapshot], written: Mapping[str, int]) -> Proof:
     proofs = []
     for topic in topics:
         async with asyncio.TaskGroup() as reading:
@@ -216,7 +217,7 @@ async def _prove(stage: Stage, topics: Sequence[TopicPicture], written: Mapping[
     return reduce(Proof.plus, proofs)
 
 
-def _conclude(screen: Screen, picture: Picture, proof: Proof) -> None:
+def _conclude(screen: Screen, snapshot: Snapshot, proof: Proof) -> None:
     screen.say()
     if not proof.is_complete:
         screen.say(
@@ -232,14 +233,14 @@ def _conclude(screen: Screen, picture: Picture, proof: Proof) -> None:
         "hold what the source topics hold, in the same order; none missing, none twice.",
         "bold green",
     )
-    latency = f" In the last seconds of the stream: {latency_in_words(picture.flow)}."
+    latency = f" In the last seconds of the stream: {latency_in_words(snapshot.flow)}."
     screen.say(
-        f"The first record was mirrored {picture.first_after_s or 0:.1f} s after the mirror was started."
-        + (latency if picture.flow.latency_p50_ms is not None else "")
+        f"The first record was mirrored {snapshot.first_after_s or 0:.1f} s after the mirror was started."
+        + (latency if snapshot.flow.latency_p50_ms is not None else "")
     )
 
 
-def _keep_running(stage: Stage, screen: Screen, picture: Picture) -> None:
+def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot) -> None:
     screen.say()
     screen.say("Everything stays up; new topics are mirrored too. Ctrl-C stops and removes it all.", "bold")
     for name, value in (
@@ -249,7 +250,7 @@ def _keep_running(stage: Stage, screen: Screen, picture: Picture) -> None:
         ("settings", stage.properties_file),
         ("log", stage.log_file),
         ("status", stage.status_file),
-        ("Spark UI", picture.spark_ui),
+        ("Spark UI", snapshot.spark_ui),
     ):
         screen.say(f"  {name:<11} {value}")
     try:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mm2py.cli.demo.picture import FlowPicture, Picture, Said
+from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot
 from mm2py.clock import Clock
 
 
@@ -33,7 +33,7 @@ class Screen(Protocol):
         """Show snapshots until the end of the block."""
         ...
 
-    def show(self, picture: Picture, phase: str) -> None:
+    def show(self, snapshot: Snapshot, phase: str) -> None:
         """Show a snapshot."""
         ...
 
@@ -75,10 +75,10 @@ class PlainScreen:
         self._line(title)
         yield
 
-    def show(self, picture: Picture, phase: str) -> None:
+    def show(self, snapshot: Snapshot, phase: str) -> None:
         if self._clock.monotonic() - self._shown_at >= _LINE_EVERY_S:
             self._shown_at = self._clock.monotonic()
-            self._line(_in_words(picture, phase))
+            self._line(_in_words(snapshot, phase))
 
     def say(self, text: str = "", style: str = "") -> None:
         self._print(text, style)
@@ -117,33 +117,33 @@ class LiveScreen:
             yield
         self._live = None
 
-    def show(self, picture: Picture, phase: str) -> None:
+    def show(self, snapshot: Snapshot, phase: str) -> None:
         if self._live is not None:
-            self._live.update(draw(picture, self._title, phase), refresh=True)
+            self._live.update(draw(snapshot, self._title, phase), refresh=True)
 
     def say(self, text: str = "", style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
 
 
-def draw(picture: Picture, title: str, phase: str) -> RenderableType:
+def draw(snapshot: Snapshot, title: str, phase: str) -> RenderableType:
     """Draw a snapshot for a terminal of eighty columns or more."""
     head = Text.assemble((title, "bold"), "   ", (phase, "cyan"))
-    graph = Text.assemble((_sparkline(picture.history), "green"), ("  records/s", "dim"))
-    parts: list[RenderableType] = [Text(), head, Text(), _flow_table(picture), graph, Text(), _topic_table(picture)]
-    if picture.said:
-        parts += [Text(), Text("the mirror's log", style="dim"), *map(_said_line, picture.said)]
+    graph = Text.assemble((_sparkline(snapshot.history), "green"), ("  records/s", "dim"))
+    parts: list[RenderableType] = [Text(), head, Text(), _flow_table(snapshot), graph, Text(), _topic_table(snapshot)]
+    if snapshot.said:
+        parts += [Text(), Text("the mirror's log", style="dim"), *map(_said_line, snapshot.said)]
     return Padding(Group(*parts), (0, 1))
 
 
-def _flow_table(picture: Picture) -> Table:
+def _flow_table(snapshot: Snapshot) -> Table:
     table = _table("flow", "state", "topics", "parts", "records/s", "MB/s", "lag", "p50 ms", "p99 ms", left=2, gap=1)
-    flow = picture.flow
+    flow = snapshot.flow
     state = Text(flow.state, "green" if flow.state == "running" else "yellow")
     table.add_row(
         Text(flow.flow, "bold"),
         state,
-        str(len(picture.topics)),
-        str(picture.partitions),
+        str(len(snapshot.topics)),
+        str(snapshot.partitions),
         f"{flow.records_per_s:,.0f}",
         _megabytes(flow.bytes_per_s),
         f"{flow.lag:,}",
@@ -153,9 +153,9 @@ def _flow_table(picture: Picture) -> Table:
     return table
 
 
-def _topic_table(picture: Picture) -> Table:
+def _topic_table(snapshot: Snapshot) -> Table:
     table = _table("topic", "remote topic", "codec", "parts", "written", "mirrored", left=3, gap=2)
-    for topic in picture.topics:
+    for topic in snapshot.topics:
         is_level = topic.mirrored == topic.written
         table.add_row(
             topic.topic,
@@ -182,16 +182,16 @@ def _said_line(said: Said) -> Text:
     return line
 
 
-def _in_words(picture: Picture, phase: str) -> str:
-    flow = picture.flow
+def _in_words(snapshot: Snapshot, phase: str) -> str:
+    flow = snapshot.flow
     return (
-        f"{flow.flow} {flow.state}, {phase}: {len(picture.topics)} topics, {picture.partitions} partitions, "
-        f"{picture.mirrored:,} of {picture.written:,} records mirrored, {flow.records_per_s:,.0f} records/s, "
+        f"{flow.flow} {flow.state}, {phase}: {len(snapshot.topics)} topics, {snapshot.partitions} partitions, "
+        f"{snapshot.mirrored:,} of {snapshot.written:,} records mirrored, {flow.records_per_s:,.0f} records/s, "
         f"{_megabytes(flow.bytes_per_s)} MB/s, lag {flow.lag:,}, {latency_in_words(flow)}"
     )
 
 
-def latency_in_words(flow: FlowPicture) -> str:
+def latency_in_words(flow: FlowSnapshot) -> str:
     """Return the latency as part of a sentence."""
     return f"latency p50 {_ms(flow.latency_p50_ms)} ms, p99 {_ms(flow.latency_p99_ms)} ms"
 

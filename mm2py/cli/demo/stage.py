@@ -1,4 +1,4 @@
-""" The demo's set-up: two clusters of one broker each, and a mirror between them, in one temporary folder. All of it is
+"""The demo's set-up: two clusters of one broker each, and a mirror between them, in one temporary folder. All of it is
 removed at the end, including files, however the demo ends. Blocking throughout, like the devkit.
 """
 

@@ -1,4 +1,4 @@
-""" Watching a mirror from outside. Written and mirrored records are counted on the two clusters themselves; the
+"""Watching a mirror from outside. Written and mirrored records are counted on the two clusters themselves; the
 mirror's status file and log add what only it can know.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import attrs
 
-from mm2py.cli.demo.picture import FlowPicture, Picture, Said, TopicPicture
+from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
 from mm2py.cli.demo.stage import SOURCE, TARGET, Stage
 from mm2py.cli.demo.stream import SampleTopic
 from mm2py.clock import Clock
@@ -94,7 +94,7 @@ class Watch:
         """Record that the mirror's process has just been started."""
         self._started = self._clock.monotonic()
 
-    async def look(self) -> Picture:
+    async def look(self) -> Snapshot:
         """Take a snapshot."""
         remote_of = {topic.name: self.remote_topic(topic.name) for topic in self._topics}
         async with asyncio.TaskGroup() as both:
@@ -106,7 +106,7 @@ class Watch:
         rate = self._rate(now, sum(mirrored.values()), lag)
         self._listen(now)
         topics = tuple(
-            TopicPicture(
+            TopicSnapshot(
                 topic=topic.name,
                 remote_topic=remote_of[topic.name],
                 codec=topic.codec,
@@ -116,7 +116,7 @@ class Watch:
             )
             for topic in self._topics
         )
-        return Picture(
+        return Snapshot(
             flow=self._flow(rate, lag),
             topics=topics,
             said=tuple(self._said),
@@ -139,11 +139,11 @@ class Watch:
         self._history.append(rate)
         return rate
 
-    def _flow(self, records_per_s: float, lag: int) -> FlowPicture:
+    def _flow(self, records_per_s: float, lag: int) -> FlowSnapshot:
         flow = str(Flow(SOURCE, TARGET))
         status = _status(self._stage.status_file).get(flow, {})
         is_copying = self._first is not None and status.get("bytes")
-        return FlowPicture(
+        return FlowSnapshot(
             flow=flow,
             state=str(status.get("state", "starting")),
             records_per_s=records_per_s,

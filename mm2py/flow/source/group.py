@@ -29,7 +29,7 @@ from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.epoch import PartitionFailure
-from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.positions import Position
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
@@ -116,7 +116,7 @@ class SourceGroup(FlowGroup):
         self._watches = watches
         self._measures = measures or FlowMeasures(around.clock)
         self._source_tasks: SourceTasks | None = None
-        self._overrides = NO_ORDERS
+        self._overrides = NO_OVERRIDES
         self._is_refreshing = False
 
     # What may be asked of it.

@@ -34,7 +34,7 @@ from mm2py.model.epoch import (
     PartitionPlan,
 )
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
@@ -96,7 +96,7 @@ class SourceTasks:
         self._in_order: list[TopicPartition] = []
         self._pausing: set[TopicPartition] = set()
         self._committed: set[TopicPartition] = set()
-        self._overrides = NO_ORDERS
+        self._overrides = NO_OVERRIDES
         self._rates = RateShares(clock)
         self._transforms = transforms_of(settings)
         self._holders = Holders(settings, self._transforms, events)

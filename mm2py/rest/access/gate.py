@@ -1,9 +1,9 @@
 """
-The door: finds out who asks, slows down who guesses, and lets in or not.
+Authentication: identifies callers, slows down guessing, and admits or refuses.
 
-A password is checked by a slow hash in a thread, at most two at a time; one that was right is remembered for some
-minutes by a keyed hash of its own, so that a scraper costs nothing. After a wrong one, whoever is at that address
-waits; it is told once as an event.
+A password is checked by a slow hash in a thread, at most two at a time; a correct one is cached for some minutes as a
+keyed hash, so that a scraper costs nothing. After a wrong one, further logins from that address are delayed; it is
+reported once as an event.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from mm2py.telemetry.events import RestLoginRefused, RestUsersRefused
 from mm2py.telemetry.journal import EventLog
 
 
-#: How long a password that was right is not checked again, and how often the users' file is looked at.
+#: How long a correct password is not checked again, and how often the users' file is checked for changes.
 _REMEMBERED_S: Final = 300.0
 _LOOK_EVERY_S: Final = 2.0
-#: After so long without a failure an address is told about again.
+#: After this time without a failure, a failed login from an address is reported again.
 _FORGIVEN_S: Final = 300.0
 _PAUSES: Final = Backoff(0.25, 5.0, spread=0.0)
 _MOST_ADDRESSES: Final = 1_000
 _MOST_REMEMBERED: Final = 1_000
-#: So many may wait at one address for their credentials to be checked.
+#: Pending logins per address.
 _MOST_WAITING: Final = 8
 _CHECKS_AT_ONCE: Final = 2
 
 
 @attrs.define(eq=False)
 class _Address:
-    """Who tried from where, and how often in vain."""
+    """Failed logins of one address."""
 
     failures: int = 0
     last_s: float = 0.0
@@ -52,7 +52,7 @@ class _Address:
 
 
 class Gate:
-    """Knows all who may use REST, as the settings and the users' file say now."""
+    """Knows all users of REST, from the current settings and users' file."""
 
     def __init__(self, clock: Clock, events: EventLog) -> None:
         self._clock = clock
@@ -67,26 +67,26 @@ class Gate:
         self._looked_s = float("-inf")
 
     async def who(self, shown: Shown, address: str, settings: RestSettings, anonymous: Right) -> Guest:
-        """Return who asks. Raise the 401 or 429 answer where what they show is wrong."""
+        """Return the caller. Raise the 401 or 429 answer if the credentials are wrong."""
         users = await self._look(settings)
         found = credentials(shown)
         if found is None:
             user = users.of_subject(shown.subject) if shown.subject else None
             return Guest("", anonymous) if user is None else Guest(user.name, user.right)
         if not settings.has_users and anonymous is not Right.NONE:
-            return Guest("", anonymous)  # nobody is asked who he is
+            return Guest("", anonymous)  # without configured users credentials are ignored
         user = users.of_token(found.token) if isinstance(found, Token) else None
         if isinstance(found, Password):
             user = self._recall(users, found) or await self._check(users, found, address)
         elif user is None:
-            why = found.why if isinstance(found, Unreadable) else "the token is not known"
+            why = found.why if isinstance(found, Unreadable) else "unknown token"
             await self._refuse(why, "", address)
         if user is None:
-            raise RestError(401, "name or password is wrong")
+            raise RestError(401, "wrong name or password")
         return Guest(user.name, user.right)
 
     async def has_passwords(self, settings: RestSettings) -> bool:
-        """Whether anybody logs in by name."""
+        """Whether any user logs in with a password."""
         return any(user.has_password for user in (await self._look(settings)).users)
 
     # Passwords.
@@ -95,7 +95,7 @@ class Gate:
         return hmac.digest(self._key, f"{user.name}\0{user.secret}\0{shown.password}".encode(), hashlib.sha256)
 
     def _recall(self, users: Users, shown: Password) -> User | None:
-        """Return the user whose password was right not long ago; another line in the file makes it another one."""
+        """Return the user if the same password was accepted recently; a changed line in the file invalidates it."""
         user = users.of_name(shown.name)
         if user is None:
             return None
@@ -103,15 +103,15 @@ class Gate:
         return user if until is not None and self._clock.monotonic() < until else None
 
     async def _check(self, users: Users, shown: Password, address: str) -> User | None:
-        """Check a password, one after the other for each address."""
+        """Check a password; for each address one at a time."""
         here = self._address(address)
         if here.waiting >= _MOST_WAITING:
-            raise RestError(429, "too many logins wait at this address", (), ("Retry-After", "5"))
+            raise RestError(429, "too many pending logins from this address", (), ("Retry-After", "5"))
         here.waiting += 1
         try:
             async with here.turn:
                 user = users.of_name(shown.name)
-                # Who has no name here takes as long as who has.
+                # Unknown names take as long as known ones.
                 secret = _NOBODY if user is None else user.secret
                 async with self._checks:
                     is_right = await asyncio.to_thread(is_password, shown.password, secret)
@@ -119,7 +119,7 @@ class Gate:
                     here.failures = 0
                     self._remember(self._digest(user, shown))
                     return user
-                await self._pause("name or password is wrong", shown.name, address)
+                await self._pause("wrong name or password", shown.name, address)
         finally:
             here.waiting -= 1
         return None
@@ -129,12 +129,12 @@ class Gate:
         while len(self._remembered) > _MOST_REMEMBERED:
             self._remembered.popitem(last=False)
 
-    # Who guesses.
+    # Failed logins.
 
     async def _refuse(self, why: str, name: str, address: str) -> None:
         here = self._address(address)
         if here.waiting >= _MOST_WAITING:
-            raise RestError(429, "too many logins wait at this address", (), ("Retry-After", "5"))
+            raise RestError(429, "too many pending logins from this address", (), ("Retry-After", "5"))
         here.waiting += 1
         try:
             async with here.turn:
@@ -163,7 +163,7 @@ class Gate:
     # The users' file.
 
     async def _look(self, settings: RestSettings) -> Users:
-        """Return the users as they are now; the file is looked at every few seconds."""
+        """Return the current users; the file is checked for changes every few seconds."""
         path, tokens = settings.users_file, (settings.read_tokens, settings.write_tokens)
         async with self._looking:
             now = self._clock.monotonic()
@@ -183,7 +183,7 @@ class Gate:
         try:
             text = await asyncio.to_thread(Path(path).read_text, encoding="utf-8")
         except (OSError, ValueError) as error:
-            # Nobody of the file is let in: who was removed from it must not come in because it is gone.
+            # Admit no user of the file: a removed user must not be admitted because the file is missing.
             why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
             self._events.emit(RestUsersRefused(path, (why,)))
             return Users(of_tokens)
@@ -201,5 +201,5 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-#: A password that nobody has; checking it takes as long as any.
+#: A hash that no password matches; checking it takes as long as any.
 _NOBODY: Final = "scrypt$16384$8$5$" + "A" * 22 + "$" + "A" * 43

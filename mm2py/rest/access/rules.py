@@ -1,8 +1,8 @@
 """
-Who may do what, decided from what a request shows of itself. No I/O, and nothing of aiohttp.
+Access rules: who may do what, decided from a request's headers. No I/O, no aiohttp.
 
-Three questions, in this order. Is the request meant for us? (A page of somebody else's may have its own name point at
-this machine: DNS rebinding.) Was it made by a page of another origin? Who asks, and may they?
+Three questions, in this order. Is the request meant for this host? (Another site may let its own name resolve to this
+machine: DNS rebinding.) Was it made by a page of another origin? Who is the caller, and what are their permissions?
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @attrs.frozen
 class Shown:
-    """What a request shows of itself; what it does not is empty."""
+    """The parts of a request that access rules use; missing ones are empty."""
 
     method: str
     host: str = ""
@@ -39,7 +39,7 @@ class Shown:
 
 @attrs.frozen
 class Guest:
-    """Somebody who was let in. `name` is empty for unauthenticated clients; `why_not` says why they may not write."""
+    """An admitted caller. `name` is empty for unauthenticated clients; `why_not` says why they may not write."""
 
     name: str
     right: Right
@@ -63,13 +63,13 @@ class Token:
 
 @attrs.frozen
 class Unreadable:
-    """An Authorization header that is neither."""
+    """An invalid Authorization header."""
 
     why: str
 
 
 def credentials(shown: Shown) -> Password | Token | Unreadable | None:
-    """Read the Authorization header (RFC 7617 and 6750); None where there is none."""
+    """Parse the Authorization header (RFC 7617 and 6750); None if there is none."""
     if not shown.authorization:
         return None
     scheme, _, rest = shown.authorization.partition(" ")
@@ -85,11 +85,8 @@ def credentials(shown: Shown) -> Password | Token | Unreadable | None:
 
 
 def judge_host(host: str, listener: Listener, settings: RestSettings) -> str:
-    """
-    Return why a request with this Host header is not for us; empty where it is.
-
-    Only loopback listeners are asked: a name that leads there from a browser is somebody's trick, while other
-    addresses may have any name.
+    """Return why a request with this Host header is not for this node; empty if it is. Only loopback listeners check
+    it: another name that resolves to loopback is an attack, while other addresses may have any name.
     """
     if not listener.is_loopback:
         return ""
@@ -104,7 +101,7 @@ def judge_host(host: str, listener: Listener, settings: RestSettings) -> str:
 
 
 def host_name(host: str) -> str:
-    """Return the name in a Host header, without port and brackets, in small letters."""
+    """Return the name in a Host header, without port and brackets, in lower case."""
     try:
         return (URL(f"http://{host}").host or "").lower()
     except ValueError:
@@ -119,24 +116,24 @@ def _is_loopback(name: str) -> bool:
 
 
 def judge_origin(shown: Shown, settings: RestSettings) -> str:
-    """Return why a request that changes something must not come from the page that made it; empty where it may."""
+    """Return why the requesting page's origin may not change anything; empty if it may."""
     if shown.method in SAFE or is_allowed_origin(shown, settings):
         return ""
     if shown.origin and not _is_same(shown.origin, shown.host):
-        return f"pages of {shown.origin} may not change anything here; access.control.allow.origin names those that may"
+        return f"pages of {shown.origin} may not change anything here; access.control.allow.origin lists those that may"
     if shown.fetch_site and shown.fetch_site not in _OURS and not shown.origin:
         return "pages of other sites may not change anything here"
     return ""
 
 
 def is_allowed_origin(shown: Shown, settings: RestSettings) -> bool:
-    """Whether the settings let pages of the request's origin do this."""
+    """Whether the settings allow this to pages of the request's origin."""
     allowed = settings.allow_origins
     return bool(shown.origin) and (shown.origin in allowed or "*" in allowed) and shown.method in settings.allow_methods
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """Whether a page's origin is the address that the request was sent to."""
+    """Whether a page has the same origin as the request's address."""
     try:
         of = URL(origin)
         to = URL(f"{of.scheme}://{host}")
@@ -146,16 +143,16 @@ def _is_same(origin: str, host: str) -> bool:
 
 
 def why_not(right: Right, listener: Listener, settings: RestSettings, *, is_known: bool) -> str:
-    """Return why *right* is not enough, and what to do about it."""
+    """Return why *right* is not sufficient, and what to do about it."""
     if is_known:
-        return "your right is to read only; rest.auth.users.file says who may write"
+        return "you have read permission only; rest.auth.users.file defines who may write"
     if right is Right.NONE:
-        return "show who you are: a bearer token, or a name and a password"
+        return "log in with a bearer token, or with name and password"
     if settings.has_users or settings.anonymous is not None:
-        return "without credentials only reading is allowed here"
+        return "without a login only reading is allowed here"
     return (
-        f"{listener} can be reached from other machines and asks nobody who he is, so nothing can be changed there: "
-        "set rest.auth.users.file or rest.auth.write.tokens, or a listener on 127.0.0.1"
+        f"{listener} is reachable from other machines without a login, so nothing can be changed there: set "
+        "rest.auth.users.file or rest.auth.write.tokens, or a listener on 127.0.0.1"
     )
 
 

@@ -1,9 +1,9 @@
 """
-Who may use REST: names with passwords, tokens, and certificates, each with a right.
+Users of REST: names with passwords, tokens, and certificates, each with a permission.
 
-The users' file has a line for each: ``RIGHT NAME SECRET``, where the right is ``read`` or ``write`` and the secret is
+The users' file has a line for each: ``RIGHT NAME SECRET``, where RIGHT is ``read`` or ``write`` and SECRET is
 ``scrypt$…`` (a password), ``token$…`` (a bearer token) or ``certificate`` (the name is the subject of a certificate).
-Passwords are kept by scrypt, which is slow on purpose. Tokens are long random words, so a plain hash keeps them.
+Passwords are hashed with scrypt, which is slow on purpose. Tokens are long and random, so a plain hash is sufficient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CERTIFICATE: Final = "certificate"
 
 @attrs.frozen
 class User:
-    """Somebody who may use REST. `secret` is a hash, never what is shown at the door."""
+    """A user of REST. `secret` is a hash, never the credential itself."""
 
     name: str
     right: Right
@@ -47,13 +47,13 @@ class User:
 
 @attrs.frozen
 class Users:
-    """All who may use REST; `problems` are lines that could not be read, which let nobody in."""
+    """All users of REST; `problems` are invalid lines, which admit no one."""
 
     users: tuple[User, ...] = ()
     problems: tuple[str, ...] = ()
 
     def of_token(self, token: str) -> User | None:
-        """Find whose bearer token it is; takes as long for each answer."""
+        """Return the user with this bearer token, in constant time."""
         found, shown = None, hash_token(token)
         for user in self.users:
             if hmac.compare_digest(user.secret.encode(), shown.encode()):
@@ -61,17 +61,17 @@ class Users:
         return found
 
     def of_subject(self, subject: str) -> User | None:
-        """Find whose certificate it is, by its subject as RFC 4514 writes it; the strongest right counts."""
+        """Return the user of a certificate, by its subject in RFC 4514 form; the strongest permission applies."""
         named = [user for user in self.users if user.secret == _CERTIFICATE and _same_name(user.name, subject)]
         return max(named, key=lambda user: user.right, default=None)
 
     def of_name(self, name: str) -> User | None:
-        """Find who has a password under that name."""
+        """Return the user with this name and a password."""
         return next((user for user in self.users if user.has_password and user.name == name), None)
 
 
 def read_users(text: str, *, name: str) -> Users:
-    """Read a users' file; *name* is what problems call it."""
+    """Parse a users' file; *name* appears in problems."""
     users, problems = [], []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -80,14 +80,14 @@ def read_users(text: str, *, name: str) -> Users:
         match = _LINE.fullmatch(stripped)
         right = _RIGHTS.get(match.group(1).lower()) if match else None
         if match is None or right is None or not _is_secret(match.group(3)):
-            problems.append(f"{name}:{number}: not a line such as: read NAME scrypt$… (mm2py rest-user makes them)")
+            problems.append(f"{name}:{number}: not a line such as: read NAME scrypt$… (mm2py rest-user prints them)")
             continue
         users.append(User(match.group(2), right, match.group(3)))
     return Users(tuple(users), tuple(problems))
 
 
 def users_of_tokens(read: Iterable[str], write: Iterable[str]) -> tuple[User, ...]:
-    """Make users of the tokens in the settings."""
+    """Return users for the tokens in the settings."""
     pairs = [*((token, Right.READ) for token in read), *((token, Right.WRITE) for token in write)]
     return tuple(
         User(f"token with the right to {right.name.lower()}", right, hash_token(token)) for token, right in pairs
@@ -99,7 +99,7 @@ def _is_secret(text: str) -> bool:
 
 
 def _same_name(one: str, other: str) -> bool:
-    """Compare two distinguished names; blanks around their parts, and the case of the types, do not count."""
+    """Compare two distinguished names, ignoring spaces around their parts and the case of the types."""
     return _normal(one) == _normal(other)
 
 
@@ -114,17 +114,17 @@ def _normal(name: str) -> tuple[str, ...]:
 
 
 def make_token() -> str:
-    """Make a bearer token."""
+    """Return a new bearer token."""
     return secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> str:
-    """Return a token as the users' file keeps it."""
+    """Return a token's hash for the users' file."""
     return _TOKEN + hashlib.sha256(token.encode()).hexdigest()
 
 
 def hash_password(password: str, *, cost: int = _COST) -> str:
-    """Return a password as the users' file keeps it; takes some 0.2 s."""
+    """Return a password's hash for the users' file; takes some 0.2 s."""
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, cost, _BLOCK, _LANES)
     packed = (base64.b64encode(part).decode().rstrip("=") for part in (salt, digest))
@@ -132,7 +132,7 @@ def hash_password(password: str, *, cost: int = _COST) -> str:
 
 
 def is_password(password: str, secret: str) -> bool:
-    """Whether *secret* is what the file keeps of *password*; takes some 0.2 s."""
+    """Whether *secret* is the hash of *password*; takes some 0.2 s."""
     parts = _parts(secret)
     if parts is None:
         return False
@@ -145,7 +145,7 @@ def _parts(secret: str) -> tuple[int, int, int, bytes, bytes] | None:
     if match is None:
         return None
     cost, block, lanes = (int(match.group(at)) for at in (1, 2, 3))
-    # What costs more memory than is allowed, or is none of scrypt's costs, would be refused at each login.
+    # Invalid costs, or costs that need more memory than allowed, would fail at each login.
     if cost < 2 or cost & (cost - 1) or not block or not lanes or 132 * cost * block > _MOST_MEMORY:  # noqa: PLR2004
         return None
     try:

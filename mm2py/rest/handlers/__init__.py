@@ -1,1 +1,1 @@
-"""What answers each route."""
+"""Handlers of the routes."""

@@ -1,4 +1,4 @@
-"""Kafka Connect's addresses, below a flow: its task groups as connectors, with Connect's verbs and statuses."""
+"""Kafka Connect's addresses, below a flow: its task groups as connectors, with Connect's verbs and status codes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _TASK: Final = _ONE + "/tasks/{task}"
 _PLUGIN: Final = FLOW + "/connector-plugins/{plugin}"
 _EXPAND: Final = (Param("expand", STRING, "`status`, `info` or both: an object instead of a list"),)
 _RESTART: Final = (
-    Param("includeTasks", BOOLEAN, "Its tasks too"),
-    Param("onlyFailed", BOOLEAN, "Only what has failed"),
+    Param("includeTasks", BOOLEAN, "Also restart its tasks"),
+    Param("onlyFailed", BOOLEAN, "Only failed instances"),
 )
 _EXPANSIONS: Final = ("status", "info")
 #: Connect's own states for a connector that is created (KIP-980).
@@ -42,7 +42,7 @@ def _overrides(ask: Ask, flow: FlowView) -> Overrides:
 
 
 def _connector(ask: Ask) -> tuple[FlowView, GroupView]:
-    """Return the connector that the path names; raise where the flow has none such, or where it was deleted."""
+    """Return the connector that the path names; raise if the flow does not have it, or if it was deleted."""
     flow, name = ask.flow(), ask.part("connector")
     listed = {group.connector: group for group in connect.connectors(flow, _overrides(ask, flow))}
     short = connect.short_name(name)
@@ -59,7 +59,7 @@ def _task(ask: Ask) -> tuple[FlowView, GroupView, int]:
     return flow, group, number
 
 
-# Looking.
+# Reading.
 
 
 @routes.add(
@@ -74,7 +74,7 @@ async def get_connectors(ask: Ask) -> object:
     flow = ask.flow()
     overrides = _overrides(ask, flow)
     listed = connect.connectors(flow, overrides)
-    # As Connect does, what is no expansion is passed over.
+    # As in Connect, unknown expansions are ignored.
     wanted = [word for word in ask.words("expand") if word in _EXPANSIONS]
     if not wanted:
         return [group.connector for group in listed]
@@ -90,7 +90,7 @@ def _info(ask: Ask, flow: FlowView, group: GroupView) -> Json:
 
 
 def _config(ask: Ask, flow: FlowView, connector: str) -> dict[str, str]:
-    """Return what counts for a connector, the file's lines and what was put over them."""
+    """Return a connector's effective config: the file's lines and the overrides."""
     return ask.control.connector_config(flow.flow, connector)
 
 
@@ -99,7 +99,7 @@ async def get_connector(ask: Ask) -> object:
     return _info(ask, *_connector(ask))
 
 
-@routes.add("GET", _ONE + "/status", "How a connector fares", answers={200: ref("ConnectorStateInfo")}, errors=(404,))
+@routes.add("GET", _ONE + "/status", "A connector's status", answers={200: ref("ConnectorStateInfo")}, errors=(404,))
 async def get_connector_status(ask: Ask) -> object:
     return connect.state_info(*_connector(ask), ask.rest.worker_id)
 
@@ -127,7 +127,7 @@ async def get_tasks_config(ask: Ask) -> object:
     return {f"{group.connector}-{number}": config for number in connect.task_ids(flow, group)}
 
 
-@routes.add("GET", _TASK + "/status", "How a task fares", answers={200: ref("TaskState")}, errors=(404,))
+@routes.add("GET", _TASK + "/status", "A task's status", answers={200: ref("TaskState")}, errors=(404,))
 async def get_task_status(ask: Ask) -> object:
     flow, group, number = _task(ask)
     return next(one for one in connect.task_states(flow, group, ask.rest.worker_id) if one["id"] == number)
@@ -159,7 +159,7 @@ def _active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
 @routes.add(
     "PUT",
     _ONE + "/topics/reset",
-    "Accepted as in Connect: the list is always what the connector uses now",
+    "Accepted as in Connect: the list always has the connector's current topics",
     answers={202: None},
     errors=(404,),
 )
@@ -172,7 +172,7 @@ async def reset_active_topics(ask: Ask) -> object:
 
 
 @routes.add(
-    "GET", _ONE + "/config", "What counts for a connector; secrets masked", answers={200: CONFIG}, errors=(404,)
+    "GET", _ONE + "/config", "A connector's effective config; secrets masked", answers={200: CONFIG}, errors=(404,)
 )
 async def get_config(ask: Ask) -> object:
     flow, group = _connector(ask)
@@ -182,7 +182,7 @@ async def get_config(ask: Ask) -> object:
 @routes.add(
     "PUT",
     _ONE + "/config",
-    "Have a connector run with these settings; what is left out counts as the file says. A deleted one runs again",
+    "Run a connector with these settings; omitted keys have the file's values. A deleted one runs again",
     takes=CONFIG_SENT,
     answers={200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")},
     errors=WRITE_ERRORS,
@@ -208,7 +208,7 @@ async def _put(ask: Ask, flow: FlowView, name: str, body: Mapping[str, Any]) -> 
 
 
 def _as_names(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Take Connect's other ways to name a connector for ours: its class without the package, and so on."""
+    """Accept Connect's other ways to name a connector: its class without the package, and so on."""
     shown = dict(body)
     if isinstance(named := shown.get("connector.class"), str):
         short = connect.short_name(named.strip())
@@ -233,7 +233,7 @@ def _created(ask: Ask, flow: FlowView, name: str, *, is_new: bool) -> Answer:
 @routes.add(
     "PATCH",
     _ONE + "/config",
-    "Change some settings of a connector; null goes back to what the file says (KIP-477)",
+    "Change some settings of a connector; null reverts to the file's value (KIP-477)",
     takes=CONFIG_PATCH,
     answers={200: ref("ConnectorInfo")},
     errors=WRITE_ERRORS,
@@ -248,7 +248,7 @@ async def patch_connector_config(ask: Ask) -> object:
 @routes.add(
     "DELETE",
     _ONE + "/config",
-    "Go back to what the file says, for all settings of a connector",
+    "Revert all settings of a connector to the file's",
     answers={200: ref("ConnectorInfo")},
     errors=WRITE_ERRORS,
 )
@@ -261,7 +261,7 @@ async def revert_connector_config(ask: Ask) -> object:
 @routes.add(
     "POST",
     _ALL,
-    "Have a connector that was deleted run again; 409 where it runs already",
+    "Run a deleted connector again; 409 if it exists",
     takes=ref("CreateConnector"),
     answers={201: ref("ConnectorInfo")},
     errors=WRITE_ERRORS,
@@ -297,15 +297,13 @@ async def post_connector(ask: Ask) -> object:
 # Verbs.
 
 
-@routes.add("PUT", _ONE + "/pause", "Have a connector do nothing", answers={202: None}, errors=WRITE_ERRORS)
+@routes.add("PUT", _ONE + "/pause", "Pause a connector", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
     return await carry_out(ask, flow, verbs.pause_connector, group.connector)
 
 
-@routes.add(
-    "PUT", _ONE + "/resume", "Have a connector run, paused or stopped", answers={202: None}, errors=WRITE_ERRORS
-)
+@routes.add("PUT", _ONE + "/resume", "Resume a paused or stopped connector", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_connector(ask: Ask) -> object:
     flow, group = _connector(ask)
     return await carry_out(ask, flow, verbs.resume_connector, group.connector)
@@ -314,7 +312,7 @@ async def resume_connector(ask: Ask) -> object:
 @routes.add(
     "PUT",
     _ONE + "/stop",
-    "Have a connector hold nothing, so that its offsets may be altered (KIP-875)",
+    "Stop a connector and release its resources, so that its offsets may be altered (KIP-875)",
     answers={204: None},
     errors=WRITE_ERRORS,
 )
@@ -326,7 +324,7 @@ async def stop_connector(ask: Ask) -> object:
 @routes.add(
     "DELETE",
     _ONE,
-    "Stop a connector and list it no more, until its config is put again. Offsets are kept",
+    "Stop a connector and remove it from the list, until its config is put again. Offsets are kept",
     answers={204: None},
     errors=WRITE_ERRORS,
 )
@@ -357,13 +355,13 @@ async def restart_connector(ask: Ask) -> object:
 
 
 @routes.add(
-    "PUT", _ONE + "/restart", "The same, as KIP-382 has it", answers=_RESTARTED, query=_RESTART, errors=WRITE_ERRORS
+    "PUT", _ONE + "/restart", "The same, as in KIP-382", answers=_RESTARTED, query=_RESTART, errors=WRITE_ERRORS
 )
 async def put_restart_connector(ask: Ask) -> object:
     return await _restart(ask)
 
 
-@routes.add("POST", _TASK + "/restart", "Have one task start again", answers={204: None}, errors=WRITE_ERRORS)
+@routes.add("POST", _TASK + "/restart", "Restart one task", answers={204: None}, errors=WRITE_ERRORS)
 async def restart_task(ask: Ask) -> object:
     flow, group, number = _task(ask)
     await whole(ask, ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
@@ -376,7 +374,7 @@ async def restart_task(ask: Ask) -> object:
 @routes.add(
     "GET",
     _ONE + "/offsets",
-    "How far a connector is, as the target cluster keeps it",
+    "A connector's offsets, as stored on the target cluster",
     answers={200: ref("ConnectorOffsets")},
     errors=(404, 503),
 )
@@ -394,7 +392,7 @@ async def get_offsets(ask: Ask) -> object:
 @routes.add(
     "PATCH",
     _ONE + "/offsets",
-    "Alter offsets of a stopped connector: the last one copied, null to start again",
+    "Alter offsets of a stopped connector: the last copied record's, or null to start over",
     takes=ref("ConnectorOffsetsSent"),
     answers={200: ref("Message")},
     errors=WRITE_ERRORS,
@@ -411,7 +409,7 @@ async def patch_offsets(ask: Ask) -> object:
 @routes.add(
     "DELETE",
     _ONE + "/offsets",
-    "Remove all offsets of a stopped connector, so that it begins where its settings say",
+    "Remove all offsets of a stopped connector, so that it starts where its settings say",
     answers={200: ref("Message")},
     errors=WRITE_ERRORS,
 )
@@ -427,9 +425,9 @@ async def reset_offsets(ask: Ask) -> object:
 @routes.add(
     "GET",
     FLOW + "/connector-plugins",
-    "The connectors there are",
+    "The available connector classes",
     answers={200: array(ref("PluginInfo"))},
-    query=(Param("connectorsOnly", BOOLEAN, "Accepted: there are only connectors"),),
+    query=(Param("connectorsOnly", BOOLEAN, "Accepted without effect: there are only connectors"),),
     errors=(404,),
 )
 async def get_plugins(ask: Ask) -> object:
@@ -461,7 +459,7 @@ async def get_plugin_config(ask: Ask) -> object:
 @routes.add(
     "PUT",
     _PLUGIN + "/config/validate",
-    "Judge a config without putting it: 200 with all that is wrong with it",
+    "Validate a config without applying it: 200 with all problems",
     takes=CONFIG_SENT,
     answers={200: ref("ConfigInfos")},
     right=None,
@@ -473,7 +471,7 @@ async def validate_config(ask: Ask) -> object:
     problems: dict[str, list[str]] = {}
     texts = {}
     if isinstance(body.get("name"), str) and body["name"].strip():
-        # Whose config it would be is not asked here: tools send a name that they made up.
+        # The connector's name is not checked here: tools send made-up names.
         texts["name"] = body.pop("name")
     for key, value in body.items():
         text = connect.as_text(value)

@@ -11,7 +11,7 @@ import attrs
 from mm2py.config.keys.table import nearest
 from mm2py.core.control import overrides as verbs
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_LIMIT, NO_ORDERS, Overrides, RateLimit
+from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
 from mm2py.rest import connect
 from mm2py.rest.errors import not_found
@@ -21,7 +21,7 @@ from mm2py.rest.schemas import LIMIT_SENT, STRING, array, ref
 from mm2py.rest.shapes import (
     flow_status,
     limit_json,
-    orders_json,
+    overrides_json,
     partition_json,
     reasons_not_ready,
     topic_names,
@@ -40,24 +40,22 @@ WRITE_ERRORS: Final = (400, 404, 409, 503)
 _MOST_TOPICS: Final = 10_000
 _SORTS: Final = ("topic", "lag", "lag_s", "record_rate", "byte_rate", "age_ms", "latency_ms")
 _PAGING: Final = (
-    Param("search", STRING, "Only names that hold this text"),
-    Param("sort", {"type": "string", "enum": list(_SORTS)}, "By what to sort; largest first but for `topic`"),
-    Param("limit", {"type": "integer", "minimum": 0, "maximum": _MOST_TOPICS}, "At most so many"),
-    Param("offset", {"type": "integer", "minimum": 0, "maximum": 10_000_000}, "Without the first so many"),
+    Param("search", STRING, "Only names that contain this text"),
+    Param("sort", {"type": "string", "enum": list(_SORTS)}, "Sort key; in descending order except `topic`"),
+    Param("limit", {"type": "integer", "minimum": 0, "maximum": _MOST_TOPICS}, "At most this many"),
+    Param("offset", {"type": "integer", "minimum": 0, "maximum": 10_000_000}, "Skip this many"),
 )
 
 routes = Routes("flow")
 
 
-@routes.add(
-    "GET", FLOW, "What answers here, as Connect's root says it", answers={200: ref("ServerInfo")}, errors=(404,)
-)
+@routes.add("GET", FLOW, "Version information, as at Connect's root", answers={200: ref("ServerInfo")}, errors=(404,))
 async def get_flow_root(ask: Ask) -> object:
     flow = ask.flow()
     return server_info(flow.flow.target, connect.VERSION)
 
 
-@routes.add("GET", FLOW + "/status", "How a flow fares", answers={200: ref("FlowStatus")}, errors=(404,))
+@routes.add("GET", FLOW + "/status", "A flow's status", answers={200: ref("FlowStatus")}, errors=(404,))
 async def get_flow_status(ask: Ask) -> object:
     return flow_status(ask.flow())
 
@@ -76,7 +74,7 @@ async def get_flow_metrics(ask: Ask) -> object:
 @routes.add(
     "GET",
     FLOW + "/health",
-    "Whether a flow does its work, as Connect's health says it",
+    "A flow's health, in Connect's format",
     answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
     errors=(404,),
 )
@@ -131,7 +129,7 @@ async def get_group(ask: Ask) -> object:
 @routes.add(
     "GET",
     FLOW + "/topics",
-    "The topics that a flow mirrors: lag, rates, what keeps them from being copied",
+    "The topics that a flow mirrors: lag, rates, what blocks them",
     answers={200: ref("Topics")},
     query=_PAGING,
     errors=(400, 404),
@@ -151,11 +149,11 @@ def _overrides(ask: Ask, flow: FlowView) -> Overrides:
 
 
 def _topic(ask: Ask) -> tuple[FlowView, str]:
-    """Return the flow and the topic that the path names; raise where the flow does not mirror it."""
+    """Return the flow and the topic that the path names; raise if the flow does not mirror it."""
     flow, name = ask.flow(), ask.part("topic")
     known = topic_names(flow)
     overrides = _overrides(ask, flow)
-    # A topic that is gone may still have an override to be removed.
+    # A deleted topic may still have an override to be removed.
     ordered = {*overrides.topics, *overrides.topic_limits} | {one.topic for one in overrides.partitions}
     if name not in known and name not in ordered:
         raise not_found(f"flow {flow.flow} mirrors no topic {name}", nearest(name, known))
@@ -199,7 +197,7 @@ def _partition(ask: Ask) -> tuple[FlowView, TopicPartition, PartitionView]:
 @routes.add(
     "GET",
     _PARTITION,
-    "One partition: position, lag, rates, age and latency, its last error and when it is tried again",
+    "One partition: position, lag, rates, age and latency, its last error and the next attempt",
     answers={200: ref("Partition")},
     errors=(404,),
 )
@@ -207,7 +205,7 @@ async def get_partition(ask: Ask) -> object:
     return partition_json(_partition(ask)[2])
 
 
-# Overrides. Each answers once the target cluster holds it; it takes effect at the next epoch.
+# Overrides. Each is answered once it is stored on the target cluster; it takes effect with the next epoch.
 
 
 async def change_overrides(ask: Ask, flow: FlowView, change: Callable[[Overrides], Overrides]) -> Overrides:
@@ -218,58 +216,56 @@ async def change_overrides(ask: Ask, flow: FlowView, change: Callable[[Overrides
 async def carry_out(
     ask: Ask, flow: FlowView, verb: Callable[[Overrides, *Ts], Overrides], *about: *Ts, code: int = 202
 ) -> Answer:
-    """Change a flow's overrides by *verb*, which takes *about* too; the answer is only a code."""
+    """Change a flow's overrides by *verb* with *about* as its argument; answer with a status only."""
     await change_overrides(ask, flow, lambda overrides: verb(overrides, *about))
     return Answer(code)
 
 
 async def whole(ask: Ask, change: Awaitable[T]) -> T:
-    """Await a change to its end, even if the client disconnects; then let the next request see it."""
+    """Await a change to its end, even if the client disconnects; then renew the view for the next request."""
     try:
         return await asyncio.shield(change)
     finally:
         ask.rest.forget()
 
 
-@routes.add(
-    "GET", FLOW + "/overrides", "All that operators asked of a flow", answers={200: ref("Overrides")}, errors=(404,)
-)
-async def get_orders(ask: Ask) -> object:
+@routes.add("GET", FLOW + "/overrides", "All overrides of a flow", answers={200: ref("Overrides")}, errors=(404,))
+async def get_overrides(ask: Ask) -> object:
     flow = ask.flow()
-    return orders_json(flow.flow, _overrides(ask, flow))
+    return overrides_json(flow.flow, _overrides(ask, flow))
 
 
 @routes.add(
     "DELETE",
     FLOW + "/overrides",
-    "Take back all that operators asked of a flow: it goes by the file again",
+    "Revert all overrides of a flow: it runs with the file's settings again",
     answers={200: ref("Overrides")},
     errors=WRITE_ERRORS,
 )
-async def delete_orders(ask: Ask) -> object:
+async def delete_overrides(ask: Ask) -> object:
     flow = ask.flow()
-    return orders_json(flow.flow, await change_overrides(ask, flow, lambda _overrides: NO_ORDERS))
+    return overrides_json(flow.flow, await change_overrides(ask, flow, lambda _overrides: NO_OVERRIDES))
 
 
-@routes.add("PUT", _TOPIC + "/pause", "Copy nothing of a topic", answers={202: None}, errors=WRITE_ERRORS)
+@routes.add("PUT", _TOPIC + "/pause", "Pause a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_topic(ask: Ask) -> object:
     flow, topic = _topic(ask)
     return await carry_out(ask, flow, verbs.pause_topic, topic)
 
 
-@routes.add("PUT", _TOPIC + "/resume", "Copy a topic again", answers={202: None}, errors=WRITE_ERRORS)
+@routes.add("PUT", _TOPIC + "/resume", "Resume a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_topic(ask: Ask) -> object:
     flow, topic = _topic(ask)
     return await carry_out(ask, flow, verbs.resume_topic, topic)
 
 
-@routes.add("PUT", _PARTITION + "/pause", "Copy nothing of a partition", answers={202: None}, errors=WRITE_ERRORS)
+@routes.add("PUT", _PARTITION + "/pause", "Pause a partition", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_partition(ask: Ask) -> object:
     flow, partition, _ = _partition(ask)
     return await carry_out(ask, flow, verbs.pause_partition, partition)
 
 
-@routes.add("PUT", _PARTITION + "/resume", "Copy a partition again", answers={202: None}, errors=WRITE_ERRORS)
+@routes.add("PUT", _PARTITION + "/resume", "Resume a partition", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_partition(ask: Ask) -> object:
     flow, partition, _ = _partition(ask)
     return await carry_out(ask, flow, verbs.resume_partition, partition)
@@ -282,7 +278,7 @@ async def _limit(ask: Ask, before: RateLimit) -> RateLimit:
     return verbs.read_limit(await ask.object(), before)
 
 
-@routes.add("GET", FLOW + "/limit", "How much a flow may copy in a second", answers={200: ref("Limit")}, errors=(404,))
+@routes.add("GET", FLOW + "/limit", "A flow's rate limit", answers={200: ref("Limit")}, errors=(404,))
 async def get_flow_limit(ask: Ask) -> object:
     return limit_json(_overrides(ask, ask.flow()).limit)
 
@@ -290,7 +286,7 @@ async def get_flow_limit(ask: Ask) -> object:
 @routes.add(
     "PUT",
     FLOW + "/limit",
-    "Limit how much a flow copies in a second: numbers, or amounts such as `10 MB/s`; null is no limit",
+    "Set a flow's rate limit: numbers, or amounts such as `10 MB/s`; null is no limit",
     takes=LIMIT_SENT,
     answers={200: ref("Limit")},
     errors=WRITE_ERRORS,
@@ -301,7 +297,7 @@ async def put_flow_limit(ask: Ask) -> object:
     return limit_json((await change_overrides(ask, flow, lambda overrides: verbs.set_limit(overrides, limit))).limit)
 
 
-@routes.add("DELETE", FLOW + "/limit", "Take a flow's limit back", answers={204: None}, errors=WRITE_ERRORS)
+@routes.add("DELETE", FLOW + "/limit", "Remove a flow's rate limit", answers={204: None}, errors=WRITE_ERRORS)
 async def delete_flow_limit(ask: Ask) -> object:
     return await carry_out(ask, ask.flow(), verbs.set_limit, NO_LIMIT, code=204)
 
@@ -309,7 +305,7 @@ async def delete_flow_limit(ask: Ask) -> object:
 @routes.add(
     "GET",
     _TOPIC + "/limit",
-    "How much of a topic may be copied in a second",
+    "A topic's rate limit",
     answers={200: ref("Limit")},
     errors=(404,),
 )
@@ -321,7 +317,7 @@ async def get_topic_limit(ask: Ask) -> object:
 @routes.add(
     "PUT",
     _TOPIC + "/limit",
-    "Limit how much of a topic is copied in a second, beside the flow's own limit",
+    "Set a topic's rate limit, in addition to the flow's",
     takes=LIMIT_SENT,
     answers={200: ref("Limit")},
     errors=WRITE_ERRORS,
@@ -333,19 +329,19 @@ async def put_topic_limit(ask: Ask) -> object:
     return limit_json(after.topic_limits.get(topic, NO_LIMIT))
 
 
-@routes.add("DELETE", _TOPIC + "/limit", "Take a topic's limit back", answers={204: None}, errors=WRITE_ERRORS)
+@routes.add("DELETE", _TOPIC + "/limit", "Remove a topic's rate limit", answers={204: None}, errors=WRITE_ERRORS)
 async def delete_topic_limit(ask: Ask) -> object:
     flow, topic = _topic(ask)
     return await carry_out(ask, flow, verbs.set_topic_limit, topic, NO_LIMIT, code=204)
 
 
-# Settings that count instead of the file's.
+# Settings that override the file's.
 
 
 @routes.add(
     "GET",
     FLOW + "/config",
-    "The settings that count instead of the file's, with what the file says",
+    "The settings that override the file's, with the file's values",
     answers={200: array(ref("Setting"))},
     errors=(404,),
 )

@@ -1,4 +1,4 @@
-"""Addresses about the whole node: what it is, how it fares, its clusters, its metrics, and whether it is well."""
+"""Routes of the whole node: version, status, clusters, metrics and health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def get_clusters(ask: Ask) -> object:
     return list(ask.node.settings.clusters)
 
 
-@routes.add("GET", "/status", "The node and its flows in a few numbers each", answers={200: ref("NodeStatus")})
+@routes.add("GET", "/status", "The node, and the main figures of its flows", answers={200: ref("NodeStatus")})
 async def get_status(ask: Ask) -> object:
     return node_status(ask.rest.view(), ask.rest.worker_id)
 
@@ -30,7 +30,7 @@ async def get_status(ask: Ask) -> object:
 @routes.add(
     "GET",
     "/metrics",
-    "All metrics, as Prometheus reads them; the same numbers as JSON for those who accept that",
+    "All metrics in Prometheus's format, or as JSON if the client accepts that",
     answers={200: _SNAPSHOT},
 )
 async def get_metrics(ask: Ask) -> object:
@@ -41,7 +41,7 @@ async def get_metrics(ask: Ask) -> object:
 
 
 def wants_json(request: web.Request) -> bool:
-    """Whether a client asks for JSON by name: Prometheus asks for text, and takes anything."""
+    """Whether a client explicitly accepts JSON: Prometheus asks for text, and accepts anything."""
     accepted = request.headers.get("Accept", "")
     return _JSON in accepted and "text/plain" not in accepted and "openmetrics" not in accepted
 
@@ -49,7 +49,7 @@ def wants_json(request: web.Request) -> bool:
 @routes.add(
     "GET",
     "/cluster/{cluster}/status",
-    "Whether a cluster answers, and the flows that read or write it",
+    "Whether a cluster is reachable, and the flows that read or write it",
     answers={200: ref("ClusterStatus")},
     errors=(404,),
 )
@@ -71,7 +71,7 @@ async def get_cluster_metrics(ask: Ask) -> object:
 @routes.add(
     "GET",
     "/health/live",
-    "Whether the process answers at all; if not, restart it",
+    "Liveness: if the process does not respond, restart it",
     answers={200: ref("Health")},
     right=Right.NONE,
 )
@@ -82,7 +82,7 @@ async def get_health_live(_ask: Ask) -> object:
 @routes.add(
     "GET",
     "/health/ready",
-    "Whether all flows do their work, and why not",
+    "Readiness: whether all flows are working, or why not",
     answers={200: ref("Health"), 503: ref("Health")},
     right=Right.NONE,
 )
@@ -94,5 +94,5 @@ async def get_health_ready(ask: Ask) -> object:
 
 
 def server_info(cluster_id: str, version: str = mm2py.__version__) -> dict[str, str]:
-    """Return what answers here, as Connect's ServerInfo does."""
+    """Return version information as Connect's ServerInfo."""
     return {"version": version, "commit": f"mm2py-{mm2py.__version__}", "kafka_cluster_id": cluster_id}

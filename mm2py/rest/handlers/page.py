@@ -1,4 +1,4 @@
-"""The root, the status page's addresses, and the document that describes all of them."""
+"""The root, the status page's routes, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mm2py.rest.schemas import BOOLEAN, STRING, array, obj, ref
 _LEVELS: Final = ("debug", "info", "warn", "error")
 _EVENT: Final = {"type": "object", "additionalProperties": True}
 _FLOW: Final = Param("flow", STRING, "Only this flow, `A->B`")
-_AFTER: Final = Param("after", STRING, "Only what came after the event with this mark")
+_AFTER: Final = Param("after", STRING, "Only events after the one with this mark")
 
 routes = Routes("page")
 
@@ -24,7 +24,7 @@ routes = Routes("page")
 @routes.add(
     "GET",
     "/",
-    "What answers here, as Connect's root says it; the status page for those who ask for HTML",
+    "Version information, as at Connect's root; the status page if the client accepts HTML",
     answers={200: ref("ServerInfo")},
 )
 async def get_root(ask: Ask) -> object:
@@ -55,9 +55,9 @@ async def get_stream(ask: Ask) -> object:
 @routes.add(
     "GET",
     "/events",
-    "What happened lately, oldest first",
+    "Recent events, oldest first",
     answers={200: obj({"events": array(_EVENT)})},
-    query=(_FLOW, _AFTER, Param("level", {"type": "string", "enum": list(_LEVELS)}, "Only events of this loudness")),
+    query=(_FLOW, _AFTER, Param("level", {"type": "string", "enum": list(_LEVELS)}, "Only events of this level")),
     errors=(400, 404),
 )
 async def get_events(ask: Ask) -> object:
@@ -66,7 +66,7 @@ async def get_events(ask: Ask) -> object:
         raise bad_request(f"level must be one of {', '.join(_LEVELS)}, not {level!r}")
     found = ask.rest.page.get_events(flow, level, ask.request.query.get("after", ""))
     flows = [str(one.flow) for one in ask.rest.view().flows]
-    # One that a changed file took away may still have events.
+    # A flow that was removed from the file may still have events.
     if flow and flow not in flows and not found:
         raise not_found(f"this node does not run flow {flow}", nearest(flow, flows))
     return {"events": found}
@@ -75,7 +75,7 @@ async def get_events(ask: Ask) -> object:
 @routes.add(
     "GET",
     "/whoami",
-    "Who asks, and what they may do",
+    "The caller's name and permissions",
     answers={200: obj({"name": STRING, "may_read": BOOLEAN, "may_write": BOOLEAN, "why_not": STRING})},
 )
 async def get_whoami(ask: Ask) -> object:
@@ -84,6 +84,6 @@ async def get_whoami(ask: Ask) -> object:
     return {"name": guest.name, "may_read": True, "may_write": may_write, "why_not": guest.why_not}
 
 
-@routes.add("GET", "/openapi.json", "This interface, as OpenAPI 3.1", answers={200: _EVENT})
+@routes.add("GET", "/openapi.json", "This API, as OpenAPI 3.1", answers={200: _EVENT})
 async def get_openapi(ask: Ask) -> object:
     return ask.rest.openapi

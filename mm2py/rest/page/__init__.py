@@ -1,1 +1,1 @@
-"""The status page: its files, and the view that it is sent."""
+"""The status page: its files, and its live view."""

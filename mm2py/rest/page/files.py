@@ -1,8 +1,8 @@
 """
-The status page: its files, and where its live updates and the recent events are read.
+The status page: its files, its live updates and the recent events.
 
-The page is a client of the REST interface like any other: what it changes goes through the same addresses, and whoever
-may read there may read here. Its own files hold nothing secret and are given to everybody: they ask who looks.
+The page is an ordinary client of the REST interface: it makes changes through the same routes, with the same
+permissions. Its own files hold no secrets and need no login: they contain the login form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mm2py.telemetry.recent import RecentEvents
 
 
 STATIC = "/static/"
-#: What the page says of itself in the header X-Requested-With.
+#: The page's value of the header X-Requested-With.
 PAGE_NAME = "mm2py"
 _WRITE_WITHIN_S = 10.0
 
@@ -43,7 +43,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
 }
-#: Nothing from elsewhere, nothing inline, and no page of somebody else's around it.
+#: No resources of other origins, nothing inline, and no embedding in other sites.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -51,16 +51,16 @@ _HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # With no-referrer, browsers hide the page's origin also from us, and its orders would look like another site's.
+    # With no-referrer, browsers hide the page's origin from us too, and its requests would look like another site's.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Asked for again each time, answered with 304: a page never mixes the files of two versions.
+    # Revalidated each time, usually with 304: a page never mixes the files of two versions.
     "Cache-Control": "no-cache",
 }
 _STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    # Proxies such as nginx would hold it back.
+    # Proxies such as nginx would buffer it.
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
 }
@@ -79,7 +79,7 @@ class Page:
     """
     The status page of a node: routes for an aiohttp application, and a loop that feeds its viewers.
 
-    `run` is to run as long as the application; `close` ends all streams, before the application is cleaned up.
+    `run` runs as long as the application; `close` ends all streams, before the application is cleaned up.
     """
 
     def __init__(self, control: Control, pictures: Snapshots, *, clock: Clock, events: EventLog) -> None:
@@ -92,7 +92,7 @@ class Page:
         self.stream = LiveStream(pictures.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
 
     async def run(self) -> None:
-        """Feed viewers, and keep the last minutes' numbers, for ever."""
+        """Feed viewers, and record recent figures, forever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.stream.run(), name="rest/page/stream")
             tasks.create_task(self._remember_forever(), name="rest/page/history")
@@ -107,7 +107,7 @@ class Page:
             await self._clock.sleep(SAMPLE_EVERY_S)
 
     def _overrides(self, flow: Flow) -> Overrides | None:
-        with suppress(Mm2Error):  # the flow went away since it was seen
+        with suppress(Mm2Error):  # the flow was removed since it was seen
             return self._control.overrides(flow)
         return None
 
@@ -130,25 +130,23 @@ class Page:
             return web.Response(status=304, headers=headers)
         return web.Response(body=file.content, content_type=file.content_type, charset="utf-8", headers=headers)
 
-    # What happens.
+    # Events.
 
     def get_events(self, flow: str = "", level: str = "", after: str = "") -> list[dict[str, Any]]:
-        """Return the recent events, oldest first: all, those of a *flow*, of a *level*, those *after* a mark."""
+        """Return the recent events, oldest first, filtered by *flow*, *level*, and *after* a mark."""
         told = self.recent.since(self.recent.id_of(after))
         return [
             attrs.asdict(one) for one in told if (not flow or one.flow == flow) and (not level or one.level == level)
         ]
 
     async def get_stream(self, request: web.Request) -> web.StreamResponse:
-        """
-        Return live updates: ``?flow=A->B`` with that flow in detail, ``?only=events`` events alone.
-
-        ``Last-Event-ID`` or ``?after=`` says which event was seen last.
+        """Return live updates: ``?flow=A->B`` with that flow in detail, ``?only=events`` events only.
+        ``Last-Event-ID`` or ``?after=`` is the last event that the client has seen.
         """
         after = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         flow = _flow_of(request.query.get("flow", ""))
         if self.stream.is_full:
-            raise RestError(503, f"{self.stream.viewers} pages are open already; close some")
+            raise RestError(503, f"{self.stream.viewers} pages are already open; close some")
         try:
             viewer = self.stream.join(flow, only_events=request.query.get("only") == "events", after=after)
         except LookupError as error:
@@ -160,7 +158,7 @@ class Page:
 
 
 async def _send(viewer: Viewer, request: web.Request) -> web.StreamResponse:
-    """Write what a viewer is told until there is no more, or nobody takes it."""
+    """Write a viewer's messages until there are no more, or the client stops reading."""
     response = web.StreamResponse(headers=_STREAM_HEADERS)
     with suppress(ConnectionError, TimeoutError):
         async with asyncio.timeout(_WRITE_WITHIN_S):
@@ -170,24 +168,24 @@ async def _send(viewer: Viewer, request: web.Request) -> web.StreamResponse:
                 await response.write(message)
         if not viewer.is_slow:
             return response
-    # Whoever does not read must not keep the connection, nor what waits in it.
+    # A client that does not read must not keep the connection and its buffers.
     if request.transport is not None:
         request.transport.abort()
     return response
 
 
 def wants_page(request: web.Request) -> bool:
-    """Whether somebody asks with a browser: ``/`` answers programs in JSON."""
+    """Whether the client is a browser: programs get JSON at ``/``."""
     return request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", "")
 
 
 def is_open(request: web.Request) -> bool:
-    """Whether everybody may have it: the page's own files."""
+    """Whether the path needs no login: the page's own files."""
     return request.path.startswith(STATIC) or (request.path == "/" and wants_page(request))
 
 
 def _flow_of(text: str) -> Flow | None:
-    """Read ``A->B``, None for no text. What is no flow is one that nobody runs."""
+    """Parse ``A->B``, None for no text. An invalid flow is treated as one that this node does not run."""
     if not text:
         return None
     source, _, target = text.partition("->")
@@ -195,7 +193,7 @@ def _flow_of(text: str) -> Flow | None:
 
 
 def _read_files() -> Iterator[tuple[str, StaticFile]]:
-    """Read the page's files, as they were installed with the package."""
+    """Read the page's files, as installed with the package."""
     top = importlib.resources.files("mm2py.rest") / "static"
     for name, file in _walk(top, ""):
         content = file.read_bytes()

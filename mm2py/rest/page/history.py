@@ -1,7 +1,5 @@
-"""
-What flows did in the last quarter of an hour, so that a page has plots as soon as it is opened.
-
-It is a few numbers for each flow every few seconds, kept in memory; who wants more of the past has Prometheus.
+"""Figures of the last 15 minutes, so that a page has plots as soon as it is opened. A few numbers per flow every few
+seconds, in memory; for longer histories there is Prometheus.
 """
 
 from __future__ import annotations
@@ -16,17 +14,17 @@ from mm2py.model.state import FlowView, MirrorView
 
 #: How often a sample is taken.
 SAMPLE_EVERY_S = 3.0
-#: How many are kept: 15 minutes.
+#: Number of samples kept: 15 minutes.
 KEPT_SAMPLES = 300
 
-#: What a sample holds, in this order. Rates are per second.
+#: The columns of a sample. Rates are per second.
 COLUMNS = ("wall_ms", "records", "bytes", "lag", "latency_p50_ms", "latency_p99_ms", "age_p50_ms")
 
 Sample = tuple[float | None, ...]
 
 
 class History:
-    """A ring of samples for each flow, oldest first. A flow that is no longer there is forgotten."""
+    """A ring of samples for each flow, oldest first. Removed flows are dropped."""
 
     def __init__(self, *, keep: int = KEPT_SAMPLES) -> None:
         self._keep = keep
@@ -40,7 +38,7 @@ class History:
             self._samples[flow.flow].append(sample(flow, view.wall_ms))
 
     def of(self, flow: Flow) -> Mapping[str, list[float | None]]:
-        """Return a flow's samples column by column, as plots take them."""
+        """Return a flow's samples column by column, as the plots need them."""
         samples = self._samples.get(flow, ())
         columns: list[tuple[float | None, ...]] = list(zip(*samples, strict=True)) or [()] * len(COLUMNS)
         return {name: list(column) for name, column in zip(COLUMNS, columns, strict=True)}
@@ -51,7 +49,7 @@ class History:
 
 
 def sample(flow: FlowView, wall_ms: int) -> Sample:
-    """Return a flow's numbers of one moment, rounded to what can be seen in a plot."""
+    """Return a flow's figures of one moment, rounded to the precision of a plot."""
     measured = (
         flow.records_per_s,
         flow.bytes_per_s,
@@ -64,7 +62,7 @@ def sample(flow: FlowView, wall_ms: int) -> Sample:
 
 
 def rounded(number: float | None) -> float | None:
-    """Return three digits behind the point, none of large numbers; None for what JSON cannot carry."""
+    """Return a number with three decimals, large ones without; None for values that JSON cannot represent."""
     if number is None or not math.isfinite(number):
         return None
     return round(number) if abs(number) >= 1000 else round(number, 3)  # noqa: PLR2004  # nobody sees fractions there

@@ -1,4 +1,4 @@
-"""Views of a node: one is taken for all requests within a second, pages, Prometheus and operators alike."""
+"""Views of a node: all requests within a second share one, from pages, Prometheus and operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mm2py.clock import Clock
 from mm2py.model.state import MirrorView
 
 
-#: With thousands of partitions a view costs as much as everything else that is done for viewers.
+#: With thousands of partitions a view costs as much as all other work for viewers.
 _FRESH_S: Final = 1.0
 
 
 @attrs.define(eq=False)
 class Snapshots:
-    """Takes pictures by *take*, as seldom as may be."""
+    """Takes views by *take*, as rarely as possible."""
 
     _take: Callable[[], MirrorView]
     _clock: Clock
@@ -25,12 +25,12 @@ class Snapshots:
     _taken_s: float = attrs.field(default=0.0, init=False)
 
     def view(self) -> MirrorView:
-        """Return a picture of all flows that is less than a second old."""
+        """Return a view of all flows that is less than a second old."""
         now = self._clock.monotonic()
         if self._last is None or now - self._taken_s >= _FRESH_S:
             self._last, self._taken_s = self._take(), now
         return self._last
 
     def forget(self) -> None:
-        """Take a new view for the next request, because something was changed."""
+        """Take a new view for the next request, because something changed."""
         self._last = None

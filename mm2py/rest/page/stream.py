@@ -1,8 +1,8 @@
 """
-Live updates for the status page: server-sent events, made once a second for all who look, and not while nobody does.
+Live updates for the status page: server-sent events, produced once a second for all viewers, only while there are any.
 
-A *viewer* is one open stream. It first gets a snapshot, then what changed. What it has not taken waits in a queue of a
-few seconds; who falls further behind is let go, and comes back for a new snapshot. The form is that of the HTML
+A *viewer* is one open stream. It first gets a snapshot, then changes. Unread messages wait in a queue of a few seconds;
+a viewer that falls further behind is disconnected, and reconnects for a new snapshot. The format is that of the HTML
 standard, chapter 9.2.
 """
 
@@ -34,24 +34,22 @@ from mm2py.rest.page.view import (
 from mm2py.telemetry.recent import RecentEvents, Told
 
 
-#: How often a picture is taken while somebody looks.
+#: Interval of snapshots while there are viewers.
 TICK_S = 1.0
-#: So many seconds may wait for a viewer before it is let go.
+#: Seconds of messages that may be queued for a viewer before it is disconnected.
 QUEUED_TICKS = 8
-#: How many may look at the same time; each holds a connection.
+#: Most simultaneous viewers; each holds a connection.
 MOST_VIEWERS = 64
 
-#: A comment, which says that the daemon is there although nothing changed.
+#: A comment, which shows that the daemon is alive although nothing changed.
 _HEARTBEAT = b": still here\n\n"
 _END = b"event: end\ndata: {}\n\n"
 
 
 @attrs.define(eq=False)
 class Viewer:
-    """
-    One open stream: about all flows, and one of them in detail where `flow` names it, or about events alone.
-
-    `is_over` means that nothing more comes once `waiting` is empty, `is_slow` that it was let go.
+    """One open stream: of all flows, and of `flow` in detail if it is set, or of events only. `is_over` means that
+    there is nothing more once `waiting` is empty, `is_slow` that it was disconnected.
     """
 
     flow: Flow | None
@@ -63,7 +61,7 @@ class Viewer:
     _news: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def push(self, message: bytes) -> None:
-        """Have *message* sent, or let the viewer go where too much waits for it."""
+        """Queue *message*, or disconnect the viewer if its queue is full."""
         if self.is_over:
             return
         if len(self.waiting) >= QUEUED_TICKS:
@@ -75,14 +73,14 @@ class Viewer:
         self._news.set()
 
     def end(self, last: bytes = b"") -> None:
-        """Send no more after what waits and *last*."""
+        """End the stream after the queued messages and *last*."""
         if last and not self.is_over:
             self.waiting.append(last)
         self.is_over = True
         self._news.set()
 
     async def next(self) -> bytes | None:
-        """Return what is to be sent, as soon as there is something; None at the end."""
+        """Return the next message as soon as there is one; None at the end."""
         while not self.waiting:
             if self.is_over:
                 return None
@@ -94,7 +92,7 @@ class Viewer:
 
 
 class FlowChannel:
-    """What those know who look at one flow; what is sent next is the difference to it."""
+    """The last state that viewers of one flow have; the next message is the difference to it."""
 
     def __init__(self, flow: FlowView, overrides: Overrides | None) -> None:
         self._details = _told_details(flow, overrides)
@@ -102,7 +100,7 @@ class FlowChannel:
         self._groups = group_rows(flow)
 
     def snapshot(self) -> bytes:
-        """Return all of it, for one who begins to look."""
+        """Return the whole state, for a new viewer."""
         tables = {
             "partitions": {"all": True, "set": list(self._partitions.values()), "gone": []},
             "groups": {"all": True, "set": list(self._groups.values()), "gone": []},
@@ -110,7 +108,7 @@ class FlowChannel:
         return _encode("flow", {**self._details, "partition_columns": PARTITION_COLUMNS, **tables})
 
     def advance(self, flow: FlowView, overrides: Overrides | None) -> bytes:
-        """Take over how things are now; give what changed, nothing where nothing did."""
+        """Adopt the current state; return the changes, if any."""
         told, partitions, groups = _told_details(flow, overrides), partition_rows(flow), group_rows(flow)
         message = told if told != self._details else {"flow": told["flow"]}
         for name, before, after in (
@@ -125,7 +123,7 @@ class FlowChannel:
 
 
 class LiveStream:
-    """Takes a picture each second while somebody looks, and hands what changed to all viewers."""
+    """Takes a snapshot each second while there are viewers, and sends the changes to all of them."""
 
     def __init__(
         self,
@@ -153,11 +151,11 @@ class LiveStream:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more may look."""
+        """Whether no more viewers are admitted."""
         return len(self._viewers) >= MOST_VIEWERS
 
     def join(self, flow: Flow | None = None, *, only_events: bool = False, after: str = "") -> Viewer:
-        """Begin to look, at events *after* that mark. Raise LookupError where this node does not run *flow*."""
+        """Add a viewer, starting with events *after* that mark. Raise LookupError if this node does not run *flow*."""
         viewer = Viewer(flow, only_events, self._recent.id_of(after))
         first = b""
         if not only_events:
@@ -171,25 +169,25 @@ class LiveStream:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """Look no longer; what was only kept for this viewer is forgotten."""
+        """Remove a viewer, with the state that only it needed."""
         self._viewers.discard(viewer)
         self._forget()
 
     def close(self) -> None:
-        """End all streams; whoever joins later is told so at once."""
+        """End all streams; later viewers are ended at once."""
         self._is_closed = True
         for viewer in self._viewers:
             viewer.end(_END)
 
     async def run(self) -> None:
-        """Tick for ever."""
+        """Tick forever."""
         while True:
             await self._has_viewers.wait()
             await self._clock.sleep(TICK_S)
             self.tick()
 
     def tick(self) -> None:
-        """Look once, and tell everybody what changed."""
+        """Take one snapshot, and send the changes to all viewers."""
         if not self._viewers:
             return
         view = self._look() if any(not viewer.only_events for viewer in self._viewers) else None
@@ -219,7 +217,7 @@ class LiveStream:
         return message + channel.snapshot() + _encode("history", past)
 
     def _advance(self, view: MirrorView) -> tuple[bytes, dict[Flow, bytes]]:
-        """Return what all viewers are told, and what those of single flows are."""
+        """Return the message for all viewers, and those for viewers of single flows."""
         told = overview(view, self._history, self._recent.spark)
         shared = b""
         if told != self._overview:

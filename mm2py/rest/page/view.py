@@ -1,8 +1,6 @@
-"""
-What the status page is told: views as compact JSON values.
-
-A flow's summary is small and goes to every page each second. What grows with topics and groups goes only to those who
-look at that flow, as *tables*: rows under a key, of which only those are sent that changed since the second before.
+"""The status page's messages: views as compact JSON values. A flow's summary is small and goes to every page each
+second. Data that grows with topics and groups goes only to viewers of that flow, as *tables*: keyed rows, of which only
+those are sent that changed in the last second.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _STAGES = {stage: stage.name.lower() for stage in PartitionStage}
 #: Points in the sparkline of a flow's rate.
 _SPARKLINE_POINTS = 60
 
-#: What a partition's row holds, in this order.
+#: The columns of a partition's row.
 PARTITION_COLUMNS = (
     "topic",
     "partition",
@@ -64,7 +62,7 @@ PARTITION_COLUMNS = (
 
 
 def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None) -> dict[str, Any]:
-    """Tell of all flows and of Spark. What changes every second whatever happens is left out."""
+    """Return the overview of all flows and Spark, without values that change every second anyway."""
     return {
         "version": mm2py.__version__,
         "is_ready": view.is_ready,
@@ -75,7 +73,7 @@ def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnde
 
 
 def summary(flow: FlowView) -> dict[str, Any]:
-    """Tell of one flow what fits into a line."""
+    """Return the summary line of one flow."""
     stages = Counter(partition.stage for partition in flow.partitions)
     return {
         "flow": str(flow.flow),
@@ -113,7 +111,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
 
 
 def details(flow: FlowView) -> dict[str, Any]:
-    """Tell of one flow what its own page shows beside the summary and the tables."""
+    """Return the part of a flow's page besides the summary and the tables."""
     return {
         "flow": str(flow.flow),
         "tasks": [_task(task) for task in flow.tasks],
@@ -130,7 +128,7 @@ def details(flow: FlowView) -> dict[str, Any]:
 
 
 def ordered(overrides: Overrides) -> dict[str, Any]:
-    """Tell what operators asked of a flow."""
+    """Return the overrides of a flow."""
     return {
         "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
         "topics": sorted(overrides.topics),
@@ -152,7 +150,7 @@ def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
 
 
 def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
-    """Return which rows are new or other than before, and the keys of those that are gone."""
+    """Return new and changed rows, and the keys of removed ones."""
     changed = {key: row for key, row in after.items() if before.get(key) != row}
     gone = [key for key in before if key not in after]
     return changed, gone
@@ -229,7 +227,7 @@ def _partition(it: PartitionView) -> list[Any]:
 
 
 def _whole(number: float | None) -> int | None:
-    """Round: digits behind the point would make every row another one each second."""
+    """Round: decimals would change every row each second."""
     return None if number is None or not math.isfinite(number) else round(number)
 
 
@@ -259,5 +257,5 @@ def _group(group: GroupOffsetsView) -> dict[str, Any]:
 
 
 def find_flow(view: MirrorView, flow: Flow) -> FlowView | None:
-    """Return a flow's view, None where this node does not run it."""
+    """Return a flow's view, None if this node does not run it."""
     return next((one for one in view.flows if one.flow == flow), None)

@@ -1,4 +1,4 @@
-"""Everything that happens, one frozen class each; `base` says how they reach the log."""
+"""Everything that happens, one frozen class each; `base` explains how they reach the log."""
 
 from mm2py.telemetry.events.base import Event, Level
 from mm2py.telemetry.events.control import (

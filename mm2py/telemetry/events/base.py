@@ -1,5 +1,5 @@
 """
-One frozen class for each thing that happens, named NounVerbed.
+One frozen class for each occurrence, named NounVerbed.
 
 An event's log line is its class name in snake case with its fields as keys. Emitting one (see `journal.EventLog`) is
 the only way to write a log line, so log, counters and tests cannot disagree.
@@ -17,12 +17,12 @@ from mm2py.errors import shortened
 from mm2py.model.flow import Flow, TopicPartition
 
 
-#: What a log line holds of one text, in characters: a stack's beginning and end.
+#: The longest text in a log line, in characters: of a stack the beginning and the end.
 _LONGEST_TEXT: Final = 16_000
 
 
 class Level(enum.Enum):
-    """How loud an event is; the numbers are those of Python's logging."""
+    """Severity of an event; the numbers are those of Python's logging."""
 
     DEBUG = 10
     INFO = 20
@@ -32,7 +32,7 @@ class Level(enum.Enum):
 
 @attrs.frozen
 class Event:
-    """What all events share: a name for the log and a loudness."""
+    """Shared by all events: a name for the log and a severity."""
 
     level: ClassVar[Level] = Level.INFO
 
@@ -41,7 +41,7 @@ class Event:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
 
     def fields(self) -> dict[str, object]:
-        """Return the facts as a log line holds them: plain values, nothing that is empty."""
+        """Return the fields for a log line: plain values, without empty ones."""
         facts: dict[str, object] = {}
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)

@@ -1,7 +1,5 @@
-"""
-What operators asked of a flow while it ran.
-
-`by` is who did, empty where nobody said so: orders that were kept on the target are obeyed at a start too.
+"""Overrides that operators set while a flow runs. `by` names the operator, if known; overrides stored on the target
+are applied at a start too.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class ConnectorPaused(Event):
-    """A task group does nothing from now on, and keeps what it has opened."""
+    """A task group pauses, and keeps its connections."""
 
     level = Level.WARN
 
@@ -25,7 +23,7 @@ class ConnectorPaused(Event):
 
 @attrs.frozen
 class ConnectorResumed(Event):
-    """A task group that was paused goes on where it was."""
+    """A paused task group continues where it was."""
 
     flow: Flow
     connector: str
@@ -34,7 +32,7 @@ class ConnectorResumed(Event):
 
 @attrs.frozen
 class ConnectorStopped(Event):
-    """A task group has ended in good order and holds nothing; deleted ones are not listed any more."""
+    """A task group has shut down cleanly and holds no resources; deleted ones are no longer listed."""
 
     level = Level.WARN
 
@@ -46,7 +44,7 @@ class ConnectorStopped(Event):
 
 @attrs.frozen
 class ConnectorStarted(Event):
-    """A task group that was stopped starts again, where it was."""
+    """A stopped task group starts again, where it was."""
 
     flow: Flow
     connector: str
@@ -55,7 +53,7 @@ class ConnectorStarted(Event):
 
 @attrs.frozen
 class ConnectorRestarted(Event):
-    """Somebody had a task group end and restart; `is_alone` leaves the copy tasks as they are."""
+    """An operator restarted a task group; with `is_alone` its copy tasks continue."""
 
     flow: Flow
     connector: str
@@ -65,7 +63,7 @@ class ConnectorRestarted(Event):
 
 @attrs.frozen
 class CopyTaskRestarted(Event):
-    """Somebody had a copy task's epoch end, and its pauses forgotten."""
+    """An operator restarted a copy task: its epoch ends, and back-off is cancelled."""
 
     flow: Flow
     task: int
@@ -74,7 +72,7 @@ class CopyTaskRestarted(Event):
 
 @attrs.frozen
 class TopicPaused(Event):
-    """Nothing of a topic is copied from the next epoch on."""
+    """A topic is not copied from the next epoch on."""
 
     level = Level.WARN
 
@@ -94,7 +92,7 @@ class TopicResumed(Event):
 
 @attrs.frozen
 class PartitionPaused(Event):
-    """Nothing of a topic-partition is copied from the next epoch on."""
+    """A topic-partition is not copied from the next epoch on."""
 
     level = Level.WARN
 
@@ -114,7 +112,7 @@ class PartitionResumed(Event):
 
 @attrs.frozen
 class RateLimited(Event):
-    """A flow, or a topic of it, is copied no faster than this from now on."""
+    """A rate limit was set for a flow, or for a topic of it."""
 
     flow: Flow
     topic: str
@@ -125,7 +123,7 @@ class RateLimited(Event):
 
 @attrs.frozen
 class RateLimitLifted(Event):
-    """A flow, or a topic of it, is copied as fast as it goes again."""
+    """The rate limit of a flow, or of a topic of it, was removed."""
 
     flow: Flow
     topic: str

@@ -1,4 +1,4 @@
-"""What happens to the daemon and its Spark."""
+"""Events of the daemon and its Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class DaemonStarted(Event):
-    """The properties file was read and the flows of this node are about to start."""
+    """The properties file was read and the flows of this node are starting."""
 
     version: str
     pid: int
@@ -19,7 +19,7 @@ class DaemonStarted(Event):
 
 @attrs.frozen
 class SettingNoted(Event):
-    """The properties file holds something that works, but not as its author may think."""
+    """The properties file has a line that is accepted, but may not do what is intended."""
 
     level = Level.WARN
 
@@ -28,7 +28,7 @@ class SettingNoted(Event):
 
 @attrs.frozen
 class SettingsReloaded(Event):
-    """The properties file was read again; flows that changed were drained and restarted, others went on."""
+    """The properties file was reloaded; changed flows were drained and restarted, others continued."""
 
     path: str
     added: tuple[str, ...]
@@ -41,7 +41,7 @@ class SettingsReloaded(Event):
 
 @attrs.frozen
 class SettingsRefused(Event):
-    """The properties file was read again and cannot be used; everything goes on with the settings it had."""
+    """The properties file was reloaded and is invalid; everything continues with the previous settings."""
 
     level = Level.ERROR
 
@@ -51,7 +51,7 @@ class SettingsRefused(Event):
 
 @attrs.frozen
 class RestartNeeded(Event):
-    """The properties file was read again; these keys changed and will count when the daemon is restarted."""
+    """The properties file was reloaded; these changed keys take effect when the daemon is restarted."""
 
     level = Level.WARN
 
@@ -60,7 +60,7 @@ class RestartNeeded(Event):
 
 @attrs.frozen
 class DaemonDraining(Event):
-    """Somebody asked the daemon to stop; epochs end now and positions are written."""
+    """The daemon was asked to stop; epochs end now and positions are written."""
 
     reason: str
     within_s: float
@@ -68,7 +68,7 @@ class DaemonDraining(Event):
 
 @attrs.frozen
 class DaemonStopped(Event):
-    """All flows are down and Spark is stopped."""
+    """All flows have ended and Spark is stopped."""
 
     drain_s: float
     is_drained: bool
@@ -76,7 +76,7 @@ class DaemonStopped(Event):
 
 @attrs.frozen
 class SparkStarted(Event):
-    """Spark takes epochs. `warm_up_s` is its first job's share of the wait."""
+    """Spark accepts epochs. `warm_up_s` is the part of the start that its first job took."""
 
     master: str
     start_s: float
@@ -86,7 +86,7 @@ class SparkStarted(Event):
 
 @attrs.frozen
 class SparkEnded(Event):
-    """Spark's JVM is gone; it is started again if the daemon goes on."""
+    """Spark's JVM has ended; it is restarted if the daemon continues."""
 
     level = Level.WARN
 
@@ -95,12 +95,12 @@ class SparkEnded(Event):
 
 @attrs.frozen
 class SparkHung(Event):
-    """Spark does nothing any more; its JVM and all below it are killed, so its epochs are lost, and it restarts."""
+    """Spark hangs; its JVM and all child processes are killed, its epochs are lost, and it restarts."""
 
     level = Level.ERROR
 
     reason: str
-    hint: str = "look at the memory of this host, and whether somebody stopped the process (SIGSTOP, a debugger)"
+    hint: str = "check the memory of this host, and whether the process was stopped (SIGSTOP, a debugger)"
 
 
 @attrs.frozen
@@ -110,7 +110,7 @@ class DaemonStoodStill(Event):
     level = Level.WARN
 
     stood_still_s: float
-    hint: str = "look for a pause of the machine, for want of CPU or memory, or for a plugin that blocks"
+    hint: str = "check for pauses of the machine, CPU starvation, lack of memory, or a blocking plugin"
 
 
 @attrs.frozen

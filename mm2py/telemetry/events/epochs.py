@@ -1,4 +1,4 @@
-"""What happens to epochs."""
+"""Events of epochs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class EpochEnded(Event):
-    """One round of a copy task, with its numbers."""
+    """An epoch of a copy task, with its figures."""
 
     level = Level.DEBUG
 
@@ -51,10 +51,8 @@ class CopyTaskLost(Event):
 
 @attrs.frozen
 class CopyTaskLate(Event):
-    """
-    An epoch is not back `slack_s` after its time and its drain were over: its worker hangs, or Spark does.
-
-    Its worker is killed, or its job is cancelled; then its topic-partitions are planned again, as after any loss.
+    """An epoch did not return within `slack_s` after its duration and drain: its worker hangs, or Spark does. Its
+    worker is killed, or its job is cancelled; then its topic-partitions are planned again, as after any loss.
     """
 
     level = Level.ERROR
@@ -62,16 +60,16 @@ class CopyTaskLate(Event):
     flow: Flow
     task: int
     epoch: int
-    #: ``host:pid``, where it is known.
+    #: ``host:pid``, if known.
     worker: str
     due_s: float
     slack_s: float
-    hint: str = "its worker is ended by force and its topic-partitions go on in another; look for what held it up"
+    hint: str = "its worker is killed and its topic-partitions continue in another; find out what blocked it"
 
 
 @attrs.frozen
 class CopyTaskRecovered(Event):
-    """A copy task that was lost has finished an epoch again."""
+    """A lost copy task has finished an epoch again."""
 
     flow: Flow
     task: int

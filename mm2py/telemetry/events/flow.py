@@ -1,4 +1,4 @@
-"""What happens to a flow as a whole."""
+"""Events of a flow as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FlowStarted(Event):
 
 @attrs.frozen
 class FlowSummary(Event):
-    """What a flow did lately, every so often."""
+    """A periodic summary of a flow."""
 
     flow: Flow
     topics: int
@@ -36,7 +36,7 @@ class FlowSummary(Event):
 
 @attrs.frozen
 class FlowDrained(Event):
-    """A flow copies no more, and the target holds all that its positions say."""
+    """A flow has stopped copying, and the target holds everything up to its positions."""
 
     flow: Flow
     records: int
@@ -46,7 +46,7 @@ class FlowDrained(Event):
 
 @attrs.frozen
 class FlowFailed(Event):
-    """A flow is down for good and needs attention; other flows go on."""
+    """A flow failed permanently and needs attention; other flows continue."""
 
     level = Level.ERROR
 
@@ -57,10 +57,8 @@ class FlowFailed(Event):
 
 @attrs.frozen
 class FlowRunsElsewhere(Event):
-    """
-    Another node, or Java MirrorMaker, is in the flow's group at the target: said once, and `then` what this node does.
-
-    `since` is when that node began and `rest` where its REST interface is, as far as they are known.
+    """Another node, or Java MirrorMaker, is in the flow's group at the target; reported once, with `then`, what this
+    node does. `since` is when that node started and `rest` where its REST interface is, if known.
     """
 
     level = Level.WARN
@@ -76,7 +74,7 @@ class FlowRunsElsewhere(Event):
 
 @attrs.frozen
 class FlowTakenOver(Event):
-    """Nobody else runs the flow any more, after `waited_s`; this node goes on where the other one was."""
+    """No other node runs the flow any more, after `waited_s`; this node continues where the other one was."""
 
     flow: Flow
     node: str
@@ -85,7 +83,7 @@ class FlowTakenOver(Event):
 
 @attrs.frozen
 class FlowUnguarded(Event):
-    """The target does not let the flow into its group, so nobody would notice a second node; the flow goes on."""
+    """The target does not admit the flow to its group, so a second node would go unnoticed; the flow continues."""
 
     level = Level.WARN
 
@@ -97,7 +95,7 @@ class FlowUnguarded(Event):
 
 @attrs.frozen
 class GroupFailed(Event):
-    """A flow's checkpoint or heartbeat group is down for good and needs attention; copying goes on."""
+    """A flow's checkpoint or heartbeat group failed permanently and needs attention; copying continues."""
 
     level = Level.ERROR
 
@@ -109,7 +107,7 @@ class GroupFailed(Event):
 
 @attrs.frozen
 class TaskRestarted(Event):
-    """A loop of ours fell over and restarts after a pause. Tracebacks mean a bug of ours."""
+    """A loop failed and restarts after a pause. A traceback means a bug of ours."""
 
     level = Level.ERROR
 
@@ -121,7 +119,7 @@ class TaskRestarted(Event):
 
 @attrs.frozen
 class ClusterUnreachable(Event):
-    """A cluster stopped answering; said once, the flow keeps trying."""
+    """A cluster stopped responding; reported once, the flow keeps trying."""
 
     level = Level.WARN
 
@@ -133,7 +131,7 @@ class ClusterUnreachable(Event):
 
 @attrs.frozen
 class ClusterRecovered(Event):
-    """A cluster answers again."""
+    """A cluster responds again."""
 
     flow: Flow
     cluster: str
@@ -143,7 +141,7 @@ class ClusterRecovered(Event):
 
 @attrs.frozen
 class StepFailed(Event):
-    """A cluster refused one step of the control plane; it is tried again on the next round."""
+    """A cluster refused a step of the control plane; it is retried in the next round."""
 
     level = Level.WARN
 

@@ -1,4 +1,4 @@
-"""What happens to consumer groups: which are translated, their checkpoints, their offsets at the target."""
+"""Events of consumer groups: which are translated, their checkpoints, their offsets at the target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class CheckpointsRead(Event):
-    """The checkpoints topic was read: what is written from now on continues it."""
+    """The checkpoints topic was read and is continued."""
 
     flow: Flow
     topic: str
@@ -20,7 +20,7 @@ class CheckpointsRead(Event):
 
 @attrs.frozen
 class CheckpointsUnreadable(Event):
-    """The checkpoints topic may not be read; only exact translations are written, lest groups go backwards."""
+    """The checkpoints topic may not be read; only exact translations are written, so that groups never go back."""
 
     level = Level.WARN
 
@@ -32,7 +32,7 @@ class CheckpointsUnreadable(Event):
 
 @attrs.frozen
 class CheckpointsWritten(Event):
-    """A round of checkpoints is written."""
+    """A round of checkpoints was written."""
 
     level = Level.DEBUG
 
@@ -44,7 +44,7 @@ class CheckpointsWritten(Event):
 
 @attrs.frozen
 class GroupsChanged(Event):
-    """Other consumer groups than before are translated."""
+    """The set of translated consumer groups changed."""
 
     flow: Flow
     groups: int
@@ -54,7 +54,7 @@ class GroupsChanged(Event):
 
 @attrs.frozen
 class GroupNotTranslated(Event):
-    """A group that the filter takes is of a kind whose offsets cannot be translated."""
+    """A group that the filter selects is of a kind whose offsets cannot be translated."""
 
     flow: Flow
     group: str
@@ -74,7 +74,7 @@ class GroupOffsetsSynced(Event):
 
 @attrs.frozen
 class GroupSyncSkipped(Event):
-    """A group's offsets at the target are not written, and why; said once until that changes."""
+    """A group's offsets at the target are not written, with the reason; reported once until it changes."""
 
     flow: Flow
     group: str
@@ -84,7 +84,7 @@ class GroupSyncSkipped(Event):
 
 @attrs.frozen
 class GroupSyncResumed(Event):
-    """A group that was left alone can be written at the target again."""
+    """A skipped group can be written at the target again."""
 
     flow: Flow
     group: str

@@ -1,4 +1,4 @@
-"""What happens to heartbeats."""
+"""Events of heartbeats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HeartbeatsStarted(Event):
 
 @attrs.frozen
 class HeartbeatsResumed(Event):
-    """A flow writes heartbeats again, after the target had been away or had refused them."""
+    """A flow writes heartbeats again, after the target was unreachable or refused them."""
 
     flow: Flow
     silent_s: float

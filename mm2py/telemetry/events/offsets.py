@@ -1,4 +1,4 @@
-"""What happens to offset syncs and to what offsets are translated by."""
+"""Events of offset syncs and offset translations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class OffsetSyncsRead(Event):
-    """The offset syncs that were written before were read."""
+    """Existing offset syncs were read."""
 
     flow: Flow
     offset_syncs_topic: str
@@ -22,7 +22,7 @@ class OffsetSyncsRead(Event):
 
 @attrs.frozen
 class OffsetSyncsWritten(Event):
-    """The newest offset sync of each partition that had one waiting was written."""
+    """The newest pending offset sync of each partition was written."""
 
     level = Level.DEBUG
 
@@ -35,7 +35,7 @@ class OffsetSyncsWritten(Event):
 
 @attrs.frozen
 class TranslationsWritten(Event):
-    """What is newly known of where records went was written to the target cluster."""
+    """New offset translations were written to the target cluster."""
 
     level = Level.DEBUG
 
@@ -47,10 +47,8 @@ class TranslationsWritten(Event):
 
 @attrs.frozen
 class RecordPassedOver(Event):
-    """
-    A record of one of the mirror's own topics says nothing that can be understood, and is as if it were not there.
-
-    `others` counts those that were found with it and are not named.
+    """A record in one of the mirror's own topics cannot be parsed, and is ignored. `others` counts further ones that
+    were found with it.
     """
 
     level: ClassVar[Level] = Level.WARN
@@ -60,4 +58,4 @@ class RecordPassedOver(Event):
     offset: int
     problem: str
     others: int
-    hint: str = "something else writes to this topic: find out what, and who else may write there"
+    hint: str = "another program writes to this topic: find out which, and who may write there"

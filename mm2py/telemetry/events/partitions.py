@@ -1,4 +1,4 @@
-"""What happens to single topic-partitions."""
+"""Events of single topic-partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class PartitionInterrupted(Event):
-    """A topic-partition ended its epoch early: a broker was away or a leader moved."""
+    """A topic-partition ended its epoch early: a broker was unavailable or a leader moved."""
 
     level = Level.DEBUG
 
@@ -22,10 +22,8 @@ class PartitionInterrupted(Event):
 
 @attrs.frozen
 class PartitionsHeldUp(Event):
-    """
-    For some time nothing of these topic-partitions could be copied, for one reason; they are tried again all the while.
-
-    Ten of `count` are named; `message` is of the first one, `held_s` of the one that has stood still for longest.
+    """These topic-partitions could not be copied for some time, for one reason; they are retried all the while. Ten of
+    `count` are named; `message` is that of the first one, `held_s` the longest time of any.
     """
 
     level = Level.WARN
@@ -40,7 +38,7 @@ class PartitionsHeldUp(Event):
 
 @attrs.frozen
 class PartitionsGoOn(Event):
-    """Nothing holds these topic-partitions up any more; ten of `count` are named."""
+    """These topic-partitions are copied again; ten of `count` are named."""
 
     flow: Flow
     partitions: tuple[str, ...]
@@ -50,7 +48,7 @@ class PartitionsGoOn(Event):
 
 @attrs.frozen
 class PartitionStopped(Event):
-    """A topic-partition needs attention; it is tried again at long intervals, the others go on."""
+    """A topic-partition needs attention; it is retried at long intervals, the others continue."""
 
     level = Level.ERROR
 
@@ -60,13 +58,13 @@ class PartitionStopped(Event):
     message: str
     hint: str
     offset: int | None
-    #: None where it is not tried again.
+    #: None if it is not retried.
     retry_in_s: float | None
 
 
 @attrs.frozen
 class PartitionRecovered(Event):
-    """A stopped topic-partition copies again."""
+    """A stopped topic-partition is copied again."""
 
     flow: Flow
     source: TopicPartition
@@ -75,7 +73,7 @@ class PartitionRecovered(Event):
 
 @attrs.frozen
 class ResumedExactly(Event):
-    """The target held records past the last written position; they were recognised, and copying went on after them."""
+    """The target held records beyond the last written position; they were recognised and not copied again."""
 
     flow: Flow
     source: TopicPartition
@@ -85,10 +83,9 @@ class ResumedExactly(Event):
 
 @attrs.frozen
 class ResumeUnproven(Event):
-    """
-    What the target holds past the last written position could not be found in the source; records may arrive twice.
-
-    All from `position` on are copied, of which up to `repeated` are there already; None where nobody knows how many.
+    """The target's records beyond the last written position could not be matched with the source; records may arrive
+    twice. Everything from `position` on is copied, of which up to `repeated` records are there already; None if
+    unknown.
     """
 
     level = Level.WARN
@@ -97,28 +94,30 @@ class ResumeUnproven(Event):
     source: TopicPartition
     position: int
     message: str
-    hint: str = "somebody else writes to the remote topic, or it was changed by hand"
+    hint: str = "the remote topic has another writer, or was changed by hand"
     repeated: int | None = None
 
 
 @attrs.frozen
 class RecordsSkipped(Event):
-    """There was no position, and what the target ends with is not in the source: what the source held is not copied."""
+    """There was no position, and the target's last records are not in the source: the source's existing records are
+    skipped.
+    """
 
     level = Level.WARN
 
     flow: Flow
     source: TopicPartition
-    #: The first offset that is skipped, and the one that copying begins with.
+    #: The first offset that is skipped, and the first that is copied.
     skipped_from: int
     position: int
     message: str
-    hint: str = "so auto.offset.reset = latest wants it; to have them copied, set the position back"
+    hint: str = "as auto.offset.reset = latest demands; to copy them, set the position back"
 
 
 @attrs.frozen
 class ForeignRecordsFound(Event):
-    """Records that are not ours appeared between ours in a remote topic; said once for each topic-partition."""
+    """Foreign records appeared between the mirror's in a remote topic; reported once for each topic-partition."""
 
     level = Level.WARN
 
@@ -126,7 +125,7 @@ class ForeignRecordsFound(Event):
     source: TopicPartition
     remote_topic: str
     records: int
-    hint: str = "let nobody but the mirror write there: after a crash it cannot tell which records are its own"
+    hint: str = "let only the mirror write there: after a crash it cannot tell which records are its own"
 
 
 @attrs.frozen
@@ -140,7 +139,7 @@ class PositionsRead(Event):
 
 @attrs.frozen
 class PositionsWritten(Event):
-    """Positions that had moved were written to the target cluster."""
+    """Changed positions were written to the target cluster."""
 
     level = Level.DEBUG
 

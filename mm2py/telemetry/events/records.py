@@ -1,4 +1,4 @@
-"""What happens to records with a transform."""
+"""Events of records with a transform."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class TransactionFenced(Event):
     transactional_id: str
     error: str
     hint: str
-    #: How long this daemon leaves its topics to the other one before it takes over again.
+    #: How long this daemon pauses its topics before it takes over again.
     pause_s: float
 
 
 @attrs.frozen
 class RecordLeftOut(Event):
-    """A transform could not take a record, which `errors.tolerance` lets pass: it is not mirrored."""
+    """A transform could not process a record, which `errors.tolerance` tolerates: it is not mirrored."""
 
     level = Level.WARN
 
@@ -34,5 +34,5 @@ class RecordLeftOut(Event):
     offset: int
     transform: str
     error: str
-    #: Where it was written instead, empty where nowhere.
+    #: The dead letter topic, empty if there is none.
     dead_letters: str

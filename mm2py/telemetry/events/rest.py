@@ -1,4 +1,4 @@
-"""What happens at the REST server."""
+"""Events of the REST server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RestListening(Event):
 
 @attrs.frozen
 class RestUnavailable(Event):
-    """The REST server cannot listen at an address; mirroring goes on, and it is tried again."""
+    """The REST server cannot listen at an address; mirroring continues, and the listener is retried."""
 
     level = Level.WARN
 
@@ -29,7 +29,7 @@ class RestUnavailable(Event):
 
 @attrs.frozen
 class RestFailed(Event):
-    """A request met a bug."""
+    """A request failed because of a bug."""
 
     level = Level.ERROR
 
@@ -41,7 +41,7 @@ class RestFailed(Event):
 
 @attrs.frozen
 class RestLoginRefused(Event):
-    """Somebody showed wrong credentials at the REST server; told once for an address until it is quiet for a while."""
+    """A login at the REST server with wrong credentials; reported once per address until the attempts stop."""
 
     level = Level.WARN
 
@@ -52,7 +52,7 @@ class RestLoginRefused(Event):
 
 @attrs.frozen
 class RestUsersRefused(Event):
-    """The file with REST's users, or lines of it, cannot be read; whom they name is not let in."""
+    """The file with REST's users, or lines of it, cannot be read; the users concerned cannot log in."""
 
     level = Level.WARN
 

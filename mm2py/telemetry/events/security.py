@@ -1,4 +1,4 @@
-"""What keeps a flow out of a cluster."""
+"""Events of logins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class AuthenticationFailed(Event):
-    """A cluster does not let a flow in, or the flow does not trust it; said once for each cause, tried again."""
+    """A cluster refuses a flow's login, or the flow does not trust it; reported once for each cause, and retried."""
 
     level = Level.ERROR
 

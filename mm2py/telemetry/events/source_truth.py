@@ -1,4 +1,4 @@
-"""What happens when the source or the target is not what a position is about."""
+"""Events of clusters that no longer match a position."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class _HistoryBroke(Event):
-    """
-    What these events share. `records` are concerned, `lost` ones will never be at the target, `repeated` ones may be
+    """Shared by these events. `records` are concerned, `lost` ones will never be at the target, `repeated` ones may be
     there twice; all three are offsets, so upper bounds where a topic is compacted or transactional.
     """
 
@@ -22,12 +21,12 @@ class _HistoryBroke(Event):
     remote_topic: str
     message: str
     records: int
-    #: The setting that decided, and what it says.
+    #: The setting that decided, and its value.
     setting: str
     policy: str
     #: The upstream offset that was next.
     position: int
-    #: Where copying goes on; None where it stopped, or waits for the remote topic to be created again.
+    #: Where copying continues; None if it stopped, or waits for the remote topic to be created again.
     goes_on_at: int | None
     lost: int | None
     repeated: int | None
@@ -40,7 +39,7 @@ class SourceTopicRecreated(_HistoryBroke):
 
 @attrs.frozen
 class SourceRecordsExpired(_HistoryBroke):
-    """Retention, or somebody, removed `records` at the source before they were copied."""
+    """Retention, or DeleteRecords, removed `records` at the source before they were copied."""
 
 
 @attrs.frozen
@@ -60,7 +59,7 @@ class RemoteTopicRecreated(_HistoryBroke):
 
 @attrs.frozen
 class RemoteTopicDeleted(Event):
-    """The mirror deleted a remote topic, to create it again for a source topic that was created again."""
+    """The mirror deleted a remote topic, to create it again for a re-created source topic."""
 
     level = Level.WARN
 

@@ -1,4 +1,4 @@
-"""What becomes of orders on the target, and of settings and offsets that operators change while a flow runs."""
+"""Events of stored overrides, and of settings and offsets that operators change while a flow runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class OverridesLoaded(Event):
-    """What operators ordered of a flow before was read from the target, and holds."""
+    """Existing overrides of a flow were read from the target, and apply."""
 
     flow: Flow
     revision: int
@@ -20,7 +20,7 @@ class OverridesLoaded(Event):
 
 @attrs.frozen
 class OverridesStored(Event):
-    """A change of a flow's orders is safe on the target."""
+    """A change of a flow's overrides is stored on the target."""
 
     flow: Flow
     revision: int
@@ -29,7 +29,7 @@ class OverridesStored(Event):
 
 @attrs.frozen
 class OverridesUnavailable(Event):
-    """The target does not let the mirror look for orders: the flow runs as its file says, and takes no orders."""
+    """The target does not let the mirror read overrides: the flow runs with the file's settings, and accepts none."""
 
     level = Level.WARN
 
@@ -40,7 +40,7 @@ class OverridesUnavailable(Event):
 
 @attrs.frozen
 class LiveSettingsChanged(Event):
-    """Settings of a flow count from now on that an operator gave beside its file, or took back."""
+    """An operator overrode settings of a flow, or reverted them."""
 
     flow: Flow
     connector: str
@@ -51,22 +51,20 @@ class LiveSettingsChanged(Event):
 
 @attrs.frozen
 class LiveSettingsRejected(Event):
-    """Settings that an operator gave do not fit the file any more: the flow goes on as it was, or does not start."""
+    """Overridden settings no longer fit the file: the flow continues as it was, or does not start."""
 
     level = Level.ERROR
 
     flow: Flow
     problems: tuple[str, ...]
     is_running: bool
-    hint: str = "take these settings back, or mend the file and have it read again"
+    hint: str = "revert these settings, or fix the file and reload it"
 
 
 @attrs.frozen
 class OffsetsAltered(Event):
-    """
-    An operator altered where a connector goes on; of the source connector, `repeated` offsets are copied again.
-
-    `skipped` offsets are never copied; of `removed` positions it is found out at the next start.
+    """An operator altered a connector's offsets; for the source connector, `repeated` offsets are copied again,
+    `skipped` offsets are never copied; for `removed` positions the start is determined when the connector starts.
     """
 
     level = Level.WARN

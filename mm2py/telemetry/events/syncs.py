@@ -1,4 +1,4 @@
-"""What happens to the configs and access control entries of remote topics."""
+"""Events of configs and ACLs of remote topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopicConfigsChanged(Event):
 
 @attrs.frozen
 class TopicConfigsKept(Event):
-    """A remote topic has configs that an operator set by hand; they stay. Said when the list changes."""
+    """A remote topic has configs that an operator set by hand; they stay. Reported when the list changes."""
 
     flow: Flow
     remote_topic: str
@@ -31,7 +31,7 @@ class TopicConfigsKept(Event):
 @attrs.frozen
 class TopicLimitsRaised(Event):
     """
-    Remote topics were to refuse records that their sources took, so their limits were raised to the sources'.
+    Remote topics would have rejected records that their sources accepted, so their limits were raised to the sources'.
 
     `topics` names some of them, `count` tells how many there are; `limits` is what is set on each.
     """
@@ -45,7 +45,7 @@ class TopicLimitsRaised(Event):
 
 @attrs.frozen
 class TopicAclsChanged(Event):
-    """Access control entries of remote topics were brought in line with the source's."""
+    """ACLs of remote topics were brought in line with the source's."""
 
     flow: Flow
     created: tuple[str, ...]
@@ -54,16 +54,16 @@ class TopicAclsChanged(Event):
 
 @attrs.frozen
 class AclSyncIdle(Event):
-    """A cluster has no authorizer, so there are no access control entries to copy; said once."""
+    """A cluster has no authorizer, so there are no ACLs to copy; reported once."""
 
     flow: Flow
     cluster: str
-    hint: str = "nothing to do; sync.topic.acls.enabled = false leaves the question out"
+    hint: str = "nothing to do; sync.topic.acls.enabled = false skips the check"
 
 
 @attrs.frozen
 class TopicSyncFailed(Event):
-    """A cluster refused something about topics' configs or access control entries; copying goes on. Said once."""
+    """A cluster refused to read or change topics' configs or ACLs; copying continues. Reported once."""
 
     level = Level.WARN
 
@@ -77,7 +77,7 @@ class TopicSyncFailed(Event):
 
 @attrs.frozen
 class TopicSyncRecovered(Event):
-    """What a cluster had refused about topics' configs or access control entries works."""
+    """Configs or ACLs that a cluster refused before now work."""
 
     flow: Flow
     step: str

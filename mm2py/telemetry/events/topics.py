@@ -1,4 +1,4 @@
-"""What happens to topics and to who copies them."""
+"""Events of topics and their assignment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PartitionsGrown(Event):
 
 @attrs.frozen
 class TopicRemoved(Event):
-    """A topic is no longer mirrored: deleted at the source, or no longer chosen. Its remote topic stays as it is."""
+    """A topic is no longer mirrored: deleted at the source, or no longer selected. Its remote topic stays as it is."""
 
     flow: Flow
     topic: str
@@ -40,7 +40,7 @@ class TopicRemoved(Event):
 
 @attrs.frozen
 class NoTopicsMatched(Event):
-    """A flow mirrors no topic but heartbeats. It is told once, and again after there was one."""
+    """A flow mirrors no topic except heartbeats. Reported once, and again after there was one."""
 
     level = Level.WARN
 
@@ -51,7 +51,7 @@ class NoTopicsMatched(Event):
 
 @attrs.frozen
 class TopicsRefreshed(Event):
-    """A look at both clusters is over."""
+    """The topics of both clusters were refreshed."""
 
     level = Level.DEBUG
 
@@ -63,7 +63,7 @@ class TopicsRefreshed(Event):
 
 @attrs.frozen
 class InternalTopicRecreated(Event):
-    """An internal topic vanished while it was in use. It is there again, and holds all that the flow still knows."""
+    """An internal topic was deleted or replaced while in use. It was recreated with everything the flow knows."""
 
     level = Level.WARN
 
@@ -77,7 +77,7 @@ class InternalTopicRecreated(Event):
 
 @attrs.frozen
 class AssignmentChanged(Event):
-    """Topic-partitions were given to copy tasks again."""
+    """Topic-partitions were reassigned to copy tasks."""
 
     flow: Flow
     copy_tasks: int

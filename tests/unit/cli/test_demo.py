@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from mm2py.cli.demo.command import main
-from mm2py.cli.demo.picture import FlowPicture, Picture, Said, TopicPicture
 from mm2py.cli.demo.proof import Difference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
+from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from tests.support.clocks import WALL_START_MS, ManualClock
 
 
-FLOW = FlowPicture(
+FLOW = FlowSnapshot(
     flow="primary->backup",
     state="running",
     records_per_s=12_345.6,
@@ -27,9 +27,9 @@ FLOW = FlowPicture(
     latency_p50_ms=1.0,
     latency_p99_ms=7.5,
 )
-PICTURE = Picture(
+PICTURE = Snapshot(
     flow=FLOW,
-    topics=(TopicPicture("orders", "primary.orders", "zstd", 4, 1_042, 1_000),),
+    topics=(TopicSnapshot("orders", "primary.orders", "zstd", 4, 1_042, 1_000),),
     said=(Said("12:00:00", "error", "partition_stopped", "topic=orders partition=3"),),
     history=(0.0, 5_000.0, 10_000.0),
 )
@@ -105,7 +105,7 @@ def test_proofs_add_up() -> None:
 
 
 def test_plain_lines_have_the_time_and_every_figure() -> None:
-    """Without a terminal each line stands alone, and pictures come no faster than every two seconds."""
+    """Without a terminal each line stands alone, and snapshots come no faster than every two seconds."""
     out, clock = io.StringIO(), ManualClock()
     screen = make_screen(Console(file=out, width=80, highlight=False), clock)
     for _ in range(5):

@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["translate", "{file}", "A", "group"], "A is no flow; write it as A->B", id="no flow"),
+        pytest.param(["translate", "{file}", "A", "group"], "A is not a flow; write A->B", id="no flow"),
         pytest.param(["translate", "{file}", "A->C", "group"], "flow C: unknown cluster", id="unknown cluster"),
         pytest.param(["translate", "{file}", "A->B"], "required: GROUP|TOPIC:PARTITION:OFFSET", id="nothing to do"),
         pytest.param(["reset", "{file}", "A->B", "group"], "invalid choice: 'reset'", id="no such action"),

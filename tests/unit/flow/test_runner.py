@@ -19,7 +19,7 @@ from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.state import FlowState, FlowView, HeartbeatsView
 from mm2py.telemetry.events import (
     ConnectorStopped,
@@ -183,13 +183,13 @@ async def test_orders_reach_the_group_that_they_are_about() -> None:
     """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
-        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, CHECKPOINT), by="ann")
+        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, CHECKPOINT), by="ann")
         await asyncio.sleep(60)
         view = flow.runner.view()
         flow.runner.apply_overrides(verbs.delete_connector(flow.runner.overrides, CHECKPOINT), by="bob")
         await asyncio.sleep(60)
         deleted = flow.runner.view()
-        flow.runner.apply_overrides(NO_ORDERS)
+        flow.runner.apply_overrides(NO_OVERRIDES)
         await asyncio.sleep(60)
         back = flow.runner.view()
         flow.runner.drain(within_s=5.0)
@@ -211,7 +211,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
     """The daemon stays for a flow that somebody will start again, and drains it at once."""
     async with rig() as flow:
         flow.source.connector = SOURCE
-        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, SOURCE))
+        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, SOURCE))
         await asyncio.sleep(60)
         state, is_over = flow.runner.view().state, flow.runner.is_over
         flow.runner.drain(within_s=5.0)
@@ -280,7 +280,7 @@ async def test_what_is_not_there_is_not_restarted() -> None:
         with pytest.raises(UnknownTaskError, match="has no task 1"):
             flow.runner.restart_task(HEARTBEAT, 1)
         flow.runner.restart_task(HEARTBEAT, 0)
-        flow.runner.apply_overrides(verbs.stop_connector(NO_ORDERS, HEARTBEAT))
+        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, HEARTBEAT))
         with pytest.raises(OverrideConflictError, match="is stopped: resume it"):
             flow.runner.restart(HEARTBEAT)
         flow.runner.drain(within_s=5.0)
@@ -291,13 +291,13 @@ async def test_what_is_not_there_is_not_restarted() -> None:
 async def test_what_is_ordered_is_told_and_shown() -> None:
     """Who paused and limited what, once for each change."""
     async with rig() as flow:
-        overrides = verbs.pause_topic(verbs.pause_partition(NO_ORDERS, TopicPartition("t", 1)), "u")
+        overrides = verbs.pause_topic(verbs.pause_partition(NO_OVERRIDES, TopicPartition("t", 1)), "u")
         overrides = verbs.set_topic_limit(verbs.set_limit(overrides, RateLimit(5.0)), "v", RateLimit(records_per_s=7.0))
         runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, jitter=lambda: 0.5)
         for again in (overrides, overrides):
             runner.apply_overrides(again, by="ann")
         view = runner.view()
-        runner.apply_overrides(NO_ORDERS, by="bob")
+        runner.apply_overrides(NO_OVERRIDES, by="bob")
         flow.runner.drain(within_s=5.0)
 
     assert (view.paused_topics, view.paused_partitions) == (("u",), (TopicPartition("t", 1),))

@@ -7,7 +7,7 @@ import pytest
 
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -19,7 +19,7 @@ from mm2py.model.state import (
     TaskView,
 )
 from mm2py.rest import connect
-from mm2py.rest.shapes import flow_status, orders_json, reasons_not_ready, topics_of
+from mm2py.rest.shapes import flow_status, overrides_json, reasons_not_ready, topics_of
 from tests.support.rest_node import FLOW, some_view
 
 
@@ -95,7 +95,7 @@ def test_a_deleted_connector_is_not_listed() -> None:
     """What was deleted is gone until its config is put."""
     overrides = Overrides(groups={SOURCE: Wanted.DELETED})
 
-    assert SOURCE in {group.connector for group in connect.connectors(_flow(), NO_ORDERS)}
+    assert SOURCE in {group.connector for group in connect.connectors(_flow(), NO_OVERRIDES)}
     assert SOURCE not in {group.connector for group in connect.connectors(_flow(), overrides)}
 
 
@@ -132,7 +132,7 @@ def test_a_topic_of_which_one_partition_rests_is_not_a_paused_one() -> None:
     [first, *others] = [one for one in flow.partitions if one.source.topic == "orders"]
     paused = attrs.evolve(first, stage=PartitionStage.PAUSED)
 
-    [overrides] = topics_of(attrs.evolve(flow, partitions=(paused, *others)), NO_ORDERS)
+    [overrides] = topics_of(attrs.evolve(flow, partitions=(paused, *others)), NO_OVERRIDES)
 
     assert overrides["stages"] == {"paused": 1, "copying": 1}
     assert overrides["is_paused"] is False
@@ -155,7 +155,7 @@ def test_orders_are_plain_values() -> None:
         config={SOURCE: {"topics": "x"}},
     )
 
-    found = orders_json(FLOW, overrides)
+    found = overrides_json(FLOW, overrides)
 
     assert found["connectors"] == {SOURCE: "paused"}
     assert found["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "b", "partition": 1}]

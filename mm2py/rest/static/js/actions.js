@@ -1,4 +1,4 @@
-// What can be changed from the page, through the same addresses as from anywhere else.
+// Changes made from the page, through the same REST routes as any other client.
 
 import { ask, flowPath, Refused } from "./api.js";
 import { askLimit, confirm, toast } from "./dialogs.js";
@@ -12,8 +12,8 @@ export const mayWrite = () => store.who?.mayWrite === true && store.connection =
 
 export function whyNot() {
   if (store.connection !== "live") return "The connection is lost; nothing can be changed now.";
-  if (!store.who) return "It is not known yet what you may do.";
-  return store.who.mayWrite ? "" : store.who.why || "You may look, but not change anything.";
+  if (!store.who) return "Your permissions are not known yet.";
+  return store.who.mayWrite ? "" : store.who.why || "You have read permission only.";
 }
 
 async function change(what, method, path, body) {
@@ -60,20 +60,20 @@ export function show(node, isShown) {
 }
 
 export async function pauseFlow(flow) {
-  if (!await confirm(`Pause ${flow}?`, "Copying stops within seconds, until somebody resumes it. Nothing is lost: it goes on from where it was.", "Pause")) return;
-  await change(`${flow} is told to pause`, "PUT", flowPath(flow, "connectors", SOURCE, "pause"));
+  if (!await confirm(`Pause ${flow}?`, "Copying stops within seconds, until it is resumed. Nothing is lost: it continues where it was.", "Pause")) return;
+  await change(`Pausing ${flow}`, "PUT", flowPath(flow, "connectors", SOURCE, "pause"));
 }
 
 export async function resumeFlow(flow) {
-  await change(`${flow} is told to run`, "PUT", flowPath(flow, "connectors", SOURCE, "resume"));
+  await change(`Resuming ${flow}`, "PUT", flowPath(flow, "connectors", SOURCE, "resume"));
 }
 
 export async function stopConnector(flow, name) {
   const text = name === SOURCE
-    ? "Copying ends, and what it holds open is let go, so that its offsets may be altered. It stays stopped until somebody resumes it."
-    : "It ends and stays stopped until somebody resumes it; copying goes on.";
+    ? "Copying ends and releases its connections, so that its offsets may be altered. It stays stopped until it is resumed."
+    : "It ends and stays stopped until it is resumed; copying continues.";
   if (!await confirm(`Stop ${called(name).toLowerCase()} of ${flow}?`, text, "Stop", "danger")) return;
-  await change(`${called(name)} of ${flow} is told to stop`, "PUT", flowPath(flow, "connectors", name, "stop"));
+  await change(`Stopping ${called(name).toLowerCase()} of ${flow}`, "PUT", flowPath(flow, "connectors", name, "stop"));
 }
 
 export async function pauseConnector(flow, name) {
@@ -81,39 +81,39 @@ export async function pauseConnector(flow, name) {
     await pauseFlow(flow);
     return;
   }
-  if (!await confirm(`Pause ${called(name).toLowerCase()} of ${flow}?`, "It does nothing until somebody resumes it; copying goes on.", "Pause")) return;
-  await change(`${called(name)} of ${flow} is told to pause`, "PUT", flowPath(flow, "connectors", name, "pause"));
+  if (!await confirm(`Pause ${called(name).toLowerCase()} of ${flow}?`, "It is idle until it is resumed; copying continues.", "Pause")) return;
+  await change(`Pausing ${called(name).toLowerCase()} of ${flow}`, "PUT", flowPath(flow, "connectors", name, "pause"));
 }
 
 export async function resumeConnector(flow, name) {
-  await change(`${called(name)} of ${flow} is told to run`, "PUT", flowPath(flow, "connectors", name, "resume"));
+  await change(`Resuming ${called(name).toLowerCase()} of ${flow}`, "PUT", flowPath(flow, "connectors", name, "resume"));
 }
 
 export async function restartConnector(flow, name) {
-  if (!await confirm(`Restart ${called(name).toLowerCase()} of ${flow}?`, "It ends in good order and starts again, which takes some seconds. Nothing is copied twice.", "Restart")) return;
-  await change(`${called(name)} of ${flow} starts again`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
+  if (!await confirm(`Restart ${called(name).toLowerCase()} of ${flow}?`, "It shuts down cleanly and restarts, which takes some seconds. Nothing is copied twice.", "Restart")) return;
+  await change(`Restarting ${called(name).toLowerCase()} of ${flow}`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
 }
 
 export async function restartTask(flow, number) {
-  await change(`Copy task ${number} of ${flow} starts again`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
+  await change(`Restarting copy task ${number} of ${flow}`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
 }
 
 export async function pauseTopic(flow, topic) {
-  if (!await confirm(`Pause topic ${topic}?`, `Nothing of it is copied by ${flow}, until somebody resumes it. Its other topics go on.`, "Pause")) return;
-  await change(`Topic ${topic} is told to pause`, "PUT", flowPath(flow, "topics", topic, "pause"));
+  if (!await confirm(`Pause topic ${topic}?`, `${flow} does not copy it until it is resumed. Its other topics continue.`, "Pause")) return;
+  await change(`Pausing topic ${topic}`, "PUT", flowPath(flow, "topics", topic, "pause"));
 }
 
 export async function resumeTopic(flow, topic) {
-  await change(`Topic ${topic} is told to run`, "PUT", flowPath(flow, "topics", topic, "resume"));
+  await change(`Resuming topic ${topic}`, "PUT", flowPath(flow, "topics", topic, "resume"));
 }
 
 export async function pausePartition(flow, topic, partition) {
-  if (!await confirm(`Pause ${topic}-${partition}?`, "Nothing of this partition is copied until somebody resumes it.", "Pause")) return;
-  await change(`${topic}-${partition} is told to pause`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "pause"));
+  if (!await confirm(`Pause ${topic}-${partition}?`, "This partition is not copied until it is resumed.", "Pause")) return;
+  await change(`Pausing ${topic}-${partition}`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "pause"));
 }
 
 export async function resumePartition(flow, topic, partition) {
-  await change(`${topic}-${partition} is told to run`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "resume"));
+  await change(`Resuming ${topic}-${partition}`, "PUT", flowPath(flow, "topics", topic, "partitions", String(partition), "resume"));
 }
 
 export async function limitFlow(flow, before) {
@@ -127,8 +127,8 @@ export async function limitTopic(flow, topic, before) {
 }
 
 async function setLimit(what, limit, path) {
-  if (limit.bytes_per_s === null && limit.records_per_s === null) await change(`The limit of ${what} is taken back`, "DELETE", path);
-  else await change(`${what} is limited to ${limitText(limit)}`, "PUT", path, limit);
+  if (limit.bytes_per_s === null && limit.records_per_s === null) await change(`Removing the limit of ${what}`, "DELETE", path);
+  else await change(`Limiting ${what} to ${limitText(limit)}`, "PUT", path, limit);
 }
 
 export function limitText(limit) {

@@ -1,4 +1,4 @@
-// The REST interface, and who we are to it.
+// The REST client, with the user's credentials.
 
 const base = new URL(".", location.href.split("#")[0]);
 const KEY = "mm2py-authorization";
@@ -63,7 +63,7 @@ export async function ask(method, path, body) {
   try {
     response = await send(path, { ...options, signal: AbortSignal.timeout(60_000) });
   } catch (error) {
-    throw new Refused(0, error.name === "TimeoutError" ? "the daemon did not answer in time" : "the daemon cannot be reached");
+    throw new Refused(0, error.name === "TimeoutError" ? "the daemon did not respond in time" : "the daemon cannot be reached");
   }
   return read(response);
 }

@@ -1,4 +1,4 @@
-// Questions to whoever looks, and short words about what became of an answer.
+// Dialogs, and short messages about their outcome.
 
 import { h, icon } from "./dom.js";
 
@@ -9,7 +9,7 @@ export function toast(text, mood = "good") {
   const node = h("div", { class: "toast", "data-mood": mood }, icon(mood === "bad" ? "bad" : "ok"), h("span", { text }), close);
   close.addEventListener("click", () => node.remove());
   document.getElementById("toasts").append(node);
-  // What went wrong stays until somebody has read it.
+  // Errors stay until they are closed.
   if (mood !== "bad") setTimeout(() => node.remove(), TOAST_MS);
 }
 
@@ -53,7 +53,7 @@ export function askLimit(title, before) {
     const records = field(before?.records_per_s ?? null, "records");
     const number = (input) => (input.value.trim() === "" ? null : Number(input.value));
     const { dialog } = frame(title, [
-      h("p", { class: "faint", text: "Takes effect within seconds and holds until it is taken back, also when the daemon is restarted. Leave a field empty for no limit." }),
+      h("p", { class: "faint", text: "Takes effect within seconds and stays in force until it is removed, also across restarts of the daemon. Leave a field empty for no limit." }),
       h("label", { class: "field" }, h("span", { text: "Bytes" }), h("span", { class: "pair" }, bytes, unit)),
       h("label", { class: "field" }, h("span", { text: "Records" }), h("span", { class: "pair" }, records, h("span", { class: "unit", text: "records/s" }))),
     ], "Set", "");
@@ -69,8 +69,8 @@ export function askWho(message) {
   return new Promise((resolve) => {
     const input = (type, name, complete) => h("input", { type, name, autocomplete: complete, spellcheck: "false", autocapitalize: "none" });
     const [name, password, token] = [input("text", "name", "username"), input("password", "password", "current-password"), input("password", "token", "off")];
-    const { dialog } = frame("Who are you?", [
-      h("p", { class: message ? "bad-text" : "faint", role: message ? "alert" : null, text: message || "This daemon shows itself only to those who may look." }),
+    const { dialog } = frame("Log in", [
+      h("p", { class: message ? "bad-text" : "faint", role: message ? "alert" : null, text: message || "This daemon requires a login." }),
       h("label", { class: "field" }, h("span", { text: "Name" }), name),
       h("label", { class: "field" }, h("span", { text: "Password" }), password),
       h("p", { class: "or", text: "or" }),

@@ -1,4 +1,4 @@
-// How elements are made. Text is only ever set as text: names and errors come from Kafka, and may hold anything.
+// Creating elements. Text is only ever set as text: names and errors come from Kafka, and may contain anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,4 +1,4 @@
-// What happened lately.
+// Recent events.
 
 import { h } from "./dom.js";
 import { ago, clock, dateAndClock, level, sentence } from "./format.js";
@@ -9,7 +9,7 @@ const RANKS = { info: 0, warn: 1, error: 2 };
 const PAGE = 100;
 
 /** A list of events, newest first, that keeps what it has already drawn. */
-export function eventList({ empty = "Nothing has happened yet.", withFlow = true } = {}) {
+export function eventList({ empty = "No events yet.", withFlow = true } = {}) {
   const list = h("ol", { class: "events" });
   const said = h("p", { class: "empty", text: empty });
   const node = h("div", {}, list, said);
@@ -63,7 +63,7 @@ export class Events {
     const tools = h("div", { class: "tools" }, this.words, this.level, flow === null ? this.of : null);
     const content = [tools, this.list.node, this.more];
     this.node = flow === null
-      ? h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The last events of this daemon at the levels info, warning and error. The log has all of them." }), h("section", { class: "card" }, ...content))
+      ? h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The latest events of this daemon at the levels info, warning and error. The log has all of them." }), h("section", { class: "card" }, ...content))
       : h("div", {}, ...content);
   }
 

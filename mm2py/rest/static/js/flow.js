@@ -1,10 +1,10 @@
-// One flow: how it fares, plots, and what it is made of.
+// One flow: its state, plots, and parts.
 
 import * as act from "./actions.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { ago, bytes, bytesPerS, clock, connector as called, count, duration, ms, plural, recordsPerS, short, state, taskState } from "./format.js";
-import { fare } from "./picture.js";
+import { fare } from "./diagram.js";
 import { Plot } from "./plots.js";
 import { Problems, problems, sparkText } from "./overview.js";
 import { forgetFlow, find, now, store } from "./store.js";
@@ -26,10 +26,10 @@ export class FlowPage {
     forgetFlow();
     this.problems = new Problems();
     this.word = h("span", {}, pill(state("starting")));
-    this.note = h("p", { class: "order-note" });
+    this.note = h("p", { class: "override-note" });
     this.tiles = {
       records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag", "Records at the source that are not copied yet"),
-      behind: tile("Behind", "For how long, at most, the oldest record that is not copied yet has waited"),
+      behind: tile("Behind", "How long, at most, the oldest record that is not copied yet has waited"),
       latency: tile("Latency p50 / p99", "From a record's timestamp until the target has it, over the last minute"), copied: tile("Copied", "Since the daemon was started"),
     };
     this.plots = [
@@ -44,7 +44,7 @@ export class FlowPage {
     this.body = h("div", {}, h("section", { class: "tiles", "aria-label": "Now" }, ...Object.values(this.tiles).map((one) => one.node)),
       h("section", { class: "plots", "aria-label": "The last 15 minutes" }, ...this.plots.map((plot) => plot.node)),
       h("section", { class: "card tabs-card" }, this.tablist, ...Object.values(this.panels)));
-    this.gone = h("p", { class: "empty", text: "Asking for this flow…" });
+    this.gone = h("p", { class: "empty", text: "Loading this flow…" });
     this.node = h("div", { class: "page" },
       h("p", { class: "crumbs" }, h("a", { href: "#/", text: "All flows" })),
       h("div", { class: "flow-head" },
@@ -79,7 +79,7 @@ export class FlowPage {
     this.events = new Events(this.flow);
     const content = {
       topics: [this.topics.node], tasks: [this.spark, this.tasks.node], groups: [this.groups.node],
-      connectors: [this.connectors.node, this.heartbeats, h("h3", { text: "What it does beside copying" }), this.steps.node], events: [this.events.node],
+      connectors: [this.connectors.node, this.heartbeats, h("h3", { text: "Other steps" }), this.steps.node], events: [this.events.node],
     };
     this.tabs = {};
     this.panels = {};
@@ -129,7 +129,7 @@ export class FlowPage {
     const isGone = store.isGone || (store.overview && !line);
     this.body.hidden = isGone || !flow || !line;
     this.gone.hidden = !this.body.hidden;
-    setText(this.gone, isGone ? `This node does not run ${this.flow}, or no longer.` : "Asking for this flow…");
+    setText(this.gone, isGone ? `This node does not run ${this.flow}.` : "Loading this flow…");
     if (!line || !flow) return;
     setPill(this.word.firstChild, fare(line));
     this.problems.update([...problems([{ ...line, stages: {} }]).map((one) => ({ ...one, flow: null, about: null })), ...failures(flow)]);
@@ -191,7 +191,7 @@ export class FlowPage {
       this.spark.replaceChildren("Nothing here needs Spark.");
       return;
     }
-    const link = /^https?:\/\//.test(spark.ui) ? h("a", { href: spark.ui, target: "_blank", rel: "noopener noreferrer", text: "Spark's own page" }) : null;
+    const link = /^https?:\/\//.test(spark.ui) ? h("a", { href: spark.ui, target: "_blank", rel: "noopener noreferrer", text: "Spark's own UI" }) : null;
     this.spark.replaceChildren(
       h("strong", { text: spark.is_up ? `Spark runs${spark.master ? ` at ${spark.master}` : ""}` : spark.reason ? `Spark is down: ${spark.reason}` : "Spark is starting" }),
       spark.is_up ? `, ${sparkText(spark)}. ` : ". ", link ?? "");
@@ -202,9 +202,9 @@ export class FlowPage {
 function failures(flow) {
   const failed = [...flow.partitions.values()].filter((one) => one.stage === "stopped");
   const found = failed.slice(0, MOST_FAILURES).map((one) => ({
-    mood: "bad", title: `Partition ${one.topic}-${one.partition} has failed; the others go on`, text: one.message, hint: one.hint,
+    mood: "bad", title: `Partition ${one.topic}-${one.partition} has failed; the others continue`, text: one.message, hint: one.hint,
   }));
-  if (failed.length > MOST_FAILURES) found.push({ mood: "bad", title: `${plural(failed.length - MOST_FAILURES, "further partition")} failed`, text: "The table of topics shows them; sort it by state.", hint: "" });
+  if (failed.length > MOST_FAILURES) found.push({ mood: "bad", title: `${plural(failed.length - MOST_FAILURES, "further partition")} failed`, text: "See the table of topics, sorted by state.", hint: "" });
   return found;
 }
 
@@ -212,7 +212,7 @@ function failures(flow) {
 export function overrideNote(overrides) {
   if (!overrides) return "";
   const parts = [];
-  for (const [name, wanted] of Object.entries(overrides.connectors)) parts.push(`${called(name).toLowerCase()} is to be ${wanted}`);
+  for (const [name, wanted] of Object.entries(overrides.connectors)) parts.push(`${called(name).toLowerCase()} ${wanted}`);
   if (overrides.topics.length) parts.push(`${plural(overrides.topics.length, "topic")} paused (${overrides.topics.slice(0, 3).join(", ")}${overrides.topics.length > 3 ? ", …" : ""})`);
   if (overrides.partitions.length) parts.push(`${plural(overrides.partitions.length, "partition")} paused`);
   const limit = act.limitText(overrides.limit);
@@ -220,8 +220,8 @@ export function overrideNote(overrides) {
   const topics = Object.keys(overrides.topic_limits);
   if (topics.length) parts.push(`${plural(topics.length, "topic")} limited`);
   const settings = Object.values(overrides.settings).flat();
-  if (settings.length) parts.push(`${plural(settings.length, "setting")} changed beside the file (${settings.slice(0, 3).join(", ")}${settings.length > 3 ? ", …" : ""})`);
-  return parts.length ? `Ordered by operators, until taken back: ${parts.join("; ")}.` : "";
+  if (settings.length) parts.push(`${plural(settings.length, "setting")} overridden (${settings.slice(0, 3).join(", ")}${settings.length > 3 ? ", …" : ""})`);
+  return parts.length ? `Overrides by operators, until reverted: ${parts.join("; ")}.` : "";
 }
 
 function taskTable(flow) {
@@ -230,7 +230,7 @@ function taskTable(flow) {
     caption: "Copy tasks",
     key: (task) => String(task.task),
     sort: ["task", "up"],
-    empty: "No copy task has anything to copy yet.",
+    empty: "No copy task has partitions yet.",
     opens: (task) => task.epochs.length > 0 || Boolean(task.last_error),
     detail: epochDetail,
     columns: [
@@ -277,13 +277,13 @@ function groupTable() {
     key: (group) => group.group,
     sort: ["group", "up"],
     search: { label: "Search groups", text: (group) => group.group },
-    empty: "No consumer group's offsets are translated yet: none has committed offsets of a mirrored topic, or the filter leaves all of them out.",
+    empty: "No consumer group's offsets are translated yet: none has committed offsets of a mirrored topic, or the filter excludes all of them.",
     opens: (group) => group.offsets.length > 0,
     detail: offsetDetail,
     columns: [
       { key: "group", label: "Group", sort: (group) => group.group, text: (group) => group.group },
       { key: "partitions", label: "Partitions", numeric: true, sort: (group) => group.offsets.length, text: (group) => count(group.offsets.length) },
-      { key: "distance", label: "Distance", numeric: true, sort: (group) => group.distance, text: (group) => count(group.distance), title: () => "What is left to read at the target from the translated offsets" },
+      { key: "distance", label: "Distance", numeric: true, sort: (group) => group.distance, text: (group) => count(group.distance), title: () => "Records left to read at the target from the translated offsets" },
       { key: "exact", label: "Translated", sort: (group) => exactness(group), text: (group) => exactness(group), mood: (group) => (group.why ? "warn" : null) },
       { key: "target", label: "At the target", sort: (group) => group.at_target, text: (group) => [group.at_target, group.at_target_why].filter(Boolean).join(": ") || "offsets are not written there" },
       { key: "synced", label: "Written", numeric: true, sort: (group) => group.synced_ms, text: (group) => ago(group.synced_ms, now()) },
@@ -349,7 +349,7 @@ function connectorTable(flow) {
 function stepTable() {
   return new Table({
     name: "steps",
-    caption: "What it does beside copying",
+    caption: "Other steps",
     key: (step) => step.step,
     sort: ["step", "up"],
     empty: "Nothing yet.",

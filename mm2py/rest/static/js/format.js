@@ -1,10 +1,10 @@
-// Numbers, times and states as people read them.
+// Numbers, times and states for display.
 
 const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const THIN = "\u202f";
 export const NOTHING = "–";
 
-/** 12345678 -> "12 345 678", with thin spaces: no language takes those for a decimal point. */
+/** 12345678 -> "12 345 678", with thin spaces, which are a decimal point in no language. */
 export function count(number) {
   return number === null || number === undefined ? NOTHING : whole.format(number).replaceAll(",", THIN);
 }
@@ -87,7 +87,7 @@ const STATES = {
 
 const STAGES = {
   copying: ["copying", "ok", "good"],
-  backing_off: ["tried again soon", "restart", "warn"],
+  backing_off: ["retrying soon", "restart", "warn"],
   stopped: ["failed", "bad", "bad"],
   paused: ["paused", "pause", "still"],
 };
@@ -95,9 +95,9 @@ const STAGES = {
 const TASK_STATES = {
   idle: ["idle", "none", "still"],
   running: ["running", "ok", "good"],
-  waiting_for_slot: ["waits for a Spark slot", "wait", "warn"],
-  late: ["late: it hangs", "bad", "bad"],
-  backing_off: ["tried again soon", "restart", "warn"],
+  waiting_for_slot: ["waiting for a Spark slot", "wait", "warn"],
+  late: ["late: hangs", "bad", "bad"],
+  backing_off: ["retrying soon", "restart", "warn"],
   paused: ["paused", "pause", "still"],
 };
 

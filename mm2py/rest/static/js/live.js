@@ -31,7 +31,7 @@ export class Messages {
 }
 
 /**
- * One stream at a time, joined again whenever it ends. `told` gets lists of messages; `changed` gets "connecting", "live",
+ * One stream at a time, reopened whenever it ends. `told` gets lists of messages; `changed` gets "connecting", "live",
  * "lost" or "refused", and an error with the last two.
  */
 export class Live {
@@ -72,7 +72,7 @@ export class Live {
   }
 
   again(abort, error) {
-    if (abort !== this.abort) return; // we left it ourselves
+    if (abort !== this.abort) return; // we closed it ourselves
     if (error instanceof Refused && (error.status === 401 || error.status === 403 || error.status === 404)) {
       this.abort = null;
       this.changed("refused", error);

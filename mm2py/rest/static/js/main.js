@@ -1,4 +1,4 @@
-// Which page is shown, what the header says, and the one stream that feeds all of it.
+// The current page, the header, and the one stream that feeds them.
 
 import { guard } from "./actions.js";
 import { ask, basic, bearer, hasAuthorization, Refused, setAuthorization } from "./api.js";
@@ -29,7 +29,7 @@ const live = new Live({
   },
   changed: (state, error) => {
     if (state === "lost" && store.connection !== "lost") lostAt = Date.now();
-    // While it is tried again, it is still lost.
+    // While reconnecting, it is still lost.
     if (!(state === "connecting" && store.connection === "lost")) store.connection = state;
     store.error = error ?? null;
     if (state === "refused" && error.status === 404) store.isGone = true;
@@ -58,7 +58,7 @@ function draw() {
 const CONNECTION = {
   connecting: ["Connecting…", "busy"],
   live: ["Live", "good"],
-  lost: ["Connection lost, trying again", "bad"],
+  lost: ["Connection lost, retrying", "bad"],
   refused: ["Not logged in", "bad"],
 };
 
@@ -69,15 +69,15 @@ function header() {
   const isStale = store.overview !== null && store.connection !== "live";
   setAttribute(document.body, "data-stale", isStale ? "yes" : null);
   notice("lost", store.connection === "lost" && store.overview !== null, "bad",
-    `Connection lost, trying again. What is shown is of ${clock(lostAt)}.${store.hasEnded ? " The daemon said that it stops." : ""}`);
-  notice("never", store.connection === "lost" && store.overview === null, "bad", "The daemon does not answer; trying again.");
+    `Connection lost, retrying. The data is from ${clock(lostAt)}.${store.hasEnded ? " The daemon was stopping." : ""}`);
+  notice("never", store.connection === "lost" && store.overview === null, "bad", "The daemon does not respond; retrying.");
   const overview = store.overview;
   const states = new Set((overview?.flows ?? []).map((flow) => flow.state));
   const isDraining = states.has("draining") && !states.has("running") && !states.has("starting");
   notice("starting", Boolean(overview) && !overview.is_ready && !isDraining && !isStale, "busy",
-    overview?.spark && !overview.spark.is_up && overview.spark.reason ? `Spark is down and is started again: ${overview.spark.reason}` : "The daemon is starting: Spark and the clusters are not all there yet.");
-  notice("draining", isDraining && !isStale, "busy", "The daemon is stopping: what is in flight is still being written.");
-  setText(document.getElementById("who"), store.who?.name ? `${store.who.name}${store.who.mayWrite ? "" : " (may look)"}` : "");
+    overview?.spark && !overview.spark.is_up && overview.spark.reason ? `Spark is down and is being restarted: ${overview.spark.reason}` : "The daemon is starting: Spark or clusters are not ready yet.");
+  notice("draining", isDraining && !isStale, "busy", "The daemon is stopping: records in flight are still being written.");
+  setText(document.getElementById("who"), store.who?.name ? `${store.who.name}${store.who.mayWrite ? "" : " (read only)"}` : "");
   if (overview) {
     const since = overview.started_ms ? `, up for ${duration((now() - overview.started_ms) / 1000)}` : "";
     setText(document.getElementById("footer"), `mm2py ${overview.version}${since}`);
@@ -128,7 +128,7 @@ function go() {
   draw();
 }
 
-// Who looks.
+// The user.
 
 async function whoAmI() {
   try {
@@ -154,7 +154,7 @@ async function login(refusal) {
       break;
     } catch (error) {
       setAuthorization(null);
-      message = answer ? error.message : "Without a name or a token there is nothing to see.";
+      message = answer ? error.message : "Log in with a name or a token to see anything.";
     }
   }
   isAsking = false;
@@ -172,7 +172,7 @@ async function begin() {
 
 // Colours.
 
-const THEMES = { auto: ["As the system has it", "auto"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+const THEMES = { auto: ["System default", "auto"], light: ["Light", "light"], dark: ["Dark", "dark"] };
 
 function showTheme() {
   const chosen = document.documentElement.dataset.theme ?? "auto";
@@ -201,12 +201,12 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 window.addEventListener("hashchange", go);
-// Nobody sees a hidden page: the daemon need not feed it.
+// A hidden page needs no updates from the daemon.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) live.rest();
   else if (live.path !== null && !isAsking) live.join();
 });
-// Times such as "3 s ago" go on, also while nothing else happens.
+// Times such as "3 s ago" advance even if nothing else changes.
 setInterval(draw, 1_000);
 
 showTheme();

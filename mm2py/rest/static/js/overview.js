@@ -1,9 +1,9 @@
-// All flows: what needs attention, the picture, the numbers, and what happened last.
+// All flows: problems, the diagram, the figures, and the latest events.
 
 import { eventList } from "./events.js";
 import { h, s, setAttribute, setText } from "./dom.js";
 import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
-import { fare, isHeartbeatsAlone, Picture } from "./picture.js";
+import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
@@ -26,15 +26,15 @@ export function problems(flows) {
   }
   for (const flow of flows) {
     if (flow.state === "failed" || flow.state === "restarting") {
-      found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "restarts"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
+      found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "is restarting"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     }
-    if (flow.state === "standby") found.push({ mood: "warn", title: `Flow ${flow.flow} stands by`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
+    if (flow.state === "standby") found.push({ mood: "warn", title: `Flow ${flow.flow} is standing by`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
     for (const one of flow.connectors.slice(1)) {
       if (one.state === "failed") found.push({ mood: "bad", title: `${one.connector} of ${flow.flow} has failed`, text: one.last_error, hint: one.hint, flow: flow.flow });
     }
     const stopped = flow.stages.stopped ?? 0;
-    if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} somebody`, text: "Tried again at long intervals, while the others go on.", hint: "Open the flow: it says for each failed partition what is wrong.", flow: flow.flow });
-    if (flow.late_tasks) found.push({ mood: "bad", title: `${plural(flow.late_tasks, "copy task")} of ${flow.flow} ${flow.late_tasks === 1 ? "hangs" : "hang"}`, text: "What they ran was not back in time and is ended by force; it goes on by itself.", hint: "Look for what held it up: memory, a process that somebody stopped.", flow: flow.flow });
+    if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} attention`, text: "Retried at long intervals, while the others continue.", hint: "Open the flow to see what is wrong with each failed partition.", flow: flow.flow });
+    if (flow.late_tasks) found.push({ mood: "bad", title: `${plural(flow.late_tasks, "copy task")} of ${flow.flow} ${flow.late_tasks === 1 ? "hangs" : "hang"}`, text: "Their epochs did not return in time and are killed; copying continues by itself.", hint: "Find out what blocked them: memory, a stopped process.", flow: flow.flow });
     if (flow.waiting_for_slot) found.push({ mood: "warn", title: `${plural(flow.waiting_for_slot, "copy task")} of ${flow.flow} ${flow.waiting_for_slot === 1 ? "waits" : "wait"} for a Spark slot`, text: "Spark has fewer slots than there are copy tasks; they take turns.", hint: "", flow: flow.flow });
   }
   return found;
@@ -42,7 +42,7 @@ export function problems(flows) {
 
 export function problemCard(problem) {
   return h("div", { class: "problem", "data-mood": problem.mood },
-    pill({ word: problem.mood === "bad" ? "needs you" : "watch", sign: "bad", mood: problem.mood }),
+    pill({ word: problem.mood === "bad" ? "action needed" : "watch", sign: "bad", mood: problem.mood }),
     h("div", {},
       h("strong", {}, problem.flow ? h("a", { href: `#/flow/${encodeURIComponent(problem.flow)}`, text: problem.title }) : problem.title),
       problem.text ? h("p", { text: problem.text }) : null,
@@ -85,12 +85,12 @@ function flowTable() {
     caption: "Flows",
     key: (flow) => flow.flow,
     sort: ["flow", "up"],
-    empty: "This node runs no flow. Which flows it runs is said by the properties file, with lines such as A->B.enabled = true.",
+    empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true.",
     columns: [
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
         make: (flow) => h("a", { href: `#/flow/${encodeURIComponent(flow.flow)}`, class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
       { key: "state", label: "State", sort: (flow) => fare(flow).word, make: (flow) => h("span", {}, pill(fare(flow))), update: (node, flow) => setPill(node.firstChild, fare(flow)) },
-      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "heartbeats alone" : recordsPerS(flow.records_per_s)) },
+      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "heartbeats only" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (flow) => flow.bytes_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : bytesPerS(flow.bytes_per_s)) },
       { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => short(flow.lag), title: (flow) => (flow.lag === null ? "" : `${flow.lag} records`) },
@@ -109,26 +109,26 @@ const tile = (label) => {
 export class Overview {
   constructor() {
     this.problems = new Problems();
-    this.picture = new Picture();
+    this.diagram = new Diagram();
     this.tiles = { state: tile("Flows"), records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag"), spark: tile("Spark") };
     this.table = flowTable();
     this.events = eventList();
-    this.drawing = h("section", { class: "card picture-card" }, h("h2", { text: "Clusters and flows" }), h("div", { class: "picture-box" }, this.picture.node));
+    this.drawing = h("section", { class: "card diagram-card" }, h("h2", { text: "Clusters and flows" }), h("div", { class: "diagram-box" }, this.diagram.node));
     this.node = h("div", { class: "page" },
       h("h1", { class: "unseen", text: "All flows" }),
       this.problems.node,
-      h("section", { class: "tiles", "aria-label": "In all" }, ...Object.values(this.tiles).map((one) => one.node)),
+      h("section", { class: "tiles", "aria-label": "Totals" }, ...Object.values(this.tiles).map((one) => one.node)),
       this.drawing,
       h("section", { class: "card" }, h("h2", { text: "Flows" }), this.table.node),
-      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", { text: "What happened last" }), h("a", { href: "#/events", text: "All events" })), this.events.node));
+      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", { text: "Latest events" }), h("a", { href: "#/events", text: "All events" })), this.events.node));
   }
 
   begin() {
-    this.picture.begin();
+    this.diagram.begin();
   }
 
   end() {
-    this.picture.end();
+    this.diagram.end();
   }
 
   update() {
@@ -145,7 +145,7 @@ export class Overview {
     this.tiles.spark.node.hidden = spark === null;
     if (spark) setText(this.tiles.spark.value, sparkText(spark));
     this.drawing.hidden = flows.length === 0;
-    this.picture.update(flows);
+    this.diagram.update(flows);
     this.table.update(flows);
     this.events.update(store.events.slice(0, LAST_EVENTS));
   }

@@ -1,4 +1,4 @@
-// Plots of the last quarter of an hour.
+// Plots of the last 15 minutes.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h, setText } from "./dom.js";

@@ -1,4 +1,4 @@
-// What the page knows: the last picture, put together from snapshots and changes.
+// The page's data: the latest state, assembled from snapshots and changes.
 
 const KEPT_EVENTS = 500;
 const KEPT_POINTS = 1_200;
@@ -43,7 +43,7 @@ export function take(messages) {
     else if (kind === "end") store.hasEnded = true;
   }
   if (fresh.length) {
-    // A daemon that was restarted tells its events from the beginning.
+    // A restarted daemon sends its events from the beginning.
     const known = new Set(store.events.map((event) => event.mark));
     const added = fresh.filter((event) => !known.has(event.mark)).reverse();
     store.events = [...added, ...store.events].slice(0, KEPT_EVENTS);

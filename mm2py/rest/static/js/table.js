@@ -1,5 +1,5 @@
-// A table that is told all of its rows each second and touches only what changed. Long ones are paged: some thousands of
-// rows cost no more than a page of them, and each row keeps the height that its text needs.
+// A table that receives all of its rows each second and updates only what changed. Long ones are paged: thousands of
+// rows cost no more than one page, and each row has the height that its text needs.
 
 import { h, icon, setAttribute, setText } from "./dom.js";
 import { NOTHING, plural } from "./format.js";
@@ -9,9 +9,9 @@ const SETTLED_MS = 3_000;
 
 /**
  * Columns: {key, label, text(row), sort(row)?, numeric?, mood(row)?, title(row)?, make(row)?, update(node, row)?}.
- * `make` gives an element of the cell's own, which `update` brings up to date; without it the cell is `text`.
- * `detail` gives {node, update(row)} for what is shown under a row that was opened; `opens(row)` says whether there is any.
- * `actions` gives the element of the last column.
+ * `make` returns the cell's own element, which `update` refreshes; without it the cell is `text`.
+ * `detail` returns {node, update(row)} to show under an expanded row; `opens(row)` tells whether there is any.
+ * `actions` returns the element of the last column.
  */
 export class Table {
   constructor({ name, caption, columns, key, sort, page = 50, empty, detail = null, opens = () => true, search = null, filters = [] }) {
@@ -41,7 +41,7 @@ export class Table {
     this.count = h("span", { class: "count" });
     this.pages = h("span", { class: "pages" });
     this.before = h("button", { type: "button", text: "Back", on: { click: () => this.turn(-1) } });
-    this.after = h("button", { type: "button", text: "Further", on: { click: () => this.turn(1) } });
+    this.after = h("button", { type: "button", text: "Next", on: { click: () => this.turn(1) } });
     this.pager = h("div", { class: "pager" }, this.before, this.pages, this.after);
     this.node = h("div", { class: "table-whole" }, this.tools(caption), this.box, this.said, this.pager);
   }
@@ -56,7 +56,7 @@ export class Table {
       tools.append(this.input);
     }
     tools.append(...this.filters);
-    // On a narrow screen rows are cards, and there are no heads to click on.
+    // On a narrow screen rows are cards, without headers to click on.
     const sortable = this.columns.filter((column) => column.sort);
     this.select = h("select", { "aria-label": `Sort ${caption} by`, on: { change: () => this.sortBy(this.select.value, null) } },
       ...sortable.map((column) => h("option", { value: column.key, text: `Sort by ${column.label.toLowerCase()}` })));
@@ -175,7 +175,7 @@ export class Table {
       else if (!column.make) {
         const text = column.text(row);
         setText(cell.firstChild, text);
-        // Cards on a phone leave out what is not known.
+        // Cards on a phone omit unknown values.
         if (at > 0) setAttribute(cell, "data-unknown", text === NOTHING);
       }
       if (column.mood) setAttribute(cell, "data-mood", column.mood(row));

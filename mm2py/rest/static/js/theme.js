@@ -1,4 +1,4 @@
-// Runs before the page is drawn, so that a chosen theme does not flash. The switch itself is in main.js.
+// Runs before the page is drawn, so that the other theme does not flash. The switch itself is in main.js.
 "use strict";
 try {
   const chosen = localStorage.getItem("mm2py-theme");

@@ -1,4 +1,4 @@
-// A flow's topics, and the partitions of those that are opened.
+// A flow's topics, and the partitions of expanded ones.
 
 import * as act from "./actions.js";
 import { h, setText } from "./dom.js";
@@ -58,7 +58,7 @@ export function topicTable(flow) {
     sort: ["topic", "up"],
     page: 50,
     search: { label: "Search topics", text: (topic) => topic.topic },
-    empty: "No topic is mirrored yet: none at the source is chosen by the flow's topics setting, or the clusters have not been looked at.",
+    empty: "No topic is mirrored yet: the flow's topics setting matches none at the source, or topics have not been listed yet.",
     detail: partitionDetail(flow),
     columns: [
       { key: "topic", label: "Topic", sort: (topic) => topic.topic, text: (topic) => topic.topic, title: (topic) => `${topic.remote} at the target` },
@@ -67,8 +67,8 @@ export function topicTable(flow) {
       { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => bytesPerS(topic.bytes_per_s) },
       { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
-      { key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "How old records are when they are read, the greatest of the partitions' means" },
-      { key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "How old records are when the target has them" },
+      { key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
+      { key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
       { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length, text: (topic) => count(topic.partitions.length) },
       { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {
@@ -106,7 +106,7 @@ const partitionDetail = (flow) => (topic) => {
       { key: "age", label: "Age", numeric: true, sort: (partition) => partition.age_ms, text: (partition) => ms(partition.age_ms) },
       { key: "records", label: "Records", numeric: true, sort: (partition) => partition.records_per_s, text: (partition) => recordsPerS(partition.records_per_s) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (partition) => partition.bytes_per_s, text: (partition) => bytesPerS(partition.bytes_per_s) },
-      { key: "loss", label: "Until loss", numeric: true, sort: (partition) => partition.seconds_until_loss, text: (partition) => duration(partition.seconds_until_loss), title: () => "When, at the earliest, the source may delete what is not copied yet",
+      { key: "loss", label: "Until loss", numeric: true, sort: (partition) => partition.seconds_until_loss, text: (partition) => duration(partition.seconds_until_loss), title: () => "Time until, at the earliest, the source may delete records that are not copied yet",
         mood: (partition) => (partition.seconds_until_loss !== null && partition.seconds_until_loss < 3600 ? "bad" : null) },
       { key: "task", label: "Task", numeric: true, sort: (partition) => partition.task, text: (partition) => (partition.task === null ? "–" : String(partition.task)) },
       { key: "acts", label: "", make: acts, update: (node, partition) => {
@@ -115,7 +115,7 @@ const partitionDetail = (flow) => (topic) => {
       } },
     ],
   });
-  // What has failed is shown without being asked for.
+  // Failures are shown expanded.
   for (const partition of topic.partitions) if (partition.stage === "stopped") table.opened.add(String(partition.partition));
   return { node: h("div", { class: "under-box" }, table.node), update: (row) => table.update(row.partitions) };
 };
@@ -128,7 +128,7 @@ function failureDetail() {
       setText(message, partition.message);
       setText(hint, partition.hint ? `What to try: ${partition.hint}` : "");
       hint.hidden = !partition.hint;
-      setText(next, partition.stage === "copying" ? "" : partition.retry_in_s === null ? "It is not tried again by itself." : partition.retry_in_s <= 0 ? "It is tried again now." : `It is tried again in ${duration(partition.retry_in_s)}.`);
+      setText(next, partition.stage === "copying" ? "" : partition.retry_in_s === null ? "It is not retried by itself." : partition.retry_in_s <= 0 ? "It is being retried." : `It is retried in ${duration(partition.retry_in_s)}.`);
     },
   };
 }

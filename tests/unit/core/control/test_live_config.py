@@ -25,7 +25,7 @@ from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, delete_c
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.flow.control.replication_loops import judged
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import NO_ORDERS, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
 
 
 FLOW = Flow("A", "B")
@@ -97,14 +97,14 @@ def test_a_connector_that_is_none(file: MirrorSettings) -> None:
 def test_what_is_shown_can_be_put(file: MirrorSettings) -> None:
     """A body as GET gives it changes nothing, masks and identities included."""
     for connector in (SOURCE, CHECKPOINT, HEARTBEAT):
-        assert put_config(NO_ORDERS, FLOW, connector, connector_config(file, FLOW, connector), file) == NO_ORDERS
+        assert put_config(NO_OVERRIDES, FLOW, connector, connector_config(file, FLOW, connector), file) == NO_OVERRIDES
 
 
 def test_a_put_leaves_what_differs_from_the_file(file: MirrorSettings) -> None:
     """The same value in other words is none; what a later put leaves out counts as the file says."""
     body: dict[str, object] = {"topics": "orders.*", "tasks.max": 4, "sync.topic.acls.enabled": False, "name": SOURCE}
 
-    once = put_config(NO_ORDERS, FLOW, SOURCE, body, file)
+    once = put_config(NO_OVERRIDES, FLOW, SOURCE, body, file)
     again = put_config(once, FLOW, SOURCE, {"tasks.max": "04"}, file)
 
     assert once.config == {SOURCE: {"tasks.max": "4", "sync.topic.acls.enabled": "false"}}
@@ -123,7 +123,7 @@ def test_a_patch_changes_what_it_names(file: MirrorSettings) -> None:
 
 def test_a_deleted_connector_comes_back_with_its_config(file: MirrorSettings) -> None:
     """Putting a config is how Connect makes a connector."""
-    deleted = delete_connector(NO_ORDERS, CHECKPOINT)
+    deleted = delete_connector(NO_OVERRIDES, CHECKPOINT)
 
     assert put_config(deleted, FLOW, CHECKPOINT, {"groups": "g"}, file).groups == {}
 
@@ -132,20 +132,20 @@ def test_old_and_other_spellings_are_one_setting(file: MirrorSettings) -> None:
     """What the file may be written like may be put, and is kept by its one name."""
     body = {"topics.blacklist": "x", "source.consumer.fetch.max.wait.ms": "9"}
 
-    overrides = put_config(NO_ORDERS, FLOW, SOURCE, body, file)
+    overrides = put_config(NO_OVERRIDES, FLOW, SOURCE, body, file)
 
     assert overrides.config == {SOURCE: {"topics.exclude": "x", "consumer.fetch.max.wait.ms": "9"}}
 
 
 def test_settings_are_listed_and_taken_back(file: MirrorSettings) -> None:
     """Each with the file's value beside it; some or all go back."""
-    overrides = put_config(NO_ORDERS, FLOW, SOURCE, {"tasks.max": "3", "topics": "new"}, file)
+    overrides = put_config(NO_OVERRIDES, FLOW, SOURCE, {"tasks.max": "3", "topics": "new"}, file)
 
     listed = [(one.key, one.value, one.in_file) for one in live_settings(overrides, file, FLOW, SOURCE)]
 
     assert listed == [("tasks.max", "3", "1"), ("topics", "new", "orders.*")]
     assert revert_config(overrides, FLOW, SOURCE, ["topics.whitelist"]).config == {SOURCE: {"tasks.max": "3"}}
-    assert revert_config(overrides, FLOW, SOURCE) == NO_ORDERS
+    assert revert_config(overrides, FLOW, SOURCE) == NO_OVERRIDES
 
 
 # Refusing.
@@ -190,7 +190,7 @@ def test_what_cannot_change_is_refused_with_its_reason(
 ) -> None:
     """One problem for each, that names the key."""
     with pytest.raises(OverrideRejectedError) as caught:
-        put_config(NO_ORDERS, FLOW, connector, {key: value}, file)
+        put_config(NO_OVERRIDES, FLOW, connector, {key: value}, file)
 
     (problem,) = caught.value.problems
     assert problem.startswith(key)
@@ -213,7 +213,7 @@ def test_every_problem_is_named(file: MirrorSettings) -> None:
 
 def test_settings_beat_all_ways_to_write_them(file: MirrorSettings) -> None:
     """A cluster's line for a client beats a flow's plain one; what is put beats both."""
-    overrides = put_config(NO_ORDERS, FLOW, SOURCE, {"consumer.fetch.max.wait.ms": "9", "topics": "new"}, file)
+    overrides = put_config(NO_OVERRIDES, FLOW, SOURCE, {"consumer.fetch.max.wait.ms": "9", "topics": "new"}, file)
     assert file.with_live is not None
 
     live = file.with_live(lines_of(FLOW, overrides))
@@ -277,7 +277,7 @@ def test_a_standalone_worker_s_connector_takes_settings(tmp_path: Path) -> None:
         "value.converter = org.apache.kafka.connect.converters.ByteArrayConverter\n"
     )
     flow, file = Flow("east", "west"), import_settings(import_standalone(worker, [connector]))
-    overrides = put_config(NO_ORDERS, flow, SOURCE, {"topics": "new", "tasks.max": "2"}, file)
+    overrides = put_config(NO_OVERRIDES, flow, SOURCE, {"topics": "new", "tasks.max": "2"}, file)
     assert file.with_live is not None
 
     live = file.with_live(lines_of(flow, overrides))
@@ -294,7 +294,7 @@ def test_a_legacy_mirror_takes_settings(tmp_path: Path) -> None:
     options = LegacyOptions(consumer_config=consumer, producer_config=producer, include="orders")
     file = import_settings(import_legacy(options))
     flow = file.flows[0].flow
-    overrides = put_config(NO_ORDERS, flow, SOURCE, {"topics": "new"}, file)
+    overrides = put_config(NO_OVERRIDES, flow, SOURCE, {"topics": "new"}, file)
     assert file.with_live is not None
 
     assert file.with_live(lines_of(flow, overrides)).flows[0].topics == ("new",)

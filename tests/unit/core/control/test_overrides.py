@@ -11,7 +11,7 @@ from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, CONNECTORS, SOURCE
 from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_LIMIT, NO_ORDERS, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit, Wanted
 
 
 _ORDERS_0, _ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -54,15 +54,17 @@ def test_a_deleted_connector_is_not_there(verb: Callable[[Overrides, str], Overr
 
 def test_connectors_go_by_java_s_names() -> None:
     """Any other name is not known."""
-    assert all(verbs.pause_connector(NO_ORDERS, name).wanted(name) is Wanted.PAUSED for name in CONNECTORS)
+    assert all(verbs.pause_connector(NO_OVERRIDES, name).wanted(name) is Wanted.PAUSED for name in CONNECTORS)
     with pytest.raises(UnknownConnectorError, match="no connector source"):
-        verbs.pause_connector(NO_ORDERS, "source")
+        verbs.pause_connector(NO_OVERRIDES, "source")
 
 
 def test_a_topic_is_resumed_as_a_whole() -> None:
     """What was paused of it one by one runs again too; other topics stay as they are."""
     other = TopicPartition("other", 0)
-    overrides = verbs.pause_topic(verbs.pause_partition(verbs.pause_partition(NO_ORDERS, _ORDERS_1), other), "orders")
+    overrides = verbs.pause_topic(
+        verbs.pause_partition(verbs.pause_partition(NO_OVERRIDES, _ORDERS_1), other), "orders"
+    )
     paused = [overrides.is_paused(it) for it in (_ORDERS_0, _ORDERS_1, other)]
 
     resumed = verbs.resume_topic(overrides, "orders")
@@ -73,7 +75,7 @@ def test_a_topic_is_resumed_as_a_whole() -> None:
 
 def test_a_partition_of_a_paused_topic_is_not_resumed_alone() -> None:
     """Its order would change nothing that anybody can see, so it is refused with the way out."""
-    overrides = verbs.pause_topic(NO_ORDERS, "orders")
+    overrides = verbs.pause_topic(NO_OVERRIDES, "orders")
 
     with pytest.raises(OverrideConflictError, match="orders is paused as a whole: resume the topic"):
         verbs.resume_partition(overrides, _ORDERS_0)
@@ -81,10 +83,10 @@ def test_a_partition_of_a_paused_topic_is_not_resumed_alone() -> None:
 
 def test_a_partition_is_paused_and_resumed() -> None:
     """Alone, and however often it is said."""
-    overrides = verbs.pause_partition(verbs.pause_partition(NO_ORDERS, _ORDERS_0), _ORDERS_0)
+    overrides = verbs.pause_partition(verbs.pause_partition(NO_OVERRIDES, _ORDERS_0), _ORDERS_0)
 
     assert (overrides.is_paused(_ORDERS_0), overrides.is_paused(_ORDERS_1)) == (True, False)
-    assert verbs.resume_partition(verbs.resume_partition(overrides, _ORDERS_0), _ORDERS_0) == NO_ORDERS
+    assert verbs.resume_partition(verbs.resume_partition(overrides, _ORDERS_0), _ORDERS_0) == NO_OVERRIDES
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a b", "ä", "x" * 250])
@@ -92,31 +94,31 @@ def test_what_cannot_be_a_topic_is_refused(topic: str) -> None:
     """A pause of it would wait for ever."""
     for verb in (verbs.pause_topic, verbs.resume_topic):
         with pytest.raises(OverrideRejectedError, match="cannot be the name of a topic"):
-            verb(NO_ORDERS, topic)
+            verb(NO_OVERRIDES, topic)
     with pytest.raises(OverrideRejectedError):
-        verbs.set_topic_limit(NO_ORDERS, topic, NO_LIMIT)
+        verbs.set_topic_limit(NO_OVERRIDES, topic, NO_LIMIT)
 
 
 def test_a_partition_below_0_is_refused() -> None:
     """No topic has it."""
     with pytest.raises(OverrideRejectedError, match="no partition -1"):
-        verbs.pause_partition(NO_ORDERS, TopicPartition("orders", -1))
+        verbs.pause_partition(NO_OVERRIDES, TopicPartition("orders", -1))
 
 
 def test_limits_are_set_and_taken_back() -> None:
     """A flow's and a topic's limit stand beside each other; no limit leaves no trace."""
     limit = RateLimit(bytes_per_s=1e6)
-    overrides = verbs.set_topic_limit(verbs.set_limit(NO_ORDERS, limit), "orders", RateLimit(records_per_s=10))
+    overrides = verbs.set_topic_limit(verbs.set_limit(NO_OVERRIDES, limit), "orders", RateLimit(records_per_s=10))
 
     assert overrides == Overrides(limit=limit, topic_limits={"orders": RateLimit(records_per_s=10)})
-    assert verbs.set_limit(verbs.set_topic_limit(overrides, "orders", NO_LIMIT), NO_LIMIT) == NO_ORDERS
+    assert verbs.set_limit(verbs.set_topic_limit(overrides, "orders", NO_LIMIT), NO_LIMIT) == NO_OVERRIDES
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, 0.001, float("nan"), float("inf")])
 def test_a_limit_lets_something_through(rate: float) -> None:
     """Zero is a pause, and no number is none: both problems are named."""
     with pytest.raises(OverrideRejectedError) as refused:
-        verbs.set_limit(NO_ORDERS, RateLimit(rate, rate))
+        verbs.set_limit(NO_OVERRIDES, RateLimit(rate, rate))
 
     assert [problem.split()[0] for problem in refused.value.problems] == ["bytes_per_s", "records_per_s"]
 

@@ -12,7 +12,7 @@ from mm2py.flow.source.rates import RateShares
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_ORDERS, Overrides, RateLimit
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.rates import Metered, RateShare, RateUse, Unit
 from mm2py.model.state import PartitionStage, TaskState
 from mm2py.pipeline.epoch_jobs import EpochLostError
@@ -41,12 +41,12 @@ async def test_a_paused_partition_is_left_out_at_once() -> None:
         owners = {view.source: view.task for view in group.tasks.partition_views()}
         other = next(task for task in (0, 1) if task != owners[_T0])
         epochs = {task: len(group.epochs.of_task(task)) for task in (0, 1)}
-        group.tasks.apply_overrides(verbs.pause_partition(NO_ORDERS, _T0))
+        group.tasks.apply_overrides(verbs.pause_partition(NO_OVERRIDES, _T0))
         await asyncio.sleep(0.01)
         paused, begun = busy(group), {task: len(group.epochs.of_task(task)) for task in (0, 1)}
         await asyncio.sleep(100)
         still, view = busy(group), group.tasks.partition_views()[0]
-        group.tasks.apply_overrides(NO_ORDERS)
+        group.tasks.apply_overrides(NO_OVERRIDES)
         await asyncio.sleep(0.01)
         resumed, after = busy(group), {view.source: view.task for view in group.tasks.partition_views()}
 
@@ -62,14 +62,14 @@ async def test_a_paused_partition_is_left_out_at_once() -> None:
 async def test_a_paused_topic_leaves_copy_tasks_idle() -> None:
     """No epoch runs for nothing; new partitions of the topic wait too."""
     async with running(partitions=2, tasks_max=2) as group:
-        group.tasks.apply_overrides(verbs.pause_topic(NO_ORDERS, "t"))
+        group.tasks.apply_overrides(verbs.pause_topic(NO_OVERRIDES, "t"))
         await asyncio.sleep(60)
         epochs = len(group.epochs.plans)
         states = {view.state for view in group.tasks.task_views()}
         await asyncio.sleep(60)
         later = len(group.epochs.plans)
         shown = set(stages(group).values())
-        group.tasks.apply_overrides(NO_ORDERS)
+        group.tasks.apply_overrides(NO_OVERRIDES)
         await asyncio.sleep(0.01)
         resumed = len(busy(group))
 
@@ -92,11 +92,11 @@ async def test_nobody_looks_into_what_is_paused() -> None:
         await asyncio.sleep(1)
         state = group.tasks.states[_T0]
         group.tasks.question(state, Ended.RECREATED, PartitionFailure("another topic"))
-        group.tasks.apply_overrides(verbs.pause_topic(NO_ORDERS, "t"))
+        group.tasks.apply_overrides(verbs.pause_topic(NO_OVERRIDES, "t"))
         await asyncio.sleep(1)
         paused = group.tasks.questions()
         group.tasks.has_questions.clear()
-        group.tasks.apply_overrides(NO_ORDERS)
+        group.tasks.apply_overrides(NO_OVERRIDES)
         resumed = group.tasks.questions()
         is_woken = group.tasks.has_questions.is_set()
 
@@ -147,10 +147,10 @@ async def test_a_new_limit_ends_the_epochs_that_run() -> None:
     """It counts from the next epoch on, which begins at once; so does its end."""
     async with running(partitions=2, tasks_max=2) as group:
         await asyncio.sleep(1)
-        group.tasks.apply_overrides(verbs.set_limit(NO_ORDERS, RateLimit(bytes_per_s=1_000.0)))
+        group.tasks.apply_overrides(verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_000.0)))
         await asyncio.sleep(0.01)
         limited = [group.epochs.of_task(task)[-1][1].rates for task in (0, 1)]
-        group.tasks.apply_overrides(NO_ORDERS)
+        group.tasks.apply_overrides(NO_OVERRIDES)
         await asyncio.sleep(0.01)
         lifted = [group.epochs.of_task(task)[-1][1].rates for task in (0, 1)]
 
@@ -171,7 +171,7 @@ async def test_an_idle_copy_task_s_part_goes_to_the_busy_one() -> None:
     """After an epoch in which one was held up and the other had nothing to do, the one has nearly all of the limit."""
     shares = RateShares(LoopClock())
     owners = {_T0: 0, _T1: 1}
-    shares.apply_overrides(verbs.set_limit(NO_ORDERS, RateLimit(bytes_per_s=1_000.0)))
+    shares.apply_overrides(verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_000.0)))
     for task, waited_s in ((0, 4.0), (1, 0.0)):
         plan = a_plan(task, shares.plan(task, [TopicPartition("t", task)], owners), TopicPartition("t", task))
         shares.take(plan, an_outcome(plan, RateUse(_BYTES, waited_s * 500, 0.0, waited_s)), 5.0)
@@ -186,7 +186,7 @@ async def test_an_idle_copy_task_s_part_goes_to_the_busy_one() -> None:
 async def test_a_bucket_fills_between_epochs() -> None:
     """The boundary is no time lost: what an epoch left, and what came while the next one began, may be taken."""
     shares = RateShares(LoopClock())
-    shares.apply_overrides(verbs.set_limit(NO_ORDERS, RateLimit(bytes_per_s=1_000.0)))
+    shares.apply_overrides(verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_000.0)))
     plan = a_plan(0, shares.plan(0, [_T0], {_T0: 0}), _T0)
     shares.take(plan, an_outcome(plan, RateUse(_BYTES, 5_000, -700.0, 1.0)), took_s=5.1)
     shares.put_back(plan)
@@ -200,7 +200,7 @@ async def test_a_bucket_fills_between_epochs() -> None:
 async def test_a_changed_limit_begins_without_debt() -> None:
     """What was owed to a limit that nobody wants any more is forgotten; other limits keep their buckets."""
     shares, topic = RateShares(LoopClock()), Metered("t", Unit.RECORDS)
-    overrides = verbs.set_topic_limit(verbs.set_limit(NO_ORDERS, RateLimit(10.0)), "t", RateLimit(records_per_s=5.0))
+    overrides = verbs.set_topic_limit(verbs.set_limit(NO_OVERRIDES, RateLimit(10.0)), "t", RateLimit(records_per_s=5.0))
     is_new = shares.apply_overrides(overrides)
     is_same = shares.apply_overrides(overrides)
     plan = a_plan(0, shares.plan(0, [_T0], {_T0: 0}), _T0)
@@ -216,7 +216,7 @@ async def test_a_changed_limit_begins_without_debt() -> None:
 async def test_a_topic_s_limit_concerns_those_who_copy_it() -> None:
     """It is shared by its copy tasks alone."""
     shares, other = RateShares(LoopClock()), TopicPartition("u", 0)
-    shares.apply_overrides(verbs.set_topic_limit(NO_ORDERS, "t", RateLimit(bytes_per_s=100.0)))
+    shares.apply_overrides(verbs.set_topic_limit(NO_OVERRIDES, "t", RateLimit(bytes_per_s=100.0)))
     owners = {_T0: 0, _T1: 0, other: 1}
 
     assert shares.plan(1, [other], owners) == ()

@@ -124,4 +124,4 @@ def test_refusals_name_the_way_out() -> None:
 
     assert "rest.auth.users.file" in why_not(Right.READ, ANYWHERE, PLAIN, is_known=False)
     assert "rest.auth.users.file" in why_not(Right.READ, LOOPBACK, guarded, is_known=True)
-    assert "show who you are" in why_not(Right.NONE, LOOPBACK, guarded, is_known=False)
+    assert "log in" in why_not(Right.NONE, LOOPBACK, guarded, is_known=False)

@@ -125,7 +125,7 @@ async def test_who_asks_and_what_they_may_do(tmp_path: Path) -> None:
     reader = (await ask("GET", "/whoami", Authorization="Bearer see")).json
     writer = (await ask("GET", "/whoami", Authorization="Bearer do")).json
 
-    assert (reader["may_write"], "read only" in reader["why_not"]) == (False, True)
+    assert (reader["may_write"], "read permission only" in reader["why_not"]) == (False, True)
     assert (writer["may_write"], writer["why_not"]) == (True, "")
 
 

@@ -1,4 +1,4 @@
-// The clusters and flows as a picture. Places are worked out here, for the width there is, so that text keeps its size.
+// The diagram of clusters and flows. Positions are computed here, for the available width, so that text keeps its size.
 
 import { s, setAttribute, setText } from "./dom.js";
 import { recordsPerS, short, state } from "./format.js";
@@ -62,7 +62,7 @@ export function layout(aliases, flows, width) {
   const [rx, ry] = [(width - nodeWidth) / 2 - (isNarrow ? 4 : room), (height - nodeHeight) / 2 - room];
   aliases.forEach((alias, at) => {
     const angle = (2 * Math.PI * at) / aliases.length - (aliases.length === 3 ? Math.PI / 2 : Math.PI / 2 + 0.0001);
-    // A little squarer than an ellipse: nodes are wide, and so stay apart at top and bottom.
+    // A little squarer than an ellipse: nodes are wide, and stay apart at top and bottom this way.
     const round = (value) => Math.sign(value) * Math.abs(value) ** 0.8;
     put(alias, width / 2 + rx * round(Math.cos(angle)), height / 2 + ry * round(Math.sin(angle)));
   });
@@ -80,7 +80,7 @@ function aroundHub(hub, aliases, width, put, places, nodeWidth) {
   const rows = Math.ceil(others.length / 2);
   const height = Math.max(230, rows * 88);
   put(hub, width / 2, height / 2);
-  // Left and right by turns, from top to bottom: lines do not cross, and labels find room.
+  // Left and right alternately, from top to bottom: lines do not cross, and labels have room.
   others.forEach((alias, at) => {
     const isLeft = at % 2 === 0;
     const here = Math.floor(at / 2);
@@ -146,10 +146,10 @@ export function placeLabels(curves, sizes, places, width, height) {
   });
 }
 
-export class Picture {
+export class Diagram {
   constructor(open) {
     this.open = open;
-    this.node = s("svg", { class: "picture", role: "group", "aria-label": "Clusters and the flows between them" });
+    this.node = s("svg", { class: "diagram", role: "group", "aria-label": "Clusters and the flows between them" });
     this.width = 0;
     this.shape = "";
     this.flows = [];
@@ -188,7 +188,7 @@ export class Picture {
 
   build(flows) {
     const aliases = [...new Set(flows.flatMap((flow) => [flow.source, flow.target]))];
-    // Two clusters at the far ends of a wide screen belong together no more.
+    // Two clusters at the far ends of a wide screen would look unrelated.
     const width = aliases.length === 2 ? Math.min(this.width, 860) : this.width;
     const { places, height } = layout(aliases, flows, width);
     setAttribute(this.node, "viewBox", `0 0 ${width} ${height}`);
@@ -199,13 +199,13 @@ export class Picture {
     const isRoomy = width >= 520 || flows.length <= 2;
     const size = { width: 118, height: 40 };
     const found = isRoomy ? placeLabels(curves, flows.map(() => size), places, width, height) : [];
-    // A picture where some arrows have numbers and others none is harder to read than one with signs alone.
+    // A diagram where only some arrows have numbers is harder to read than one with signs only.
     const spots = found.length && found.every(Boolean) ? found : flows.map(() => null);
     this.edges.clear();
     this.nodes.clear();
     const edges = flows.map((flow, at) => this.edge(flow, curves[at], spots[at]));
     const nodes = aliases.map((alias) => this.cluster(alias, places[alias]));
-    // Labels lie above all lines, whoever's they are.
+    // Labels are above all lines.
     this.node.replaceChildren(...edges.map((parts) => parts.lines), ...nodes, ...edges.map((parts) => parts.node));
   }
 
@@ -260,9 +260,9 @@ export class Picture {
     setAttribute(parts.node, "data-state", flow.state);
     const isAlone = isHeartbeatsAlone(flow);
     setText(parts.rate, isAlone ? "heartbeats" : recordsPerS(flow.records_per_s));
-    setText(parts.lag, mood !== "good" ? word : isAlone ? "alone" : `lag ${short(flow.lag)}`);
+    setText(parts.lag, mood !== "good" ? word : isAlone ? "only" : `lag ${short(flow.lag)}`);
     setAttribute(parts.sign, "d", ICON_D[sign] ?? ICON_D.none);
-    const numbers = isAlone ? "heartbeats alone" : `${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
+    const numbers = isAlone ? "heartbeats only" : `${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
     const text = `${flow.source} to ${flow.target}: ${word}, ${numbers}`;
     setText(parts.title, text);
     setAttribute(parts.node, "aria-label", text);

@@ -6,7 +6,7 @@ import attrs
 
 
 @attrs.frozen
-class TopicPicture:
+class TopicSnapshot:
     """A topic: its records at the source, and those of them that a consumer of the target can read."""
 
     topic: str
@@ -18,7 +18,7 @@ class TopicPicture:
 
 
 @attrs.frozen
-class FlowPicture:
+class FlowSnapshot:
     """
     A flow. `records_per_s` and `lag` come from the end offsets of both clusters.
 
@@ -45,11 +45,11 @@ class Said:
 
 
 @attrs.frozen
-class Picture:
+class Snapshot:
     """Everything at one moment. `since_first_s` counts from the first mirrored record."""
 
-    flow: FlowPicture
-    topics: tuple[TopicPicture, ...]
+    flow: FlowSnapshot
+    topics: tuple[TopicSnapshot, ...]
     said: tuple[Said, ...] = ()
     history: tuple[float, ...] = ()
     spark_ui: str = ""
