@@ -1,10 +1,10 @@
 """
-The ways to write a setting of a client, a worker or a connector, the strongest first: MirrorMaker's own order.
+The ways to write a setting of a client, the strongest first: MirrorMaker's own order.
 
-MirrorMaker makes maps of settings layer by layer (MirrorMakerConfig.clusterProps, workerConfig, connectorBaseConfig;
-MirrorConnectorConfig.sourceConsumerConfig and its siblings; Connect's Worker.baseProducerConfigs). Each such map is
-told here as a list of prefixes: the first of them that the file has a line for counts. What a cluster needs to be
-reached (*client keys*) is inherited from the cluster and from the top level; nothing else is.
+MirrorMaker makes maps of settings layer by layer (MirrorMakerConfig.clusterProps; MirrorConnectorConfig's
+sourceConsumerConfig and its siblings; Connect's Worker.baseProducerConfigs). Each such map is told here as a list of
+prefixes: the first of them that the file has a line for counts. What a cluster needs to be reached (*client keys*) is
+inherited from the cluster and from the top level; nothing else is.
 """
 
 from __future__ import annotations
@@ -15,20 +15,6 @@ from collections.abc import Callable
 import attrs
 
 from mm2py.model.flow import Flow
-
-
-#: What a top-level line of a worker's setting begins with (MirrorMakerConfig.workerConfig).
-_WORKER_STEMS = (
-    "offset.storage",
-    "config.storage",
-    "status.storage",
-    "key.converter",
-    "value.converter",
-    "header.converter",
-    "task",
-    "worker",
-    "replication.policy",
-)
 
 
 class Client(enum.Enum):
@@ -70,10 +56,6 @@ def _is_any(name: str) -> bool:
     return bool(name)
 
 
-def _is_of_worker(name: str) -> bool:
-    return name.startswith(_WORKER_STEMS)
-
-
 def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
     """Return the ways to write a setting of *client*."""
     alias = flow.source if client.side == "source" else flow.target
@@ -91,22 +73,6 @@ def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
     )
 
 
-def ways_of_worker(flow: Flow) -> tuple[Way, ...]:
-    """Return the ways to write a setting of the worker that runs *flow*."""
-    return (Way("", _is_of_worker), Way(f"{flow.target}.", _is_any), Way("", is_client_key))
-
-
-def ways_of_connector(flow: Flow, is_known: Callable[[str], bool]) -> tuple[Way, ...]:
-    """Return the ways to write a setting of the connectors; at the top level, only what they know (*is_known*)."""
-    return (Way(f"{flow}.", _is_any), Way("", is_known))
-
-
 def spelled(name: str, ways: tuple[Way, ...]) -> tuple[str, ...]:
     """Return all ways to write *name*, the strongest first."""
     return tuple(way.prefix + name for way in ways if way.counts(name))
-
-
-def name_behind(written: str, way: Way) -> str | None:
-    """Return the setting that a line written so speaks of, if it is written in this way."""
-    name = written[len(way.prefix) :]
-    return name if written.startswith(way.prefix) and way.counts(name) else None

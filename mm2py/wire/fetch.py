@@ -100,19 +100,17 @@ class FetchSession:
         self._wanted: dict[bytes, dict[int, FetchPosition]] = {}
         self._changed: dict[bytes, dict[int, FetchPosition]] = {}
         self._forgotten: dict[bytes, set[int]] = {}
-        self._count = 0
         self._answered_at = 0.0
 
     @property
     def is_empty(self) -> bool:
-        return self._count == 0
+        return not any(self._wanted.values())
 
     def want(self, position: FetchPosition) -> None:
         """Fetch from *position* from the next request on; call again whenever its fields change."""
         key = self._form.key(position)
         partitions = self._wanted.setdefault(key, {})
         if position.partition not in partitions:
-            self._count += 1
             position.is_proven = False
         partitions[position.partition] = position
         self._changed.setdefault(key, {})[position.partition] = position
@@ -136,7 +134,6 @@ class FetchSession:
         partitions = self._wanted.get(key)
         if partitions is None or partitions.pop(position.partition, None) is None:
             return
-        self._count -= 1
         self._changed.get(key, {}).pop(position.partition, None)
         self._forgotten.setdefault(key, set()).add(position.partition)
 

@@ -13,10 +13,10 @@ import attrs
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
 from tests.support.groups import describe
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import NumberedStream, numbered_stream

@@ -19,12 +19,12 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.model.flow import TopicPartition
 from tests.support.brokers import cluster_factory
 from tests.support.daemon import daemon
 from tests.support.eventually import eventually
 from tests.support.groups import commit_plainly, read_rest
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties

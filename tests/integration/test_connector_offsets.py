@@ -12,7 +12,6 @@ from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.model.connector_offset import ConnectorOffset
@@ -21,6 +20,7 @@ from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import overrides_key
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
 from tests.support.eventually import eventually
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.nodes import RunningNode, running_node

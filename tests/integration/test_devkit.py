@@ -14,11 +14,11 @@ from aiokafka.errors import UnknownTopicOrPartitionError
 from mm2py.devkit.broker import BrokerNotStartedError, KafkaCluster
 from mm2py.devkit.jars import java_command, kafka_jars
 from mm2py.devkit.java import JvmOptions, ToolFailedError
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2, JavaMm2FailedError
 from mm2py.devkit.process import start_process
 from tests.support.brokers import MakeCluster, flip_bit
 from tests.support.daemon import Daemon, spark_workers
 from tests.support.eventually import eventually
+from tests.support.java_mm2 import JavaMirrorMaker2, JavaMm2FailedError
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import (
     CODECS,

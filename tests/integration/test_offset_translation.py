@@ -12,13 +12,13 @@ import attrs
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import decode_chunk
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, ResumedExactly, StepFailed
 from tests.support.brokers import AUTHORIZED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties

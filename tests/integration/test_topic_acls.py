@@ -11,12 +11,12 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.telemetry.events import AclSyncIdle, FlowStarted, TopicAclsChanged, TopicSyncFailed, TopicSyncRecovered
 from tests.support.brokers import AUTHORIZED, MakeCluster, authorized_clusters
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import produce

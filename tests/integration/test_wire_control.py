@@ -13,7 +13,6 @@ from aiokafka.partitioner import DefaultPartitioner
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.devkit.java_mm2 import JavaMirrorMaker2
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
@@ -27,6 +26,7 @@ from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from mm2py.wire.topics.admin import Admin
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
+from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import produce, producer
 from tests.support.records import plain_records, spread
