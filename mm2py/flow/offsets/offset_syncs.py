@@ -95,7 +95,7 @@ class OffsetSyncs:
         self._jitter = around.jitter
         self._passed_over = around.passed_over
         self._translations = translations
-        self._tasks = life.tasks
+        self._ledger = life.tasks.ledger
         self._still_s = settings.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
@@ -224,7 +224,7 @@ class OffsetSyncs:
         """Have written what an earlier life did not come to, of partitions that nothing is copied of meanwhile."""
         if not self._settings.is_emitted:
             return
-        for source, state in self._tasks.states.items():
+        for source, state in self._ledger.states.items():
             known, sync = newest.get(source), _standing(state)
             if sync is None:
                 continue
@@ -233,7 +233,7 @@ class OffsetSyncs:
 
     async def _contents(self) -> Sequence[LogRecord]:
         """Return the newest sync of each partition, which is all that a new topic can hold."""
-        standing = [sync for state in self._tasks.states.values() if (sync := _standing(state)) is not None]
+        standing = [sync for state in self._ledger.states.values() if (sync := _standing(state)) is not None]
         return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
 
     async def _write(self) -> None:

@@ -87,6 +87,7 @@ class BrokenHistory:
         self._events = around.events
         self._reach = around.reach
         self._life = life
+        self._doubts = life.tasks.doubts
         self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
         #: Of what was told, that which could not be done yet.
         self._undone: set[TopicPartition] = set()
@@ -95,18 +96,17 @@ class BrokenHistory:
 
     async def run(self) -> None:
         """Look whenever a partition is in question."""
-        tasks = self._life.tasks
         suspected_at = self._clock.monotonic()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
-                    await tasks.has_questions.wait()
-            tasks.has_questions.clear()
-            if tasks.questions():
+                    await self._doubts.has_questions.wait()
+            self._doubts.has_questions.clear()
+            if self._doubts.questions():
                 await self._reach.once("look at what a position is about", self._aliases, self._answer)
             if self._clock.monotonic() - suspected_at >= _SUSPECTS_EVERY_S:
                 suspected_at = self._clock.monotonic()
-                if tasks.suspects():
+                if self._doubts.suspects():
                     await self._reach.once("look for missing topics", self._aliases, self._look_for_topics)
 
     async def finish(self) -> None:
@@ -114,7 +114,7 @@ class BrokenHistory:
 
     async def _answer(self) -> bool:
         cases, fine = [], []
-        for state, look in await self._look(self._life.tasks.questions()):
+        for state, look in await self._look(self._doubts.questions()):
             finding = diagnose(state, look)
             if finding is None:
                 self._told.pop(state.source, None)
@@ -124,14 +124,14 @@ class BrokenHistory:
         self._note_remaking(cases)
         for state in fine:
             if state.source.topic in self._remaking:
-                self._life.tasks.look_later(state.source, _TICK_S / 2)
+                self._doubts.look_later(state.source, _TICK_S / 2)
             else:
-                self._life.tasks.clear_doubt(state.source)
+                self._doubts.clear(state.source)
         for case in cases:
             self._tell(case)
         for case in cases:
             if isinstance(case.act, Stop):
-                self._life.tasks.stop(case.state.source, case.act.failure)
+                self._doubts.stop(case.state.source, case.act.failure)
         for topic in sorted({case.state.source.topic for case in cases if isinstance(case.act, RecreateRemote)}):
             await self._recreate(topic)
         if any(case.finding.trouble is Trouble.RECREATED for case in cases):
@@ -172,7 +172,7 @@ class BrokenHistory:
                     look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
                 found.append((state, look))
             else:
-                self._life.tasks.look_later(state.source, _TICK_S)
+                self._doubts.look_later(state.source, _TICK_S)
         return found
 
     async def _topic_ids(
@@ -194,12 +194,12 @@ class BrokenHistory:
         is_at_source = state.source.partition in source.partitions_of(state.source.topic)
         if not is_at_source or not target.partitions_of(state.remote_topic):
             self._life.topics.want_refresh()
-        self._life.tasks.look_later(state.source, _TICK_S)
+        self._doubts.look_later(state.source, _TICK_S)
         return False
 
     async def _look_for_topics(self) -> bool:
         """Have topics looked at soon where those of interrupted partitions are missing, and notice other ones."""
-        suspects = self._life.tasks.suspects()
+        suspects = self._doubts.suspects()
         source, target = self._life.source, self._life.target
         await source.refresh_metadata({state.source.topic for state in suspects})
         await target.refresh_metadata({state.remote_topic for state in suspects})
@@ -207,10 +207,10 @@ class BrokenHistory:
             if not source.partitions_of(state.source.topic) or not target.partitions_of(state.remote_topic):
                 self._life.topics.want_refresh()
             elif is_other_topic(state.topic_id, source.topic_id(state.source.topic)):
-                self._life.tasks.question(state, Ended.RECREATED, RECREATED)
+                self._doubts.question(state, Ended.RECREATED, RECREATED)
             elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
                 failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
-                self._life.tasks.question(state, Ended.TARGET_REWOUND, failure)
+                self._doubts.question(state, Ended.TARGET_REWOUND, failure)
         return True
 
     # Acting.
@@ -241,9 +241,9 @@ class BrokenHistory:
             )
         )
         if finding.trouble is Trouble.RECREATED:
-            for other in self._life.tasks.of_topic(state.source.topic):
+            for other in self._life.tasks.ledger.of_topic(state.source.topic):
                 if is_other_topic(other.topic_id, case.look.topic_id):
-                    self._life.tasks.question(other, Ended.RECREATED, RECREATED)
+                    self._doubts.question(other, Ended.RECREATED, RECREATED)
 
     async def _go_on(self, cases: Iterable[_Case]) -> None:
         """Store positions, then copy from them; what is a guess is stored once it is proven."""
@@ -261,7 +261,7 @@ class BrokenHistory:
         except Mm2Error as error:
             failure = PartitionFailure(f"its new position cannot be stored: {error}", error.hint, type(error).__name__)
             for position in final:
-                self._life.tasks.stop(position.source, failure)
+                self._doubts.stop(position.source, failure)
             raise
         self._undone -= {case.state.source for case, _, _ in decided}
         now = self._clock.monotonic()
@@ -270,17 +270,19 @@ class BrokenHistory:
             if act.repair is None:
                 state = attrs.evolve(state, written=position, unwritten_bytes=0)
             breaks_history = case.finding.trouble is not Trouble.EXPIRED
-            self._life.tasks.reset(state, breaks_history=breaks_history)
+            self._doubts.reset(state, breaks_history=breaks_history)
 
     async def _recreate(self, topic: str) -> None:
         """Delete the remote topic once nobody writes any partition of it; a look at the topics creates it again."""
         tasks = self._life.tasks
-        states = [it for it in tasks.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)]
-        if any(tasks.is_held(state.source) or not state.is_questioned for state in states):
+        states = [
+            it for it in tasks.ledger.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)
+        ]
+        if any(tasks.holders.is_held(state.source) or not state.is_questioned for state in states):
             for state in states:
                 # One that came with the new topic lies in the remote topic that is about to go.
-                tasks.question(state, Ended.RECREATED, RECREATED)
-                tasks.look_later(state.source, _TICK_S / 2)
+                self._doubts.question(state, Ended.RECREATED, RECREATED)
+                self._doubts.look_later(state.source, _TICK_S / 2)
             return
         remote = states[0].remote_topic
         error = (await Admin(self._life.target).delete_topics([remote]))[remote]
@@ -289,7 +291,7 @@ class BrokenHistory:
             self._events.emit(StepFailed(self._settings.flow, f"delete {remote}", str(error), hint))
             for state in states:
                 failure = PartitionFailure(f"{remote} cannot be deleted: {error}", hint, "TopicRecreated")
-                tasks.stop(state.source, failure)
+                self._doubts.stop(state.source, failure)
             return
         if error is None:
             self._events.emit(RemoteTopicDeleted(self._settings.flow, topic, remote))

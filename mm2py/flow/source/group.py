@@ -196,9 +196,9 @@ class SourceGroup(FlowGroup):
                 jitter=self._around.jitter,
                 measures=self._measures,
             )
-            positions.committed = lambda: [it.written for it in tasks.states.values() if it.written is not None]
+            positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
             tasks.listeners.append(self._translations.take)
-            tasks.break_listeners.append(self._forget)
+            tasks.doubts.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(
                 "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
@@ -216,7 +216,7 @@ class SourceGroup(FlowGroup):
         """Hand the mirrored partitions to the source tasks; say whether a start is known for each of them."""
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.heartbeats = mirrored.heartbeats
-        unknown = tasks.unknown(mirrored)
+        unknown = tasks.ledger.unknown(mirrored)
         fresh = await positions.begin(
             {partition: place for partition, place in unknown.items() if partition not in positions.known}
         )
@@ -226,7 +226,7 @@ class SourceGroup(FlowGroup):
         begins = {**positions.known, **fresh}
         self._translations.adopt(begins, single)
         tasks.adopt(mirrored, begins, unwritten=fresh)
-        left = tasks.unknown(mirrored)
+        left = tasks.ledger.unknown(mirrored)
         if unknown:
             found = len(unknown) - len(fresh) - len(left)
             self._events.emit(PositionsRead(self.flow, found, len(fresh)))
@@ -242,7 +242,7 @@ class SourceGroup(FlowGroup):
         self._source_tasks = tasks
         tasks.apply_overrides(self._overrides)
         self._came_up()
-        self._events.emit(FlowStarted(self.flow, tasks.topics, len(tasks.states), tasks.copy_tasks))
+        self._events.emit(FlowStarted(self.flow, tasks.ledger.topics, len(tasks.ledger.states), tasks.copy_tasks))
 
     async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
         """Copy, and rest while the group is paused, until its life is to end."""
@@ -294,7 +294,7 @@ class SourceGroup(FlowGroup):
             for loop in (copying, writing, *others):
                 loop.cancel()
         is_written = await self._write_last(life, sides)
-        records = sum(state.records for state in life.tasks.states.values())
+        records = sum(state.records for state in life.tasks.ledger.states.values())
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
         if not late:
             await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
@@ -356,8 +356,8 @@ class SourceGroup(FlowGroup):
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(interval_s, _TICK_S)):
-                    await life.tasks.has_unfenced.wait()
-            life.tasks.has_unfenced.clear()
+                    await life.tasks.ledger.has_unfenced.wait()
+            life.tasks.ledger.has_unfenced.clear()
             await self._fence(life)
             await self._look_at_internal_topics(life)
             is_over = self._clock.monotonic() - written_at >= interval_s
@@ -372,7 +372,7 @@ class SourceGroup(FlowGroup):
 
     async def _fence(self, life: SourceLife) -> None:
         """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
-        waiting = life.tasks.unfenced()
+        waiting = life.tasks.ledger.unfenced()
         if not waiting:
             return
 
@@ -380,7 +380,7 @@ class SourceGroup(FlowGroup):
             try:
                 return await life.positions.fence(waiting)
             except Mm2Error as error:
-                life.tasks.note_unfenced(waiting, PartitionFailure(str(error), error.hint, type(error).__name__))
+                life.tasks.ledger.note_unfenced(waiting, PartitionFailure(str(error), error.hint, type(error).__name__))
                 raise
 
         fenced = await self._reach.once("begin positions", [self.flow.target], fence)
@@ -388,9 +388,9 @@ class SourceGroup(FlowGroup):
 
     async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""
-        due = life.tasks.due_positions(is_interval_over=is_interval_over)
+        due = life.tasks.ledger.due_positions(is_interval_over=is_interval_over)
         # What is known of where records went is never older than the position: behind it, a resume finds out.
-        moved = {*(position.source for position in due), *life.tasks.take_committed()}
+        moved = {*(position.source for position in due), *life.tasks.ledger.take_committed()}
         changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
         if not due and not changes:
             self._reach.succeeded("write positions")
@@ -409,7 +409,7 @@ class SourceGroup(FlowGroup):
                 self._translations.put_back(changes)
         if not is_written or not due:
             return is_written
-        life.tasks.note_written(due)
+        life.tasks.ledger.note_written(due)
         self._events.emit(PositionsWritten(self.flow, len(due), (self._clock.monotonic() - begun) * 1000))
         return True
 
@@ -476,7 +476,7 @@ class SourceGroup(FlowGroup):
         return self._measures.flow(
             attrs.evolve(
                 view,
-                topics=tasks.topics,
+                topics=tasks.ledger.topics,
                 partitions=partitions,
                 tasks=copy_tasks,
                 records_per_s=sum(task.records_per_s for task in copy_tasks),

@@ -36,6 +36,10 @@ class Holders:
         """Which copy task each partition is assigned to."""
         return self._assignment.task_of if self._assignment else {}
 
+    def is_held(self, source: TopicPartition) -> bool:
+        """Whether a copy task may be writing the partition."""
+        return source in self.holder
+
     def of_task(self, task: int) -> list[TopicPartition]:
         """Return what *task* may copy now: its own partitions that no other one holds."""
         own = self._assignment.of_task(task) if self._assignment else ()

@@ -86,20 +86,20 @@ class IdleSourceWatch:
         watched_s = self._clock.monotonic() - self._begun_at
 
         def is_untold(source: TopicPartition) -> bool:
-            return not tasks.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
+            return not tasks.holders.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
 
-        return frozenset(it for it in tasks.states if it.topic in self._topics and is_untold(it))
+        return frozenset(it for it in tasks.ledger.states if it.topic in self._topics and is_untold(it))
 
     async def _look(self, unread: frozenset[TopicPartition]) -> bool:
         """Bring it up to date."""
-        tasks, cluster = self._life.tasks, self._life.source
+        states, cluster = self._life.tasks.ledger.states, self._life.source
         starts = await cluster.list_offsets(unread, EARLIEST)
         ends = await cluster.list_offsets(unread, LATEST)
         for source in unread:
-            start, end, state = starts[source], ends[source], tasks.states.get(source)
+            start, end, state = starts[source], ends[source], states.get(source)
             if isinstance(start, BrokerAnsweredError) or isinstance(end, BrokerAnsweredError):
                 continue
             if state is not None:
-                tasks.states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
-                self._measures.look(tasks.states[source])
+                states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
+                self._measures.look(states[source])
         return True

@@ -36,7 +36,7 @@ class StallWatch:
         self._clock = around.clock
         self._events = around.events
         self._stalls = stalls
-        self._tasks = life.tasks
+        self._ledger = life.tasks.ledger
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -53,7 +53,7 @@ class StallWatch:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        followed = follow(self._stalls.known, self._tasks.wanted(), now=now)
+        followed = follow(self._stalls.known, self._ledger.wanted(), now=now)
         self._stalls.known = followed.stalls
         for hint in dict.fromkeys(it.why.hint for it in followed.begun):
             some = [it for it in followed.begun if it.why.hint == hint]

@@ -111,7 +111,7 @@ async def running(
         return log
 
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
-    tasks = SimpleNamespace(listeners=[], states={state.source: state for state in states})
+    tasks = SimpleNamespace(listeners=[], ledger=SimpleNamespace(states={state.source: state for state in states}))
     life = SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks)
     translations = Translations(flow_runs=100, partition_runs=100)
     syncs = OffsetSyncs(flow_context(clock, events, settings), translations, cast("SourceLife", life))

@@ -58,13 +58,13 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
         life = SimpleNamespace(tasks=group.tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
         truth = asyncio.create_task(BrokenHistory(around, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
-        (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.states.values()]
-        group.tasks.question(first, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
+        (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.ledger.states.values()]
+        group.tasks.doubts.question(first, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
         await asyncio.sleep(200)
-        stopped, goes_on = (group.tasks.states[state.source] for state in (first, second))
+        stopped, goes_on = (group.tasks.ledger.states[state.source] for state in (first, second))
         written.error = None
         await asyncio.sleep(200)
-        group.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in group.tasks.unfenced()])
+        group.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in group.tasks.ledger.unfenced()])
         await asyncio.sleep(200)
         truth.cancel()
 
@@ -74,5 +74,5 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     assert told.source == stop.source == first.source
     assert stop.hint == step.hint == REFUSED.hint
     assert (stopped.stage, goes_on.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
-    assert group.tasks.states[first.source].stage is PartitionStage.COPYING
+    assert group.tasks.ledger.states[first.source].stage is PartitionStage.COPYING
     assert [position.next_upstream for position in written.positions] == [0]

@@ -42,7 +42,9 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     log = SimpleNamespace(is_look_due=False)
     life = SimpleNamespace(
         tasks=SimpleNamespace(
-            due_positions=lambda **_: (), take_committed=set, unfenced=tuple, has_unfenced=asyncio.Event()
+            ledger=SimpleNamespace(
+                unfenced=tuple, due_positions=lambda **_: (), take_committed=set, has_unfenced=asyncio.Event()
+            ),
         ),
         positions=SimpleNamespace(log=log),
         topics=SimpleNamespace(

@@ -43,7 +43,9 @@ class Rig:
         self.measures = FlowMeasures(clock)
         around = flow_context(clock, EventLog(clock))
         self.reach = around.reach
-        tasks = SimpleNamespace(states=self.states, is_held=lambda source: source == HELD)
+        tasks = SimpleNamespace(
+            ledger=SimpleNamespace(states=self.states), holders=SimpleNamespace(is_held=lambda source: source == HELD)
+        )
         source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
         life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self._watch), tasks=tasks)
         self.watch = IdleSourceWatch(around, self.measures, life)

@@ -71,7 +71,7 @@ async def test_a_drain_takes_effect_at_once() -> None:
         begun = asyncio.get_running_loop().time()
 
     assert asyncio.get_running_loop().time() == begun
-    assert sum(state.records for state in group.tasks.states.values()) == 40
+    assert sum(state.records for state in group.tasks.ledger.states.values()) == 40
     assert {event.task for event in group.events.of(EpochEnded)} == {0, 1}
 
 
@@ -122,7 +122,9 @@ async def test_partitions_that_are_gone_keep_their_position() -> None:
         planned = [it.source.partition for it in group.epochs.plans[-1][1].partitions]
 
     assert planned == [0]
-    assert TopicPartition("t", 1) in {position.source for position in group.tasks.due_positions(is_interval_over=True)}
+    assert TopicPartition("t", 1) in {
+        position.source for position in group.tasks.ledger.due_positions(is_interval_over=True)
+    }
     assert [view.source.partition for view in group.tasks.partition_views()] == [0]
 
 
@@ -267,9 +269,9 @@ async def test_a_recreated_topic_is_put_in_question() -> None:
         group.tasks.adopt(look, positions(look))
         group.tasks.adopt(look, positions(look))
         await asyncio.sleep(60)
-        (state,) = group.tasks.questions()
+        (state,) = group.tasks.doubts.questions()
         for _ in range(3):
-            group.tasks.stop(state.source, RECREATED)
+            group.tasks.doubts.stop(state.source, RECREATED)
         (view,) = group.tasks.partition_views()
 
     (told,) = group.events.of(PartitionStopped)
@@ -285,7 +287,7 @@ async def test_what_an_epoch_copied_before_the_question_counts() -> None:
         look = mirrored(0, topic_id="id-2")
         group.tasks.adopt(look, positions(look))
         await asyncio.sleep(60)
-        (state,) = group.tasks.questions()
+        (state,) = group.tasks.doubts.questions()
 
     (ended,) = group.events.of(EpochEnded)
     assert (state.ended, state.position, state.downstream, state.records) == (Ended.RECREATED, 10, 9, 10)
@@ -296,8 +298,8 @@ async def test_an_outcome_of_the_old_topic_changes_nothing_of_the_new_one() -> N
     """Once a partition goes on with the new topic, what an epoch says of the one before it is not about it."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)
-        (state,) = group.tasks.states.values()
-        group.tasks.reset(attrs.evolve(state, topic_id="id-2", position=500), breaks_history=True)
+        (state,) = group.tasks.ledger.states.values()
+        group.tasks.doubts.reset(attrs.evolve(state, topic_id="id-2", position=500), breaks_history=True)
         await asyncio.sleep(EPOCH_S)
         positions_then = [plan.partitions[0].position for _, plan in group.epochs.plans]
 
@@ -318,13 +320,13 @@ async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
 
     broken: list[PartitionState] = []
     async with running(out_of_range, partitions=2, tasks_max=1) as group:
-        group.tasks.break_listeners.append(broken.append)
-        await asyncio.wait_for(group.tasks.has_questions.wait(), 10)
+        group.tasks.doubts.break_listeners.append(broken.append)
+        await asyncio.wait_for(group.tasks.doubts.has_questions.wait(), 10)
         await asyncio.sleep(60)
-        (state,) = group.tasks.questions()
+        (state,) = group.tasks.doubts.questions()
         now = asyncio.get_running_loop().time()
         after = attrs.evolve(state, position=500, downstream=99, is_unsure=False, is_questioned=False, retry_at=now)
-        group.tasks.reset(after, breaks_history=True)
+        group.tasks.doubts.reset(after, breaks_history=True)
         await asyncio.sleep(12)
 
     counts = [len(plan.partitions) for _, plan in group.epochs.plans]
@@ -343,8 +345,8 @@ async def test_an_acquitted_partition_goes_on_where_it_was() -> None:
         look = mirrored(0, topic_id="id-2")
         group.tasks.adopt(look, positions(look))
         await asyncio.sleep(10)
-        (state,) = group.tasks.questions()
-        group.tasks.clear_doubt(state.source)
+        (state,) = group.tasks.doubts.questions()
+        group.tasks.doubts.clear(state.source)
         await asyncio.sleep(10)
 
     assert len(group.epochs.plans) > 1
@@ -380,11 +382,11 @@ async def test_written_positions_are_not_due() -> None:
     """A position is due until it was written."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(6)
-        due = group.tasks.due_positions(is_interval_over=True)
-        group.tasks.note_written(due)
+        due = group.tasks.ledger.due_positions(is_interval_over=True)
+        group.tasks.ledger.note_written(due)
 
         assert [position.next_upstream for position in due] == [10]
-        assert group.tasks.due_positions(is_interval_over=True) == ()
+        assert group.tasks.ledger.due_positions(is_interval_over=True) == ()
 
 
 async def test_a_partition_without_a_producer_keeps_no_other_waiting() -> None:
@@ -394,8 +396,8 @@ async def test_a_partition_without_a_producer_keeps_no_other_waiting() -> None:
         known = positions(look)
         group.tasks.adopt(look, known, unwritten={TopicPartition("t", 1)})
         await asyncio.sleep(EPOCH_S * 1.5)
-        (waiting,) = group.tasks.unfenced()
-        group.tasks.note_unfenced([waiting], PartitionFailure("the target is away"))
+        (waiting,) = group.tasks.ledger.unfenced()
+        group.tasks.ledger.note_unfenced([waiting], PartitionFailure("the target is away"))
         held_back = group.tasks.partition_views()[1]
         before = [plan for _, plan in group.epochs.plans]
         group.tasks.note_fenced([attrs.evolve(waiting.standing, producer=MARK)])
@@ -407,7 +409,7 @@ async def test_a_partition_without_a_producer_keeps_no_other_waiting() -> None:
         PartitionFailure("the target is away"),
     )
     assert [(it.source.partition, it.producer) for it in group.epochs.plans[-1][1].partitions] == [(0, MARK), (1, MARK)]
-    assert group.tasks.states[TopicPartition("t", 1)].stage is PartitionStage.COPYING
+    assert group.tasks.ledger.states[TopicPartition("t", 1)].stage is PartitionStage.COPYING
 
 
 async def test_only_partitions_without_a_producer_leave_a_copy_task_idle() -> None:
@@ -420,9 +422,9 @@ async def test_only_partitions_without_a_producer_leave_a_copy_task_idle() -> No
     async with asyncio.TaskGroup() as group:
         group.create_task(tasks.run())
         await asyncio.sleep(60)
-        assert tasks.has_unfenced.is_set()
+        assert tasks.ledger.has_unfenced.is_set()
         assert epochs.plans == []
-        tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in tasks.unfenced()])
+        tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in tasks.ledger.unfenced()])
         await asyncio.sleep(1)
         tasks.drain()
 

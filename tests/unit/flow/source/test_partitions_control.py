@@ -90,15 +90,15 @@ async def test_nobody_looks_into_what_is_paused() -> None:
     """A topic that is paused while it is created again is not judged before it is resumed."""
     async with running(partitions=2, tasks_max=1) as group:
         await asyncio.sleep(1)
-        state = group.tasks.states[_T0]
-        group.tasks.question(state, Ended.RECREATED, PartitionFailure("another topic"))
+        state = group.tasks.ledger.states[_T0]
+        group.tasks.doubts.question(state, Ended.RECREATED, PartitionFailure("another topic"))
         group.tasks.apply_overrides(verbs.pause_topic(NO_OVERRIDES, "t"))
         await asyncio.sleep(1)
-        paused = group.tasks.questions()
-        group.tasks.has_questions.clear()
+        paused = group.tasks.doubts.questions()
+        group.tasks.doubts.has_questions.clear()
         group.tasks.apply_overrides(NO_OVERRIDES)
-        resumed = group.tasks.questions()
-        is_woken = group.tasks.has_questions.is_set()
+        resumed = group.tasks.doubts.questions()
+        is_woken = group.tasks.doubts.has_questions.is_set()
 
     assert (paused, [it.source for it in resumed], is_woken) == ((), [_T0], True)
 

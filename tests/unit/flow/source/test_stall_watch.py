@@ -35,7 +35,7 @@ class Rig:
         ]
         around = flow_context(clock, self.events)
         self.reach = around.reach
-        life: Any = SimpleNamespace(tasks=SimpleNamespace(wanted=lambda: self.states))
+        life: Any = SimpleNamespace(tasks=SimpleNamespace(ledger=SimpleNamespace(wanted=lambda: self.states)))
         self.watch = StallWatch(around, Stalls(), life)
 
     async def live(self, seconds: float) -> None:

@@ -1,0 +1,125 @@
+"""
+Partitions whose history is in doubt: raised by the copying, cleared by whoever has looked at both clusters.
+
+Until then they are not planned. `flow.source.broken_history` looks, and decides what becomes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.source import progress
+from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
+from mm2py.flow.source.epoch_events import partition_news
+from mm2py.flow.source.holders import Holders
+from mm2py.flow.source.ledger import Ledger
+from mm2py.flow.topics.remote_topics import Place
+from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.state import PartitionStage
+from mm2py.model.topic import is_other_topic
+from mm2py.telemetry.journal import EventLog
+
+
+#: Is told that a partition's history broke, and the position from which it is copied now.
+BreakListener = Callable[[PartitionState], None]
+#: After so many interruptions in a row it is asked whether the topics still exist.
+_SUSPECT_FAILURES = 3
+
+
+class Doubts:
+    """The doubts of one flow. Partitions whose pause is over are planned again once they are among *pausing*."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        ledger: Ledger,
+        holders: Holders,
+        *,
+        pausing: set[TopicPartition],
+        poke: Callable[[TopicPartition], None],
+        clock: Clock,
+        events: EventLog,
+        jitter: Callable[[], float],
+    ) -> None:
+        """*poke* has the copy task that holds a partition end its epoch."""
+        #: Set when a partition is in question: see `questions`.
+        self.has_questions = asyncio.Event()
+        #: Called where what was copied before says nothing about what is copied now.
+        self.break_listeners: list[BreakListener] = []
+        self._flow = flow
+        self._ledger = ledger
+        self._holders = holders
+        self._pausing = pausing
+        self._poke = poke
+        self._clock = clock
+        self._events = events
+        self._jitter = jitter
+        self._pauses = RetryPauses()
+
+    def questions(self) -> tuple[PartitionState, ...]:
+        """Return partitions whose history is in doubt and that no task is copying."""
+        now = self._clock.monotonic()
+        return tuple(
+            state
+            for state in self._ledger.wanted()
+            if state.is_questioned and state.look_at <= now and not self._holders.is_held(state.source)
+        )
+
+    def suspects(self) -> tuple[PartitionState, ...]:
+        """Return those partitions that are interrupted again and again."""
+        return tuple(
+            state
+            for state in self._ledger.wanted()
+            if state.stage is PartitionStage.BACKING_OFF
+            and state.failures >= _SUSPECT_FAILURES
+            and not state.is_questioned
+        )
+
+    def compare(self, state: PartitionState, place: Place) -> None:
+        """Question a partition whose topic, or remote one, is another of its name by now."""
+        if is_other_topic(state.topic_id, place.topic_id):
+            self.question(state, Ended.RECREATED, RECREATED)
+        elif is_other_topic(state.remote_topic_id, place.remote_topic_id):
+            message = f"{state.remote_topic} at the target is another topic of that name"
+            self.question(state, Ended.TARGET_REWOUND, PartitionFailure(message))
+
+    def question(self, state: PartitionState, ended: Ended, failure: PartitionFailure) -> None:
+        """Have both clusters looked at before the partition is planned again."""
+        if not state.is_questioned:
+            self._ledger.states[state.source] = progress.question(state, ended, failure, now=self._clock.monotonic())
+            self.has_questions.set()
+            self._poke(state.source)
+
+    def look_later(self, source: TopicPartition, pause_s: float) -> None:
+        """Look again at a partition in question, after a pause."""
+        states = self._ledger.states
+        states[source] = attrs.evolve(states[source], look_at=self._clock.monotonic() + pause_s)
+
+    def clear(self, source: TopicPartition) -> None:
+        """Go on with a partition: both clusters are what its position is about."""
+        states, now = self._ledger.states, self._clock.monotonic()
+        states[source] = progress.clear_doubt(states[source], now=now, jitter=self._jitter(), pauses=self._pauses)
+        self._pausing.add(source)
+
+    def stop(self, source: TopicPartition, failure: PartitionFailure) -> None:
+        """Copy nothing of a partition while both clusters are as they are."""
+        before, now = self._ledger.states[source], self._clock.monotonic()
+        after = progress.stop(before, failure, now=now, jitter=self._jitter(), pauses=self._pauses)
+        self._ledger.states[source] = after
+        if before.stage is not PartitionStage.STOPPED:
+            event = partition_news(self._flow, Occurrence.STOPPED, before, after, now=now)
+            if event is not None:
+                self._events.emit(event)
+
+    def reset(self, state: PartitionState, *, breaks_history: bool) -> None:
+        """Go on from another position, which is stored already unless it is a guess."""
+        self._ledger.states[state.source] = state
+        self._ledger.has_unfenced.set()
+        self._pausing.add(state.source)
+        for listener in self.break_listeners if breaks_history else ():
+            listener(state)

@@ -1,0 +1,125 @@
+"""
+How far every mirrored topic-partition is, and what of that the positions topic holds.
+
+A state changes only through `core.source`; what changed is kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.source import due, progress
+from mm2py.core.source.progress import PartitionState
+from mm2py.core.transform.matching import TopicTransforms
+from mm2py.flow.source.holders import Holders
+from mm2py.flow.topics.remote_topics import Mirrored, Place
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
+from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.positions import Position
+
+
+class Ledger:
+    """The states of one flow's partitions. What is no longer mirrored keeps its own, so that it is still written."""
+
+    def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
+        self.states: dict[TopicPartition, PartitionState] = {}
+        #: Where the partitions go that are mirrored now.
+        self.places: Mapping[TopicPartition, Place] = {}
+        #: Set when a partition waits for a position of its own to be written: see `unfenced`.
+        self.has_unfenced = asyncio.Event()
+        #: What operators ask for.
+        self.overrides: Overrides = NO_OVERRIDES
+        self._is_exactly_once = settings.is_exactly_once
+        self._transforms = transforms
+        self._holders = holders
+        self._clock = clock
+        self._in_order: list[TopicPartition] = []
+        self._committed: set[TopicPartition] = set()
+
+    # What is mirrored.
+
+    @property
+    def topics(self) -> int:
+        return len({partition.topic for partition in self.places})
+
+    def unknown(self, mirrored: Mirrored) -> dict[TopicPartition, Place]:
+        """Return those of the mirrored partitions that have no state yet."""
+        return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
+
+    def adopt(
+        self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position], unwritten: Collection[TopicPartition]
+    ) -> None:
+        """Keep what *mirrored* says from now on; what is new begins at *positions*, be they *unwritten* yet."""
+        self.places, self._in_order = mirrored.places, sorted(mirrored.places)
+        for partition, place in mirrored.places.items():
+            state = self.states.get(partition)
+            if state is None and partition in positions:
+                state = due.begin(
+                    positions[partition],
+                    remote_topic=place.remote_topic,
+                    topic_id=place.topic_id,
+                    remote_topic_id=place.remote_topic_id,
+                    is_written=partition not in unwritten,
+                )
+            if state is not None:
+                self.states[partition] = attrs.evolve(
+                    state,
+                    remote_topic=place.remote_topic,
+                    is_transformed=self._transforms.has_task(partition.topic),
+                    max_message_bytes=place.max_message_bytes,
+                )
+        self.has_unfenced.set()
+
+    def mirrored(self) -> list[PartitionState]:
+        """Return the partitions that are mirrored now, in order."""
+        return [self.states[partition] for partition in self._in_order if partition in self.states]
+
+    def wanted(self) -> tuple[PartitionState, ...]:
+        """Return those partitions that are mirrored and not paused."""
+        return tuple(state for state in self.mirrored() if not self.overrides.is_paused(state.source))
+
+    def of_topic(self, topic: str) -> tuple[PartitionState, ...]:
+        """Return the mirrored partitions of a source topic."""
+        return tuple(state for state in self.mirrored() if state.source.topic == topic)
+
+    # Positions.
+
+    def unfenced(self) -> tuple[PartitionState, ...]:
+        """Return those partitions that may not be planned before their position is written: see `Positions.fence`."""
+        free = (state for state in self.mirrored() if not self._holders.is_held(state.source))
+        return tuple(state for state in free if not state.is_fenced and not state.is_questioned)
+
+    def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:
+        """Note why the positions of *states* could not be written."""
+        for source in (state.source for state in states):
+            self.states[source] = progress.hold_back(self.states[source], failure, now=self._clock.monotonic())
+
+    def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
+        """Return the positions to be written now."""
+        return due.due_positions(
+            self.states.values(),
+            is_interval_over=is_interval_over,
+            is_transformed=self._transforms.has_task,
+            is_exactly_once=self._is_exactly_once,
+        )
+
+    def note_written(self, positions: Iterable[Position]) -> None:
+        """Note that the positions topic holds *positions*."""
+        for position in positions:
+            self.states[position.source] = due.write(self.states[position.source], position)
+
+    def note_committed(self, state: PartitionState) -> None:
+        """Note that the position of *state* was committed in a transaction, with the records."""
+        self.note_written([state.standing])
+        self._committed.add(state.source)
+
+    def take_committed(self) -> set[TopicPartition]:
+        """Return those partitions whose position was committed since this was last asked."""
+        committed, self._committed = self._committed, set()
+        return committed
