@@ -1,8 +1,5 @@
-"""
-Notes on what goes wrong in practice: lines that nobody reads, lines that another one beats, settings that clash.
-
-Each is about a file that Java would run without a word. Lines that cannot be understood at all are in
-`mm2py.config.lint`.
+"""Notes on common mistakes: lines that nothing reads, lines that another one overrides, settings that clash. Java
+would run each of these files without a message. Invalid lines are handled in `mm2py.config.lint`.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from mm2py.config.problem import Problem
 from mm2py.model.flow import Flow
 
 
-#: Settings of the clients that copy.
+#: Settings of the copying clients.
 _COPY = {Place.CONSUMER, Place.PRODUCER}
 _BOTH = (Side.SOURCE, Side.TARGET)
 _WORDS = ("consumer.", "producer.", "admin.")
@@ -41,7 +38,7 @@ def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
 
 
 def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
-    """Return all ways to write the keys of *lines* that some flow looks at, whether it finds a line there or not."""
+    """Return all spellings of the keys of *lines* that some flow reads, whether there is such a line or not."""
     rows = {(line.row.name, line.row.place): line.row for line in lines if line.row is not None}
     return {
         way
@@ -53,7 +50,7 @@ def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
 
 
 def _ways_to_a_cluster(row: Key, flow: Flow) -> tuple[str, ...]:
-    # A cluster is looked at without a flow in mind, too.
+    # Clusters are also read independently of a flow.
     return tuple(f"{alias}.{row.name}" for alias in (flow.source, flow.target)) if row.place is Place.CLUSTER else ()
 
 
@@ -69,7 +66,7 @@ def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
     if line.level is Level.CLUSTER and row.place is not Place.CLUSTER:
         return Problem(value.where, value.key, f"no flow ends at {line.owner}")
     better = f"{line.owner}.{line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), ''))}"
-    message = "has no effect: mm2py reaches a cluster in one way for all that it does there"
+    message = "has no effect: mm2py uses the same connection settings for everything on a cluster"
     return Problem(value.where, value.key, message, f"write {better}" if line.level is Level.CLUSTER else "")
 
 
@@ -82,7 +79,7 @@ def _exists(full_name: str) -> bool:
 
 @attrs.frozen
 class _Semantics:
-    """What a flow's exactly-once settings say."""
+    """A flow's exactly-once settings."""
 
     worker: Value | None
     support: Value | None
@@ -90,12 +87,12 @@ class _Semantics:
 
     @property
     def wants(self) -> Value | None:
-        """The line that asks for exactly once, if that can be had."""
+        """The line that requests exactly-once where possible."""
         return self.worker if _says(self.worker, "enabled", "preparing") else None
 
     @property
     def insists(self) -> Value | None:
-        """The line that will have exactly once or nothing."""
+        """The line that requires exactly-once."""
         return self.support if _says(self.support, "required") else None
 
     @property
@@ -117,7 +114,7 @@ def _semantics(layers: Layers, flow: Flow) -> _Semantics:
 
 
 def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Refuse a flow that is required to mirror records exactly once, as Java does, where it would not."""
+    """Refuse a flow that requires exactly-once, as Java does, but would not achieve it."""
     found = _semantics(layers, flow)
     line = found.insists
     if line is None:
@@ -131,11 +128,11 @@ def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
 
 
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
-    """Return where exactly-once is asked for, but cannot be had as it is asked for."""
+    """Return notes where exactly-once is requested, but not fully achieved."""
     for flow in flows:
         found = _semantics(layers, flow)
         if (line := found.wants) is not None and not found.reads_committed:
-            message = f"{flow} reads records of aborted transactions, too, which then are mirrored"
+            message = f"{flow} reads records of aborted transactions, too, so they are mirrored"
             hint = f"add {flow.source}.consumer.isolation.level = read_committed"
             yield Problem(line.where, line.key, message, hint)
         line = layers.first(spellings(key_named("producer.transaction.timeout.ms"), flow))

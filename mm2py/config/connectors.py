@@ -1,4 +1,4 @@
-"""Which of MirrorMaker's three connectors a flow's setting belongs to, where Connect configures each by itself."""
+"""Which of MirrorMaker's three connectors a flow's setting belongs to; Connect configures each separately."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ _OWNED: Final = {
 
 
 def only_reader_of(name: str) -> str | None:
-    """Return the connector that alone reads setting *name*; None where that is no checkpoint or heartbeat setting."""
+    """Return the connector that alone reads setting *name*; None if it is not a checkpoint or heartbeat setting."""
     return next((connector for connector, stems in _OWNED.items() if name.startswith(stems)), None)

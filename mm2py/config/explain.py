@@ -20,7 +20,7 @@ _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z
 
 @attrs.frozen
 class Effective:
-    """One key as it counts for the whole process (`owner` is empty) or for a flow (``A->B``)."""
+    """The effective value of one key for the whole process (`owner` is empty) or for a flow (``A->B``)."""
 
     owner: str
     key: str
@@ -56,7 +56,7 @@ def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iter
 
 
 def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
-    """Return the lines whose row stands for any name: those of the process, or those of a flow and its clusters."""
+    """Return the lines of wildcard rows: those of the process, or those of a flow and its clusters."""
     concerned = {owner, *owner.split("->", 1)} if owner else {""}
     for line in lines:
         value = line.value
@@ -67,7 +67,7 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
 
 
 def shown(key: Key, name: str, value: Value) -> str:
-    """Return the text of *value*, a mask where it is a secret or might be one, or the reference that it came from."""
+    """Return the text of *value*, a mask if it is or might be a secret, or the reference that it came from."""
     might_be_secret = key.stem is not None and _SECRET_NAME.search(name) is not None
     if value.stands_in:
         return value.stands_in

@@ -1,9 +1,7 @@
-"""
-Which line of the file counts for a key: default < top level < cluster < flow, by MirrorMaker's rules.
-
-MirrorMaker has no single order: a client's cluster line beats the flow's plain line, the top level beats the cluster
-for runtime keys. So each key has a list of ways to be written, the strongest first, and the first that the file has
-counts. Every value remembers where it came from.
+"""Precedence of lines for a key: default < top level < cluster < flow, by MirrorMaker's rules. MirrorMaker has no
+single order: a client's cluster line takes precedence over the flow's plain line, the top level over the cluster for
+runtime keys. So each key has a list of spellings, the strongest first, and the first that the file has applies. Every
+value keeps its origin.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from mm2py.model.flow import Flow
 
 
 OVERRIDE = "--override"
-#: Where a line is from that an operator set while the flow runs.
+#: The origin of a line that an operator set while the flow runs.
 LIVE = "live"
-#: Where a value comes from that no line says.
+#: The origin of a value without a line.
 DEFAULT = "default"
 
 
 class Side(enum.Enum):
-    """Which of a flow's clusters a client talks to."""
+    """Which of a flow's clusters a client connects to."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -41,13 +39,13 @@ class Value:
     text: str = attrs.field(repr=False)
     where: str = ""
     key: str = ""
-    #: What the file says where the text came from a value provider: ``${file:…}``. The text is a secret then.
+    #: The reference in the file, if the text came from a value provider: ``${file:…}``. The text is then a secret.
     stands_in: str = ""
-    #: The key as the file has it, where it is an old spelling of `key`.
+    #: The key in the file, if it is a former spelling of `key`.
     written: str = ""
 
     def reason(self, error: ValueError) -> str:
-        """Return why the text will not do, without showing it where it came from a provider."""
+        """Return why the text is invalid, without showing it if it came from a provider."""
         return f"what {self.stands_in} stands for does not fit" if self.stands_in else str(error)
 
     @property
@@ -57,10 +55,10 @@ class Value:
 
 
 class Layers:
-    """The lines that count, by the key as it is written."""
+    """The effective lines, by the key as written."""
 
     def __init__(self, document: Document, overrides: Mapping[str, str], live: Mapping[str, str] | None = None) -> None:
-        """Take the lines of a *document*, those of the command line over them, and *live* ones over both."""
+        """Combine the lines of a *document*, those of the command line over them, and *live* ones over both."""
         self._lines = {
             entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)
             for entry in document.latest().values()
@@ -75,18 +73,18 @@ class Layers:
         return fresh
 
     def renamed(self, values: Mapping[str, Value]) -> Layers:
-        """Return the same lines, those in *values* under their new names unless such a line is there."""
+        """Return the same lines, those in *values* under their new names unless such a line exists."""
         fresh = copy.copy(self)
         kept = {key: line for key, line in self._lines.items() if key not in values}
         fresh._lines = {**{line.key: line for line in values.values()}, **kept}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def lines(self) -> Iterable[Value]:
-        """Return every line that counts."""
+        """Return every effective line."""
         return self._lines.values()
 
     def get(self, written: str) -> Value | None:
-        """Return the line written exactly so."""
+        """Return the line with exactly this key."""
         return self._lines.get(written)
 
     def first(self, spellings: Iterable[str]) -> Value | None:
@@ -95,7 +93,7 @@ class Layers:
 
 
 def spellings(key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> tuple[str, ...]:
-    """Return all ways to write *key* for *flow*, the strongest first; names it had before come last."""
+    """Return all spellings of *key* for *flow*, the strongest first; former names come last."""
     names = (key.name, *key.aliases)
     return tuple(spelling for name in names for spelling in _spell(key.place, name, flow, side))
 
@@ -117,7 +115,7 @@ def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str,
 
 
 def _of_producer(name: str, flow: Flow) -> tuple[str, ...]:
-    # Java reads the last two for offset syncs only. Where nothing else is there, they do what is expected.
+    # Java reads the last two for offset syncs only. If nothing else is set, they do what is expected.
     beyond_java = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}")
     return (*spelled(name, ways_of_client(flow, Client.DATA_PRODUCER)), *beyond_java)
 
@@ -134,10 +132,8 @@ def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
 
 
 def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:
-    """
-    Take a key apart as it is written: its level, the alias or flow it speaks of, and the rest.
-
-    A key of an unknown cluster or flow comes back as top level, whole.
+    """Split a written key: its level, the alias or flow, and the rest. A key of an unknown cluster or flow is returned
+    whole, as top level.
     """
     known = sorted(aliases, key=len, reverse=True)
     if "->" in written:

@@ -1,9 +1,6 @@
-"""
-Settings as they were once written: KIP-382's first spellings, and keys of Mirus and of the first MirrorMaker.
-
-KIP-382's draft wrote ``cluster.A.brokers.list`` and ``connector.A->B.topics``. Such lines count as if they were written
-as MirrorMaker 2 writes them, where no line is. Keys of other mirrors have no meaning in this file; who writes one is
-told what does the same here.
+"""Former spellings of settings: those of KIP-382's draft, and keys of Mirus and MirrorMaker 1. KIP-382's draft had
+``cluster.A.brokers.list`` and ``connector.A->B.topics``. Such lines are translated to MirrorMaker 2's keys, unless
+these are set. Keys of other mirrors have no effect; a note names their equivalents.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from mm2py.config.problem import Problem
 
 _CLUSTER = "cluster."
 _CONNECTOR = "connector."
-#: What KIP-382 called settings, and their names today.
+#: KIP-382's names of settings, and the current ones.
 RENAMED = {
     "brokers.list": "bootstrap.servers",
     "emit.heartbeats": "emit.heartbeats.enabled",
@@ -31,47 +28,47 @@ RENAMED = {
 }
 
 _BY_TOPICS = "topics takes names and regular expressions, separated by commas"
-_BY_POLICY = "replication.policy.class names remote topics: identity keeps names, a Python class of yours changes them"
-#: What to write instead of a key of Mirus or of MirrorMaker 1.
+_BY_POLICY = "replication.policy.class names remote topics: identity keeps names, your own Python class changes them"
+#: Equivalents of Mirus's and MirrorMaker 1's keys.
 FOREIGN_KEYS = {
     "topics.regex": _BY_TOPICS,
     "topics.regex.list": _BY_TOPICS,
     "whitelist": _BY_TOPICS,
     "blacklist": "topics.exclude takes names and regular expressions, separated by commas",
-    "num.streams": "tasks.max says how many copy tasks share the partitions of a flow",
-    "abort.on.send.failure": "what cannot be sent is always tried again",
-    "offset.commit.interval.ms": "offset.flush.interval.ms, written for the target cluster, says how often",
-    "message.handler": "records are not seen while they are copied",
-    "consumer.rebalance.listener": "the copy has no consumer group",
-    "monitor.poll.wait.ms": "refresh.topics.interval.seconds says how often topics are looked for",
-    "poll.timeout.ms": "fetch.max.wait.ms, written behind consumer., says how long a fetch may wait",
+    "num.streams": "tasks.max sets how many copy tasks share the partitions of a flow",
+    "abort.on.send.failure": "failed sends are always retried",
+    "offset.commit.interval.ms": "offset.flush.interval.ms, written for the target cluster, sets how often",
+    "message.handler": "records are copied unopened",
+    "consumer.rebalance.listener": "copying uses no consumer group",
+    "monitor.poll.wait.ms": "refresh.topics.interval.seconds sets how often topics are refreshed",
+    "poll.timeout.ms": "fetch.max.wait.ms, written after consumer., sets how long a fetch may wait",
     "destination.topic.name.prefix": _BY_POLICY,
     "destination.topic.name.suffix": _BY_POLICY,
     "destination.bootstrap.servers": "bootstrap.servers, written for the target cluster, names its brokers",
     "enable.partition.matching": "records always keep their partition",
-    "enable.destination.topic.checking": "remote topics are created where they are missing",
+    "enable.destination.topic.checking": "missing remote topics are created",
     "source.key.converter": "records are copied as they are",
     "source.value.converter": "records are copied as they are",
     "source.header.converter": "records are copied as they are",
-    "commit.failure.restart.ms": "a copy task that fails is always planned again",
+    "commit.failure.restart.ms": "a failed copy task is always restarted",
     "replay.policy": "nothing is copied twice",
     "replay.window.records": "nothing is copied twice",
-    "mirus.task.monitor.polling.interval.ms": "copy tasks are watched all the time",
-    "mirus.task.auto.restart.enabled": "a copy task that fails is always planned again",
-    "mirus.connector.auto.restart.enabled": "a flow that falls over is always run again",
+    "mirus.task.monitor.polling.interval.ms": "copy tasks are monitored all the time",
+    "mirus.task.auto.restart.enabled": "a failed copy task is always restarted",
+    "mirus.connector.auto.restart.enabled": "a failed flow is always restarted",
 }
 
 
 @attrs.frozen
 class Modern:
-    """The lines as MirrorMaker 2 writes them, and a note for each that was written otherwise."""
+    """The lines in MirrorMaker 2's spelling, and a note for each that was spelt differently."""
 
     layers: Layers
     notes: tuple[Problem, ...]
 
 
 def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
-    """Return KIP-382's spellings the names that they have now."""
+    """Return the lines with KIP-382's spellings replaced by the current names."""
     renamed: dict[str, Value] = {}
     notes: list[Problem] = []
     for line in layers.lines():
@@ -81,7 +78,7 @@ def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
         if (winner := layers.get(now)) is not None:
             notes.append(Problem(line.where, line.key, f"overruled by {now} ({winner.where})", "remove the old line"))
         else:
-            notes.append(Problem(line.where, line.key, "KIP-382's first spelling", f"write {now}"))
+            notes.append(Problem(line.where, line.key, "KIP-382's draft spelling", f"write {now}"))
         renamed[line.key] = attrs.evolve(line, key=now, written=line.key)
     return Modern(layers.renamed(renamed), tuple(notes))
 

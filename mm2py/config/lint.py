@@ -1,8 +1,6 @@
-"""
-What is wrong with the lines of a file, and what is odd about them.
-
-A problem keeps the mirror from starting. A note does not: MirrorMaker users have lines that never did anything, and
-their files shall work unchanged; but each such line is named, with what to write instead.
+"""Problems and notes about the lines of a file. A problem keeps the mirror from starting. A note does not: MirrorMaker
+users have lines that never had an effect, and their files must work unchanged; but each such line is named, with what
+to write instead.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Findings:
 
 @attrs.frozen
 class Line:
-    """A line that counts, taken apart, with its row of the key table if it has one."""
+    """An effective line, split up, with its row of the key table if it has one."""
 
     value: Value
     level: Level
@@ -47,22 +45,22 @@ class Line:
 
 
 def classify(value: Value, aliases: Sequence[str]) -> Line:
-    """Take a line's key apart and find its row."""
+    """Split a line's key and find its row."""
     level, owner, name = level_of(value.key, aliases)
     row = find_key(level, name)
     if row is None and level is Level.CLUSTER and (at_top := find_key(Level.TOP, value.key)) is not None:
-        # An alias may read like the first word of a setting.
+        # An alias may look like the first word of a setting.
         return Line(value, Level.TOP, "", value.key, at_top)
     return Line(value, level, owner, name, row)
 
 
 def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
-    """Take apart every line that counts."""
+    """Split every effective line."""
     return tuple(classify(value, aliases) for value in layers.lines())
 
 
 def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> Findings:
-    """Look at all of *document* and at every one of *lines*, which are those that count, overrides among them."""
+    """Check *document* and its effective *lines*, including overrides."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
     notes = list(note_document(document))
     entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
@@ -78,7 +76,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
 
 
 def note_document(document: Document) -> Iterator[Problem]:
-    """Return what is odd about a file as a whole: lines that come twice, and letters that Java would read otherwise."""
+    """Return notes about a file as a whole: repeated lines, and characters that Java would read differently."""
     for entry, winner in document.overruled():
         where = f"{document.name}:{entry.line}"
         yield Problem(where, entry.key, f"overruled by line {winner.line}: the last of several lines counts")
@@ -92,7 +90,7 @@ def _spaced_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
     if value.key not in aliases or not value.text.lstrip().startswith("->"):
         return None
     meant = re.sub(r"\A\s*->\s*", "->", value.text)
-    return Problem(value.where, value.key, "a key ends at the first blank", f"write {value.key}{meant}")
+    return Problem(value.where, value.key, "a key ends at the first space", f"write {value.key}{meant}")
 
 
 def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
@@ -103,7 +101,7 @@ def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
         return Problem(
             value.where,
             value.key,
-            f"{entry.trailing_comment!r} behind the value is part of it",
+            f"{entry.trailing_comment!r} after the value is part of it",
             "put the comment on a line of its own",
         )
     try:
@@ -125,16 +123,16 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         yield _unknown(line, aliases)
         return
     if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
-        yield Problem(value.where, value.key, f"an old name of {row.name}", f"write {row.name}")
+        yield Problem(value.where, value.key, f"a former name of {row.name}", f"write {row.name}")
     if _is_without_effect(line) and (row.remark or _typo(line)):
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:
-        yield Problem(value.where, value.key, "a single backslash vanishes in a properties file", r"write \\ for \ ")
+        yield Problem(value.where, value.key, "a single backslash is dropped in a properties file", r"write \\ for \ ")
     if entry.trailing_comment and not _cannot_hold_comment(row):
         shown = "what looks like a comment" if row.is_secret else repr(entry.trailing_comment)
-        yield Problem(value.where, value.key, f"{shown} behind the value is part of it", "comments need their own line")
+        yield Problem(value.where, value.key, f"{shown} after the value is part of it", "comments need their own line")
 
 
 def _is_without_effect(line: Line) -> bool:
@@ -142,7 +140,7 @@ def _is_without_effect(line: Line) -> bool:
 
 
 def _note_without_effect(lines: Sequence[Line]) -> Iterator[Problem]:
-    """Name in one note all lines that there is nothing to say about but that they have no effect."""
+    """List all lines that merely have no effect in one note."""
     silent = [line for line in lines if _is_without_effect(line) and line.row and not line.row.remark]
     found = [line.value for line in silent if not _typo(line)]
     if len(found) == 1:
@@ -154,7 +152,7 @@ def _note_without_effect(lines: Sequence[Line]) -> Iterator[Problem]:
 
 
 def _typo(line: Line) -> str:
-    """Guess the key that a line was meant for, where its row takes any name."""
+    """Guess the intended key of a line whose row is a wildcard."""
     if line.row is None or line.row.stem is None:
         return ""
     near = nearest(line.name, known_names(line.level))
@@ -164,7 +162,7 @@ def _typo(line: Line) -> str:
 def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
     value = line.value
     elsewhere = levels_of(line.name)
-    # A cluster's plain client settings are Connect's own; who writes one for a flow means the copy's clients.
+    # A cluster's plain client settings are Connect's own; written for a flow, they are meant for the copying clients.
     has_client = not {f"{role}.{line.name}" for role in _ROLES}.isdisjoint(known_names(line.level))
     row = next(iter(elsewhere.values()), None)
     if row is not None and line.level not in elsewhere and (row.acts or not has_client):
@@ -180,7 +178,7 @@ def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
 
 def _hint_at_name(line: Line) -> str:
     known = set(known_names(line.level))
-    # KIP-382 and MirrorMaker's own README leave .enabled away; others leave away which client they mean.
+    # KIP-382 and MirrorMaker's own README omit .enabled; others omit the client.
     whole = [name for name in (f"{line.name}.enabled", *(f"{role}.{line.name}" for role in _ROLES)) if name in known]
     near = nearest(line.name, known)
     names = whole or ([near] if near else [])
@@ -188,7 +186,7 @@ def _hint_at_name(line: Line) -> str:
 
 
 def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:
-    """Return the clusters that a key speaks of although ``clusters`` does not name them."""
+    """Return the clusters in a key that ``clusters`` does not name."""
     if (parts := _FLOW_KEY.fullmatch(written)) is not None:
         return [alias for alias in parts.groups()[:2] if alias not in aliases]
     known = set(known_names(Level.CLUSTER))
@@ -201,7 +199,7 @@ def _written(owner: str, name: str) -> str:
 
 
 def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
-    """Show how *row* is written where it counts, with the line's own aliases where they fit."""
+    """Return the effective spelling of *row*, with the line's own aliases if they fit."""
     first, second = (*aliases, "A", "B")[:2]
     flow = line.owner if line.level is Level.FLOW else f"{first}->{second}"
     source, target = flow.split("->", 1)
@@ -212,7 +210,7 @@ def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
 
 
 def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
-    """Name flow lines that a cluster's line beats, and producer lines that Java would not heed."""
+    """Note flow lines that a cluster's line overrides, and producer lines that Java would ignore."""
     for line in lines:
         if line.level is not Level.FLOW or line.row is None or not line.row.acts:
             continue
@@ -227,7 +225,7 @@ def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
                 yield _shadowed(value, winner, better)
             else:
                 yield Problem(
-                    value.where, value.key, "taken for the copy; Java MirrorMaker would ignore it", f"write {better}"
+                    value.where, value.key, "used for copying; Java MirrorMaker would ignore it", f"write {better}"
                 )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong or odd in the settings, and the error that carries all of it at once."""
+"""Problems and notes in the settings, and the error that carries all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mm2py.errors import Mm2Error, Verdict
 
 @attrs.frozen
 class Problem:
-    """One thing to mend or to know: where it is written, which key, what is the matter, what to try."""
+    """A problem or note: its line, its key, what is wrong, and what to try."""
 
     where: str
     key: str
@@ -26,7 +26,7 @@ class Problem:
 
 @attrs.define(eq=False)
 class ConfigError(Mm2Error):
-    """The settings cannot be used. All problems are here, not only the first."""
+    """The settings are invalid. It has all problems, not only the first."""
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
 

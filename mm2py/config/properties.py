@@ -1,10 +1,10 @@
 r"""
-The grammar of ``java.util.Properties``, read so that every entry remembers its line.
+The grammar of ``java.util.Properties``, parsed so that every entry keeps its line.
 
-A file is read exactly as Java reads it: ``=``, ``:`` or white space after the key, ``#`` and ``!`` comments only at
-the start of a line, ``\`` continues a line, ``\uXXXX`` and single-letter escapes, other backslashes dropped, the last
-of several entries of one key wins. What usually is a mistake is remembered beside the entry (a comment behind a value,
-a backslash that Java drops); whether it matters is decided where the key is known.
+A file is read exactly as Java reads it: ``=``, ``:`` or white space after the key, ``#`` and ``!`` comments only at the
+start of a line, ``\`` continues a line, ``\uXXXX`` and single-letter escapes, other backslashes dropped, the last of
+several entries of one key wins. Likely mistakes are recorded with the entry (a comment after a value, a backslash that
+Java drops); whether they matter is decided where the key is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-#: Characters that people escape on purpose; a backslash before anything else was probably meant to stay.
+#: Characters that are escaped on purpose; a backslash before anything else was probably meant to stay.
 _MEANT_ESCAPES = frozenset("tnrfu\\=:#! \t\"'")
 _TRAILING_COMMENT = re.compile(r"[ \t](?:#|//).*\Z", re.DOTALL)
 _UNICODE_DIGITS = re.compile(r"[0-9a-fA-F]{4}")
@@ -30,18 +30,18 @@ class Entry:
     key: str
     value: str = attrs.field(repr=False)
     line: int
-    #: A backslash in the value vanished although it does not look as if it was meant to.
+    #: Whether a backslash in the value was dropped, probably by mistake.
     drops_backslash: bool = False
-    #: What follows the value as ``# …`` or ``// …``. It is part of the value, as for Java.
+    #: A trailing ``# …`` or ``// …``, which is part of the value, as in Java.
     trailing_comment: str = attrs.field(default="", repr=False)
-    #: Of a line that another file has: where that is, and the key that it has there.
+    #: For a line imported from another file: its place and key there.
     where: str = ""
     written: str = ""
 
 
 @attrs.frozen
 class Malformed:
-    """A line Java would refuse the whole file for."""
+    """A line for which Java would refuse the whole file."""
 
     line: int
     message: str
@@ -61,11 +61,11 @@ class Document:
         return entry.where or f"{self.name}:{entry.line}"
 
     def latest(self) -> dict[str, Entry]:
-        """Return the entry that counts for each key: the last one."""
+        """Return the effective entry of each key: the last one."""
         return {entry.key: entry for entry in self.entries}
 
     def overruled(self) -> Iterator[tuple[Entry, Entry]]:
-        """Return each entry that a later one of the same key replaces, with the one that counts."""
+        """Return each entry that a later one of the same key replaces, with its replacement."""
         latest = self.latest()
         for entry in self.entries:
             if latest[entry.key] is not entry:
@@ -73,10 +73,8 @@ class Document:
 
 
 def parse_bytes(data: bytes, *, name: str) -> Document:
-    """
-    Read a file's bytes: as UTF-8 where they are that, else as ISO-8859-1.
-
-    Java reads ISO-8859-1 only. ``is_utf8`` tells that the two differ for this file.
+    """Parse a file's bytes: as UTF-8 if valid, else as ISO-8859-1. Java reads ISO-8859-1 only. ``is_utf8`` tells
+    whether the two differ for this file.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -86,7 +84,7 @@ def parse_bytes(data: bytes, *, name: str) -> Document:
 
 
 def parse_text(text: str, *, name: str) -> Document:
-    """Read a file's text."""
+    """Parse a file's text."""
     entries: list[Entry] = []
     malformed: list[Malformed] = []
     for number, line in _logical_lines(text):
@@ -110,7 +108,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         number += 1
         if not line or line[0] in "#!":
             continue
-        # Nothing but a backslash so far: what follows is a new line, comments included.
+        # Only a backslash so far: the next line is a new one, which may be a comment.
         while _is_continued(line) and line != "\\" and number < len(natural):
             line = line[:-1] + natural[number]
             number += 1
@@ -120,7 +118,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_cut_off(text: str, lines_left: int) -> bool:
-    """Whether the file ends in a lone backslash. Java takes it for an entry without key and value."""
+    """Whether the file ends in a lone backslash. Java treats it as an entry without key and value."""
     return text.endswith({0: ("\\",), 1: ("\\\n", "\\\r")}.get(lines_left, ()))
 
 
@@ -129,7 +127,7 @@ def _is_continued(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Part a logical line into key and value, both still escaped."""
+    """Split a logical line into key and value, both still escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1

@@ -1,8 +1,8 @@
 """
-Value providers: where ``${file:…}``, ``${dir:…}`` and ``${env:…}`` get their values from (KIP-297, KIP-421, KIP-887).
+Value providers: the sources of ``${file:…}``, ``${dir:…}`` and ``${env:…}`` (KIP-297, KIP-421, KIP-887).
 
 They behave as Kafka's FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider do, parameters included.
-What they read of the machine they read through a `Machine`, so that everything here can be tested without one.
+They access the machine through a `Machine`, so that everything here can be tested without one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
 class ProviderError(ValueError):
-    """A provider cannot be made, or cannot give values; the text says why and never holds a value."""
+    """A provider cannot be created, or cannot provide values; the text says why and never contains a value."""
 
 
 class Machine(Protocol):
-    """What providers read."""
+    """The machine as providers see it."""
 
     def read(self, path: str) -> bytes:
-        """Read a file; raise OSError where that fails."""
+        """Read a file; raise OSError if that fails."""
         ...
 
     def files_in(self, directory: str) -> Iterable[str]:
-        """Return the names of the regular files in a folder; raise OSError where that fails."""
+        """Return the names of the regular files in a folder; raise OSError if that fails."""
         ...
 
     def environment(self) -> Mapping[str, str]:
@@ -44,10 +44,10 @@ class Machine(Protocol):
 
 
 class Provider(Protocol):
-    """A source of values. A class of one's own is called with its parameters: ``Vault({"url": …})``."""
+    """A source of values. A custom class is called with its parameters: ``Vault({"url": …})``."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Return those of *keys* that there are under *path* (empty where the reference names none)."""
+        """Return those of *keys* that exist under *path* (empty if the reference has none)."""
         ...
 
 
@@ -66,7 +66,7 @@ class ThisMachine:
 
 @attrs.frozen
 class _AllowedPaths:
-    """Folders and files that a provider may read; without any, all."""
+    """Folders and files that a provider may read; an empty list allows all."""
 
     paths: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ class _AllowedPaths:
         return cls(tuple(posixpath.normpath(path) for path in paths))
 
     def check(self, path: str) -> str:
-        """Return *path* without detours. Raise ProviderError where it leads out of what is allowed."""
+        """Return *path* normalised. Raise ProviderError if it is outside of the allowed paths."""
         if not self.paths:
             return path
         plain = posixpath.normpath(path)
@@ -108,7 +108,7 @@ class FileProvider:
 
 @attrs.frozen
 class DirectoryProvider:
-    """``${dir:/folder:file}``: the whole content of a file in a folder, as secrets of Kubernetes are mounted."""
+    """``${dir:/folder:file}``: the whole content of a file in a folder, like mounted Kubernetes secrets."""
 
     machine: Machine
     allowed: _AllowedPaths
@@ -141,10 +141,8 @@ class EnvironmentProvider:
 
 
 def make_provider(class_name: str, parameters: Mapping[str, str], machine: Machine) -> Provider:
-    """
-    Make the provider that *class_name* means: ``file``, ``dir``, ``env``, Kafka's class names, or a Python class.
-
-    Raise ProviderError where there is none, or where it does not take its parameters.
+    """Return the provider for *class_name*: ``file``, ``dir``, ``env``, Kafka's class names, or a Python class. Raise
+    ProviderError if there is none, or if it rejects its parameters.
     """
     short = class_name.removeprefix(_JAVA_PACKAGE)
     if short in {"file", "FileConfigProvider"}:
@@ -165,8 +163,8 @@ def _make_own(class_name: str, parameters: Mapping[str, str]) -> Provider:
         found = getattr(importlib.import_module(module_name), attribute)
         made = found(dict(parameters))
     except Exception as error:
-        # The text of a foreign error may hold a parameter, and parameters may be secrets.
-        raise ProviderError(f"{class_name} cannot be made: {type(error).__name__}") from error
+        # The text of a foreign error may contain a parameter, and parameters may be secrets.
+        raise ProviderError(f"{class_name} cannot be created: {type(error).__name__}") from error
     if not callable(getattr(made, "get", None)):
         raise ProviderError(f"{class_name} has no get()")
     return cast("Provider", made)

@@ -1,9 +1,7 @@
-"""
-References in values: ``${provider:path:key}`` and ``${provider:key}``, replaced by what the provider gives.
-
-The grammar is Kafka's ConfigTransformer's: several references may stand in a value, and what a provider gives is not
-looked at again. A reference to a provider that ``config.providers`` does not name stays as it is. A value that came
-from a provider is a secret from then on.
+"""References in values: ``${provider:path:key}`` and ``${provider:key}``, replaced by the provider's value. The
+grammar is that of Kafka's ConfigTransformer: a value may have several references, and provided values are not resolved
+again. A reference to a provider that ``config.providers`` does not name stays as it is. A value that came from a
+provider is a secret from then on.
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ from mm2py.model.patterns import split_list
 
 _REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _KEY = "config.providers"
-#: Names that mean a provider of ours even where the file does not say its class.
+#: Names of built-in providers, which need no class in the file.
 _BUILT_IN = ("file", "dir", "directory", "env")
 
 
 @attrs.frozen
 class Resolved:
-    """The lines with all references replaced, and what went wrong or looks odd."""
+    """The lines with all references replaced, with problems and notes."""
 
     layers: Layers
     problems: tuple[Problem, ...]
@@ -35,7 +33,7 @@ class Resolved:
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:
-    """Replace all references in *layers* by what the providers that it names give."""
+    """Replace all references in *layers* by the values of its providers."""
     providers, problems = _make_providers(layers, machine)
     notes: list[Problem] = []
     replaced: dict[str, Value] = {}
@@ -77,7 +75,7 @@ def _parameters(layers: Layers, name: str) -> dict[str, str]:
 
 
 def _replace(text: str, providers: Mapping[str, Provider]) -> str:
-    """Replace the references in *text*. Raise ProviderError where a provider has no such value."""
+    """Replace the references in *text*. Raise ProviderError if a provider has no such value."""
 
     def value_of(found: re.Match[str]) -> str:
         provider = providers.get(found.group(1))
@@ -89,7 +87,7 @@ def _replace(text: str, providers: Mapping[str, Provider]) -> str:
         except ProviderError as error:
             raise ProviderError(f"{found.group()}: {error}") from error
         except Exception as error:
-            # A provider of somebody's own; its words may hold what it should not tell.
+            # A custom provider; its message may contain a secret.
             raise ProviderError(f"{found.group()}: {type(error).__name__}") from error
         if key not in values:
             raise ProviderError(f"{found.group()}: there is no such value")

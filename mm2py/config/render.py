@@ -1,5 +1,5 @@
 """
-The key table as documentation, and a configuration as it counts.
+The key table as documentation, and the effective configuration.
 
 ``python -m mm2py.config.render`` prints ``docs/config.md``.
 """
@@ -18,36 +18,36 @@ from mm2py.model.flow import Flow
 
 _INTRODUCTION = r"""# Configuration
 
-This page is made from the key table in `mm2py/config` by `python -m mm2py.config.render > docs/config.md`.
+This page is generated from the key table in `mm2py/config` by `python -m mm2py.config.render > docs/config.md`.
 
 ## The file
 
 mm2py reads the `mm2.properties` that Java MirrorMaker 2 reads, in the grammar of `java.util.Properties`:
 
-- `key = value`, `key: value` or `key value`; blanks around the key and before the value are dropped.
-- `#` and `!` begin a comment only at the start of a line. Behind a value they are part of the value; mm2py says so.
-- `\` at the end of a line continues it. `\uXXXX`, `\t`, `\n`, `\r` and `\f` are escapes; any other backslash
-  vanishes, so a regular expression needs two: `topics.exclude = mm2.*\\.internal`.
-- The last of several lines with one key counts.
+- `key = value`, `key: value` or `key value`; spaces around the key and before the value are dropped.
+- `#` and `!` begin a comment only at the start of a line. After a value they are part of the value; mm2py notes it.
+- `\` at the end of a line continues it. `\uXXXX`, `\t`, `\n`, `\r` and `\f` are escapes; any other backslash is
+  dropped, so a regular expression needs two: `topics.exclude = mm2.*\\.internal`.
+- Of several lines with one key, the last applies.
 - The file may be UTF-8 or ISO-8859-1.
-- `--override KEY=VALUE`, as often as you like, stands for lines behind the last one.
+- `--override KEY=VALUE`, which may be repeated, is treated as a line after the last one.
 
 Lists are separated by commas. Lists of regular expressions are in Java's dialect, and a member must match the whole
 name; a comma inside `{1,3}` does not end a member.
 
-## Which line counts
+## Precedence
 
 A key is written at the top level (`tasks.max`), for a cluster (`A.bootstrap.servers`) or for a flow
-(`A->B.topics`). The column *where* says which of them exist for a key; of those, the later one named beats the
-earlier, with the exceptions that the sections name.
+(`A->B.topics`). The column *where* lists the possible levels of a key; of those, the later one takes precedence, with
+the exceptions noted in the sections.
 
-`--explain` prints what each key counts as and which line that comes from, `--explain "A->B"` for one flow. Nothing is
-started, and secrets are masked.
+`--explain` prints the effective value of each key and the line it comes from, `--explain "A->B"` for one flow. Nothing
+is started, and secrets are masked.
 
-## Values from elsewhere
+## Value providers
 
-`${provider:path:key}` and `${provider:key}` stand for what a provider gives, as in Kafka; several may stand in a
-value, and what they give is not looked at again. `config.providers` names the providers that there are:
+`${provider:path:key}` and `${provider:key}` stand for a provider's value, as in Kafka; a value may have several, and
+provided values are not resolved again. `config.providers` names the providers:
 
 | provider | class in Kafka | example | parameters |
 |---|---|---|---|
@@ -64,15 +64,15 @@ B.sasl.jaas.config = ${vault:kafka/b:jaas}
 ```
 
 The three names need no `class`; any other takes `config.providers.NAME.class`: Kafka's full class names, or the
-dotted path of a Python class. That class is called with a dict of its parameters, and its `get(path, keys)` gives a
-dict of those of `keys` that there are. A value that cannot be had is a problem. What came from a provider is shown as
-the reference, never as the value; so it is in problems, in notes and in `--explain`.
+dotted path of a Python class. That class is called with a dict of its parameters, and its `get(path, keys)` returns a
+dict of those of `keys` that exist. A missing value is a problem. Provided values are shown as their reference, never
+as the value, in problems, notes and `--explain`.
 
 ## Problems and notes
 
 Every problem of a file is reported at once, with its line. A line that has no effect (an unknown key, a key at the
-wrong level, a key of Java's that this version does not act on yet) is named in a note at the start, and the mirror
-runs. In the tables below, *not yet* marks keys that are accepted without effect in this version.
+wrong level, a key of Java's that this version does not act on yet) is named in a note at startup, and the mirror runs.
+In the tables below, *not yet* marks keys that are accepted without effect in this version.
 """
 
 

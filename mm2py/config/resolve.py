@@ -1,8 +1,8 @@
 """
 From the lines of a file to the settings of its clusters and flows.
 
-Values that cannot be read are replaced by their default here: `mm2py.config.lint` reports each of them, and nothing
-is run while there is a problem.
+Invalid values are replaced by their default here: `mm2py.config.lint` reports each of them, and nothing runs while
+there is a problem.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mm2py.model.transform import FlowTransforms
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
 _LAST_PORT = 65_535
-#: A producer of Java's does with less memory than a copy task, which takes whole answers of brokers.
+#: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
 
 
 @attrs.frozen
 class CheckpointSettings:
-    """Which consumer groups a flow translates, and what becomes of their offsets. The defaults are MirrorMaker's."""
+    """Which consumer groups a flow translates, and how it syncs their offsets. The defaults are MirrorMaker's."""
 
     groups: tuple[str, ...] = (".*",)
     groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
@@ -46,17 +46,17 @@ class CheckpointSettings:
     emit_interval_s: float = 60.0
     is_synced: bool = False
     sync_interval_s: float = 60.0
-    #: May a group's offsets at the target be set back?
+    #: Whether a group's offsets at the target may be set back.
     sync_rewinds: bool = False
     topic_replication_factor: int = 3
 
 
 @attrs.frozen
 class OffsetSyncSettings:
-    """What a flow writes and remembers of where records went. The defaults are MirrorMaker's where it has any."""
+    """How a flow tracks offset translation. The defaults are MirrorMaker's if it has any."""
 
     is_emitted: bool = True
-    #: The cluster that holds the offset syncs: source or target.
+    #: The cluster that stores the offset syncs: source or target.
     location: str = "source"
     topic_replication_factor: int = 3
     lag_max: int = 100
@@ -67,14 +67,14 @@ class OffsetSyncSettings:
 
 @attrs.frozen
 class TopicSyncSettings:
-    """How a flow keeps configs and ACLs of remote topics in step. The defaults are MirrorMaker's where it has any."""
+    """How a flow synchronises configs and ACLs of remote topics. The defaults are MirrorMaker's if it has any."""
 
     configs_exclude: tuple[str, ...] = split_list(key_named("config.properties.exclude").default or "")
     config_filter_class: str = "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter"
     use_defaults_from: str = "target"
     configs_enabled: bool = True
     configs_interval_s: float = 600.0
-    #: Does away with what an operator set on a remote topic.
+    #: Whether to overwrite what an operator set on a remote topic.
     configs_overwrite: bool = False
     acls_enabled: bool = True
     acls_interval_s: float = 600.0
@@ -84,7 +84,7 @@ class TopicSyncSettings:
 
 @attrs.frozen
 class SourceTruthSettings:
-    """What a flow does when the source or the target is not what a position is about."""
+    """What a flow does when the source or the target no longer matches a position."""
 
     on_source_recreated: str = "fail"
     on_source_expired: str = "earliest"
@@ -96,11 +96,11 @@ class SourceTruthSettings:
 class MembershipSettings:
     """The group at the target that keeps two nodes from running one flow. The defaults are MirrorMaker's."""
 
-    #: Empty for the source's alias and ``-mm2``.
+    #: Empty: the source's alias and ``-mm2``.
     group: str = ""
     session_ms: int = 10_000
     heartbeat_ms: int = 3_000
-    #: Does a second node stand by?
+    #: Whether a second node stands by.
     refuses: bool = True
 
 
@@ -109,7 +109,7 @@ class FlowSettings:
     """How one flow is run."""
 
     flow: Flow
-    #: Are its topics mirrored?
+    #: Whether its topics are mirrored.
     is_enabled: bool
     emits_heartbeats: bool
     source: ClusterEndpoint
@@ -145,19 +145,19 @@ class FlowSettings:
     truth: SourceTruthSettings = SourceTruthSettings()
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
     membership: MembershipSettings = MembershipSettings()
-    #: The consumer group at the source where partitions without a position start; empty where there is none.
+    #: The consumer group at the source at whose offsets partitions without a position start; may be empty.
     start_group: str = ""
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
-    #: Are the records of transforms written in transactions?
+    #: Whether the records of transforms are written in transactions.
     is_exactly_once: bool = False
     transaction_timeout_ms: int = 60_000
-    #: Where what operators order is kept; empty for `mm2-configs.<source>.internal`.
+    #: The topic for overrides; empty: `mm2-configs.<source>.internal`.
     config_storage_topic: str = ""
     config_storage_replication_factor: int = 3
 
     @property
     def group_id(self) -> str:
-        """The group at the target that the flow's node is in."""
+        """The group at the target that the flow's node joins."""
         return self.membership.group or f"{self.flow.source}-mm2"
 
 
@@ -180,7 +180,7 @@ def read(layers: Layers, key: Key, flow: Flow | None = None, side: Side = Side.S
 
 @attrs.frozen
 class FlowReader:
-    """Typed reading of keys for one flow."""
+    """Typed access to the keys of one flow."""
 
     layers: Layers
     flow: Flow | None
@@ -192,7 +192,7 @@ class FlowReader:
         return cast("int", self._read(name))
 
     def number_if_set(self, name: str) -> int | None:
-        """Return the number that a line says; None where there is no line, or none that can be read."""
+        """Return the number in a line; None if there is no line, or no valid one."""
         key = key_named(name)
         line = self.layers.first(spellings(key, self.flow))
         try:
@@ -211,16 +211,14 @@ class FlowReader:
 
 
 def cluster_aliases(layers: Layers) -> tuple[str, ...]:
-    """Return the aliases in ``clusters``, as far as they can be made out."""
+    """Return the aliases in ``clusters``, as far as they are valid."""
     line = layers.get("clusters")
     return tuple(dict.fromkeys(alias for alias in split_list(line.text) if alias)) if line else ()
 
 
 def running_flows(layers: Layers, targets: Sequence[str] = ()) -> tuple[Flow, ...]:
-    """
-    Return the flows that a node runs: enabled ones, and those that emit heartbeats, as MirrorMaker picks them.
-
-    A top-level ``enabled`` is not looked at here, but counts for the flows that heartbeats bring in.
+    """Return the flows that a node runs: enabled ones, and those that emit heartbeats, as MirrorMaker selects them. A
+    top-level ``enabled`` is ignored here, but applies to flows selected because of heartbeats.
     """
     aliases = cluster_aliases(layers)
     pairs = (Flow(source, target) for source in aliases for target in aliases if source != target)
@@ -239,7 +237,7 @@ def emits_heartbeats(layers: Layers, flow: Flow) -> bool:
 
 
 def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
-    """Read all that *flow* needs."""
+    """Read all settings of *flow*."""
     of = FlowReader(layers, flow)
     return FlowSettings(
         flow=flow,
@@ -292,7 +290,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
 
 
 def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
-    # One line is about all flows into a cluster, but each needs a group of its own.
+    # One line applies to all flows into a cluster, but each needs its own group.
     group = of.text("group.id").strip()
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
@@ -350,7 +348,7 @@ def _offset_syncs(of: FlowReader) -> OffsetSyncSettings:
     )
 
 
-#: Kafka's numbers of the codecs; what is not here keeps the source's.
+#: Kafka's numbers of the codecs; any other value keeps the source's.
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -388,7 +386,7 @@ def _coalesced_bytes(of: FlowReader) -> int:
 
 
 def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | Problem:
-    """Read how *flow* reaches its source or its target cluster."""
+    """Read the connection settings of *flow* for its source or target cluster."""
     alias = flow.source if side is Side.SOURCE else flow.target
     reached = _reach(layers, alias, flow, side)
     if isinstance(reached, Problem):
@@ -408,7 +406,7 @@ def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | P
 
 
 def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
-    """Read how cluster *alias* is reached, no flow in mind."""
+    """Read the connection settings of cluster *alias*, independently of a flow."""
     return _reach(layers, alias, None, Side.SOURCE)
 
 
@@ -441,7 +439,7 @@ def _cluster_spellings(name: str, alias: str, flow: Flow | None, side: Side) -> 
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
-    """Read a list of brokers. Raise ValueError that names the address it cannot read."""
+    """Parse a list of brokers. Raise ValueError that names an invalid address."""
     addresses = [address for address in split_list(text) if address]
     if not addresses:
         raise ValueError("no broker is named")

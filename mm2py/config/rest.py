@@ -1,7 +1,7 @@
 """
 From the lines of a file to the settings of the REST server.
 
-Files are not looked at here: users and certificates are read, and may be mended, while the server runs.
+Files are not checked here: users and certificates are read, and may be corrected, while the server runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mm2py.config.resolve import FlowReader
 
 
 _HTTPS = "listeners.https."
-#: What a browser's page may do by default where another origin is allowed at all; Jetty's, as in Connect.
+#: Methods allowed to pages of another origin by default; Jetty's, as in Connect.
 _CORS_METHODS = ("GET", "HEAD", "POST")
 
 
 class Right(enum.IntEnum):
-    """What somebody may do; each right holds those before it."""
+    """Permissions; each includes those before it."""
 
     NONE = 0
     READ = 1
@@ -54,7 +54,7 @@ class Listener:
 
 @attrs.frozen
 class RestSettings:
-    """Where the REST server listens, and whom it lets in. The defaults are those of a file that says nothing."""
+    """Where the REST server listens, and its access control. The defaults are those of an empty file."""
 
     listeners: tuple[Listener, ...] = (Listener("http", "127.0.0.1", 8083),)
     #: Kafka's ``ssl.*`` keys of https listeners, sorted.
@@ -67,18 +67,18 @@ class RestSettings:
     users_file: str = ""
     read_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
     write_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
-    #: What unauthenticated clients may do; None: it depends on the listener.
+    #: Permissions of unauthenticated clients; None: they depend on the listener.
     anonymous: Right | None = None
     allow_origins: tuple[str, ...] = ()
     allow_methods: tuple[str, ...] = _CORS_METHODS
 
     @property
     def has_users(self) -> bool:
-        """Whether anybody can show who he is."""
+        """Whether any users or tokens are configured."""
         return bool(self.users_file or self.read_tokens or self.write_tokens)
 
     def of_anonymous(self, listener: Listener) -> Right:
-        """Return what unauthenticated clients may do on *listener*."""
+        """Return the permissions of unauthenticated clients on *listener*."""
         if self.anonymous is not None:
             return self.anonymous
         if self.has_users:
@@ -90,7 +90,7 @@ OFF = RestSettings(listeners=())
 
 
 def rest_settings(layers: Layers) -> RestSettings:
-    """Read what the REST server needs; what cannot be read is left out, `judge_rest` and the lint report it."""
+    """Read the REST server's settings; invalid ones are skipped, `judge_rest` and the lint report them."""
     of = FlowReader(layers, None)
     tls = _tls(layers)
     anonymous = of.text("rest.auth.anonymous")
@@ -115,13 +115,13 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _tls(layers: Layers) -> dict[str, str]:
-    """Take the keys of the https listeners, or else the top level's: all or nothing, as in Java."""
+    """Return the keys of the https listeners, or else the top level's: all or nothing, as in Java."""
     own = {line.key.removeprefix(_HTTPS): line.text for line in layers.lines() if line.key.startswith(_HTTPS + "ssl.")}
     return own or {line.key: line.text for line in layers.lines() if line.key.startswith("ssl.")}
 
 
 def judge_rest(layers: Layers) -> Iterator[Problem]:
-    """Find what single lines of the REST server cannot tell about themselves."""
+    """Find problems of the REST server's settings across several lines."""
     settings = rest_settings(layers)
     line = layers.get("listeners")
     where = line.where if line else ""
@@ -132,7 +132,7 @@ def judge_rest(layers: Layers) -> Iterator[Problem]:
         seen.add((listener.host, listener.port))
     if settings.allow_origins and "*" in settings.allow_origins and settings.anonymous is Right.WRITE:
         origin = layers.get("access.control.allow.origin")
-        message = "any page that anybody opens could change the mirror: rest.auth.anonymous is write"
+        message = "any web page could change the mirror: rest.auth.anonymous is write"
         yield Problem(origin.where if origin else "", "access.control.allow.origin", message, "name the origins")
     if not any(listener.scheme == "https" for listener in settings.listeners):
         return
@@ -145,24 +145,24 @@ def _judge_tls(layers: Layers, tls: Mapping[str, str], client_auth: str, where: 
         yield Problem(where, f"{stem}ssl.client.auth", reason)
     if not any(tls.get(key, "").strip() for key in ("ssl.keystore.location", "ssl.keystore.certificate.chain")):
         hint = f"set {_HTTPS}ssl.keystore.location, or {_HTTPS}ssl.keystore.certificate.chain and …keystore.key"
-        yield Problem(where, "listeners", "an https listener needs a certificate of its own", hint)
+        yield Problem(where, "listeners", "an https listener needs its own certificate", hint)
     trusted = any(tls.get(key, "").strip() for key in ("ssl.truststore.location", "ssl.truststore.certificates"))
     if client_auth in {"requested", "required"} and not trusted:
-        message = "clients are asked for certificates, and there is nothing to check them by"
+        message = "client certificates are requested, but there is no truststore to check them"
         yield Problem(where, f"{stem}ssl.client.auth", message, f"set {_HTTPS}ssl.truststore.location")
 
 
 def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
-    """Return what works, but may not be what was meant."""
+    """Return notes on settings that may not be intended."""
     line = layers.get("listeners")
     for listener in settings.listeners:
         if listener.is_loopback or settings.has_users or settings.client_auth == "required":
             continue
         if settings.anonymous is Right.WRITE:
-            message = f"everybody who reaches {listener} may change the mirror: rest.auth.anonymous is write"
+            message = f"everyone who reaches {listener} may change the mirror: rest.auth.anonymous is write"
             yield Problem(line.where if line else "", "listeners", message, "set rest.auth.users.file")
         elif settings.anonymous is None:
-            message = f"everybody who reaches {listener} may read, and nobody may change anything"
+            message = f"everyone who reaches {listener} may read, and nobody may change anything"
             yield Problem(
                 line.where if line else "", "listeners", message, "set rest.auth.users.file, see docs/rest.md"
             )

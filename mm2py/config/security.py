@@ -1,7 +1,5 @@
-"""
-From a cluster's security lines to `Security`: what single lines cannot tell about themselves is judged here.
-
-Paths and passwords are not looked at: files are read, and may be mended, while a flow runs.
+"""From a cluster's security lines to `Security`: combinations of lines are checked here. Paths and passwords are not:
+files are read, and may be corrected, while a flow runs.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from mm2py.model.jaas import JaasError, parse_jaas
 
 
 _CLIENT_KEY = re.compile(r"(?:\A|\.)((?:ssl|sasl)\..+)\Z")
-#: Java's module for a mechanism that was left out, which then is GSSAPI.
+#: Java's module for the default mechanism, GSSAPI.
 _MECHANISM_OF = {
     "PlainLoginModule": "PLAIN",
     "ScramLoginModule": "SCRAM-SHA-512",
@@ -27,13 +25,13 @@ _MECHANISM_OF = {
 
 
 def client_key_in(written: str) -> str | None:
-    """Return the ``ssl.*`` or ``sasl.*`` key that a line sets, whomever it sets it for."""
+    """Return the ``ssl.*`` or ``sasl.*`` key that a line sets, at any level."""
     match = _CLIENT_KEY.search(written)
     return match.group(1) if match else None
 
 
 def read_security(protocol: Value, lines: Mapping[str, Value]) -> Security | Problem:
-    """Read a cluster's security from its strongest lines, by the names of their keys; give the first problem."""
+    """Read a cluster's security from its strongest lines by key; return it with the first problem."""
     name = protocol.text.strip().upper()
     if name not in PROTOCOLS:
         hint = f"write one of {', '.join(PROTOCOLS)}"
@@ -89,7 +87,7 @@ def _judge_password(protocol: Value, jaas: Value | None, options: Mapping[str, s
         hint = 'add sasl.jaas.config = MODULE required username="…" password="…";'
         yield _problem(protocol, "sasl.jaas.config is missing", hint)
     elif missing:
-        yield _problem(jaas, f"{' and '.join(missing)} missing", 'write username="…" password="…"; behind required')
+        yield _problem(jaas, f"{' and '.join(missing)} missing", 'write username="…" password="…"; after required')
 
 
 def _judge_token(
@@ -102,7 +100,7 @@ def _judge_token(
     if url is None:
         if not any(name.startswith("unsecuredLogin") for name in options):
             hint = "add sasl.oauthbearer.token.endpoint.url = https://…, or sasl.login.callback.handler.class"
-            yield _problem(jaas or nearest, "there is nowhere to get a token from", hint)
+            yield _problem(jaas or nearest, "there is no source of tokens", hint)
         return
     stem = "sasl.oauthbearer.client.credentials.client."
     wanted = {"clientId": f"{stem}id", "clientSecret": f"{stem}secret"}
@@ -121,7 +119,7 @@ def _problem(line: Value, message: str, hint: str) -> Problem:
 
 
 def carries_secrets(endpoints: Sequence[ClusterEndpoint]) -> bool:
-    """Whether plans with these endpoints hold secrets."""
+    """Whether plans with these endpoints contain secrets."""
     return any(endpoint.security.client_keys for endpoint in endpoints)
 
 
@@ -131,7 +129,7 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def encrypts_traffic(spark: Mapping[str, str]) -> bool:
-    """Whether Spark is told to encrypt what it sends over the network, and what it spills to disks."""
+    """Whether Spark is configured to encrypt its network traffic and its spill files."""
 
     def is_on(key: str) -> bool:
         return spark.get(key, "").strip().lower() == "true"

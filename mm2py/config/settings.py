@@ -1,8 +1,7 @@
 """
 The settings of a whole mirror, frozen: which flows this node runs and how.
 
-`load_settings` reads a file and either gives settings that can be used, or raises one error with every problem it
-found.
+`load_settings` reads a file and either returns valid settings, or raises one error with every problem.
 """
 
 from __future__ import annotations
@@ -52,26 +51,26 @@ __all__ = [
     "load_settings",
 ]
 
-#: What may stand in a topic's name, and so in the alias of a cluster that is mirrored from.
+#: Characters of a topic's name, and so of the alias of a source cluster.
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TARGETS = "--clusters"
 
 
 @attrs.frozen
 class MirrorSettings:
-    """All that one node does."""
+    """The settings of one node."""
 
     path: Path
     clusters: Mapping[str, ClusterEndpoint]
-    #: The flows this node runs: enabled ones, and those that only emit heartbeats.
+    #: The flows of this node: enabled ones, and those that only emit heartbeats.
     flows: tuple[FlowSettings, ...]
     spark: Mapping[str, str] = attrs.field(repr=False)
     log_format: str
     log_level: str
-    #: How many topic-partitions, and how many topics and groups, have series of their own.
+    #: How many topic-partitions, and how many topics and groups, have their own series.
     metrics_partitions_max: int = 2_000
     metrics_topics_max: int = 1_000
-    #: Holds the key by which secrets reach Spark's executors; empty where there is none.
+    #: The file with the key that encrypts secrets sent to Spark's executors; empty if there is none.
     secrets_key_file: str = ""
     rest: RestSettings = attrs.field(factory=RestSettings)
     notes: tuple[Problem, ...] = ()
@@ -79,7 +78,7 @@ class MirrorSettings:
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
-    #: Gives what the same files amount to with further lines over them, which operators set while flows run.
+    #: Returns the settings of the same files with overrides that operators set while flows run.
     with_live: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
 
 
@@ -90,11 +89,9 @@ def load_settings(
     overrides: Mapping[str, str] | None = None,
     machine: Machine | None = None,
 ) -> MirrorSettings:
-    """
-    Read the file at *path* for a node that serves the clusters *targets* (all, if there are none).
-
-    *overrides* stand for lines written after the last one; value providers read *machine*, by default the one this
-    process runs on. Raise ConfigError with all problems.
+    """Read the file at *path* for a node that serves the clusters *targets* (all, if empty). *overrides* are treated
+    as lines after the last one; value providers access *machine*, by default this one. Raise ConfigError with all
+    problems.
     """
     path = Path(path)
     given = _Given(path, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
@@ -109,10 +106,10 @@ def import_settings(
     imported: Imported, *, overrides: Mapping[str, str] | None = None, machine: Machine | None = None
 ) -> MirrorSettings:
     """
-    Return the settings that files of another shape amount to.
+    Return the settings of files in another format.
 
     *overrides* are written as in an ``mm2.properties``. Raise ConfigError with all problems, those of the import and of
-    what came out of it.
+    its result.
     """
 
     given = _Given(imported.files[0], imported.document, (), overrides or {}, machine or ThisMachine())
@@ -127,20 +124,20 @@ def _import(imported: Imported, given: _Given, live: Mapping[str, str]) -> Mirro
     try:
         settings = _settings(given, live)
     except ConfigError as error:
-        # What is about no line of the user's follows from what the import says already.
+        # Problems without a line of the user's follow from those that the import reports already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
         problems = _tidied((*imported.problems, *others)) or error.problems
         raise ConfigError(imported.in_order(problems)) from error
     if imported.problems:
         raise ConfigError(imported.in_order(_tidied(imported.problems)))
-    # Aliases that nobody chose, and heartbeats that were asked for alone, are nothing to remark on.
+    # Default aliases, and heartbeats-only files, need no note.
     notes = [found for note in settings.notes if (found := imported.as_written(note)) is not None]
     return attrs.evolve(settings, notes=(*imported.notes, *notes))
 
 
 @attrs.frozen
 class _Given:
-    """What settings are read from: a file's lines, a node's targets, the command line, and the machine."""
+    """The inputs of settings: a file's lines, a node's targets, the command line, and the machine."""
 
     path: Path
     document: Document
@@ -202,7 +199,7 @@ def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
 
 
 def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
-    """Look at the file as all nodes together run it."""
+    """Check the file for all nodes together."""
     flows = running_flows(layers)
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(lines, flows, enabled)
@@ -210,7 +207,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:
-    """Read what other nodes do; a flow that only they can read is left out."""
+    """Read the flows of other nodes; a flow that cannot be read here is skipped."""
     here = {settings.flow for settings in flows}
     others = (_flow(layers, flow) for flow in running_flows(layers) if flow not in here)
     return tuple(other for other in others if isinstance(other, FlowSettings) and other.is_enabled)
@@ -226,10 +223,10 @@ def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
 
 
 def _tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Put problems in the file's order, one for each key of a line: what is said first is the nearest to the cause."""
+    """Sort problems in the file's order, one for each key of a line: the first one is closest to the cause."""
     kept: dict[tuple[str, str, str], Problem] = {}
     for problem in problems:
-        # Several aliases may be wrong in the one line that lists them.
+        # One line may list several invalid aliases.
         detail = problem.message if problem.key == "clusters" else ""
         kept.setdefault((problem.where, problem.key, detail), problem)
     return tuple(sorted(kept.values(), key=_line_number))
@@ -255,7 +252,7 @@ def _spark(layers: Layers) -> dict[str, str]:
 
 
 def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Problem]:
-    """Refuse to send secrets in clear over a network: an epoch's plan goes to Spark's executors."""
+    """Refuse to send secrets in clear text over a network: an epoch's plan goes to Spark's executors."""
     spark = _spark(layers)
     ends = [end for flow in flows if flow.is_enabled for end in (flow.source, flow.target)]
     has_key = bool(FlowReader(layers, None).text("secrets.key.file").strip())
@@ -265,7 +262,7 @@ def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Pr
     yield Problem(
         line.where if line else "",
         "secrets.key.file",
-        "passwords and keys would go to Spark's executors in clear",
+        "passwords and keys would go to Spark's executors in clear text",
         "name a file with the same key here and on each of Spark's machines, or switch on spark.authenticate, "
         "spark.network.crypto.enabled and spark.io.encryption.enabled",
     )
@@ -278,7 +275,7 @@ def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:
         return
     for alias in cluster_aliases(layers):
         if "->" in alias or re.search(r"\s", alias):
-            yield Problem(line.where, line.key, f"alias {alias!r} may hold neither blanks nor ->")
+            yield Problem(line.where, line.key, f"alias {alias!r} may contain neither spaces nor ->")
 
 
 def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[Problem]:
@@ -290,13 +287,13 @@ def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[P
 
 
 def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
-    """Refuse a source alias that can stand in no topic's name: positions are kept in mm2-offsets.<alias>.internal."""
+    """Refuse a source alias that is invalid in a topic's name: positions are stored in mm2-offsets.<alias>.internal."""
     if _TOPIC_NAME.fullmatch(flow.source) is None and FlowReader(layers, flow).flag("enabled"):
         line = layers.get("clusters")
         yield Problem(
             line.where if line else "",
             "clusters",
-            f"alias {flow.source!r} is mirrored from, so it becomes part of topic names",
+            f"alias {flow.source!r} is a source cluster, so it becomes part of topic names",
             "use letters, digits, dots, underscores and dashes",
         )
 
@@ -304,7 +301,7 @@ def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
 def _judge_flows(
     document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
 ) -> Iterator[Problem]:
-    """Refuse to run for nothing. A node that only emits heartbeats runs, as Java MirrorMaker does."""
+    """Refuse to run without any flow. A node that only emits heartbeats runs, as in Java MirrorMaker."""
     if flows:
         return
     message = "No source->target replication flows."
@@ -314,7 +311,7 @@ def _judge_flows(
 def _note_heartbeats_only(
     document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
 ) -> Iterator[Problem]:
-    """Say that a node mirrors nothing: mostly somebody forgot to enable a flow, or misspelt it."""
+    """Note that a node mirrors nothing: usually a flow was not enabled, or misspelt."""
     if not any(settings.is_enabled for settings in flows):
         message = "no flow is enabled: this node mirrors nothing and only emits heartbeats"
         yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
@@ -327,15 +324,15 @@ def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
     enabled = [flow for flow in running_flows(layers) if FlowReader(layers, flow).flag("enabled")]
     if targets and enabled:
         named = ", ".join(str(flow) for flow in enabled)
-        return f"enabled are {named}; none of them ends at {_TARGETS} {' '.join(targets)}"
+        return f"enabled are {named}; none of them has the target {_TARGETS} {' '.join(targets)}"
     strange = [line for line in layers.lines() if line.key.endswith(".enabled") and "->" in line.key]
     for line in strange:
         flow, _, _ = line.key.rpartition(".")
         if line.text.strip().lower() == "true" and not set(flow.split("->", 1)) <= set(aliases):
-            return f"{line.key} ({line.where}) speaks of a cluster that clusters does not name"
+            return f"{line.key} ({line.where}) names a cluster that clusters does not list"
     if (line_at_top := layers.get("enabled")) is not None and line_at_top.text.strip().lower() == "true":
         return (
-            f"a top-level enabled counts only for flows that emit heartbeats; add {_first_flow(aliases)}.enabled = true"
+            f"a top-level enabled applies only to flows that emit heartbeats; add {_first_flow(aliases)}.enabled = true"
         )
     return f"add {_first_flow(aliases)}.enabled = true"
 
@@ -365,5 +362,5 @@ def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Pro
     for settings in flows:
         separator, alias = settings.policy_separator, settings.flow.source
         if settings.is_enabled and separator in alias:
-            message = f"alias {alias} holds the separator {separator!r}: cycles cannot be told from topic names"
+            message = f"alias {alias} contains the separator {separator!r}: cycles cannot be told from topic names"
             yield Problem(where, "clusters", message, "choose another alias or replication.policy.separator")

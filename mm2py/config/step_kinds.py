@@ -18,7 +18,7 @@ _CONFLUENT = "io.confluent.connect.transforms."
 
 @attrs.frozen
 class StepKind:
-    """What a kind of step, or of predicate, takes; `defaults` are the optional settings."""
+    """The settings of a kind of step, or of predicate; `defaults` are the optional ones."""
 
     required: Mapping[str, Check] = attrs.field(factory=dict)
     defaults: Mapping[str, str] = attrs.field(factory=dict)
@@ -78,7 +78,7 @@ STEPS: Mapping[str, StepKind] = {
     "ReplaceField$Value": _REPLACE_FIELD,
     "ValueToKey": StepKind({"fields": _names}, _NULLS, _NULLS_CHECK),
 }
-#: Those that name a topic for each record, by what is in it: Connect's own, and Confluent's.
+#: Transforms that choose a topic for each record by its content: Connect's own, and Confluent's.
 ROUTING_BY_RECORD = frozenset(
     {
         "TimestampRouter",
@@ -104,5 +104,5 @@ def short_name(class_name: str) -> str:
 
 
 def routes_by_record(class_name: str) -> bool:
-    """Whether the transform sends records of one topic to several, by what is in them."""
+    """Whether the transform sends records of one topic to several, depending on their content."""
     return short_name(class_name).removeprefix(_CONFLUENT) in ROUTING_BY_RECORD

@@ -1,8 +1,5 @@
-"""
-A flow's transforms, from the lines that speak of them.
-
-`read_transforms` takes what can be read; `judge_transforms` names everything that cannot, and nothing runs while there
-is a problem. What a statement of SQL says is for Spark to judge: see `mm2py.pipeline.transform`.
+"""A flow's transforms, from their lines. `read_transforms` reads valid lines; `judge_transforms` reports all others,
+and nothing runs while there is a problem. SQL statements are checked by Spark: see `mm2py.pipeline.transform`.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ _INSTEAD = (
 
 
 def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
-    """Read the transforms of *flow*, as far as they can be read."""
+    """Read the transforms of *flow*, as far as they are valid."""
     steps = tuple(
         step for name in _listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
     )
@@ -43,7 +40,7 @@ def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
 
 
 def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Return what is wrong with the transforms of *flow*."""
+    """Return the problems with the transforms of *flow*."""
     yield from _judge_rules(layers, flow)
     if hidden := tuple(_judge_names(layers, flow)):
         yield from hidden
@@ -53,7 +50,7 @@ def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
 
 
 def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Refuse names that a value provider gives: they would show in keys."""
+    """Refuse names from a value provider: they would show in keys."""
     for name in ("transforms", "predicates"):
         line = _first(layers, flow, name)
         if line is not None and line.stands_in:
@@ -92,7 +89,7 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for topics, form, line in _rule_lines(layers, flow):
         if form == _ROUTES:
-            message = f"a statement or function cannot say where records go: {_ONE_PLACE}"
+            message = f"a statement or function cannot choose where records go: {_ONE_PLACE}"
             yield Problem(line.where, line.key, message, f"remove the line; {_INSTEAD}")
             continue
         if form not in _FORMS:
@@ -104,7 +101,7 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
         except PatternError as error:
             yield Problem(line.where, line.key, str(error))
         if not line.text.strip():
-            yield Problem(line.where, line.key, "it says nothing", "leave the line away where records stay as they are")
+            yield Problem(line.where, line.key, "it is empty", "leave the line away where records stay as they are")
         elif form == "function" and _FUNCTION.fullmatch(line.text.strip()) is None:
             wrong = ValueError(f"{line.text!r} is not of the form module:function")
             yield Problem(line.where, line.key, line.reason(wrong))
@@ -166,7 +163,7 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
 
 def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:
     if kind == _ROUTER and predicate is not None and predicate.kind != _NEEDS_NAME_ALONE:
-        message = "where records go must follow from their topic's name alone"
+        message = "the remote topic must depend on the source topic's name only"
         yield Problem(line.where, line.key, message, f"use the predicate {_NEEDS_NAME_ALONE}, or none")
     if kind == "Filter" and not has_predicate:
         yield Problem(line.where, line.key, "without a predicate it drops every record", "add a predicate")
@@ -212,7 +209,7 @@ def _judge_settings(
             yield Problem(line.where, line.key, line.reason(ValueError(reason)))
 
 
-# What is written where.
+# Lines of transforms.
 
 
 def _errors(layers: Layers, flow: Flow) -> Errors:

@@ -1,10 +1,10 @@
 """
-The ways to write a setting of a client, the strongest first: MirrorMaker's own order.
+The spellings of a client's setting, the strongest first: MirrorMaker's own order.
 
 MirrorMaker makes maps of settings layer by layer (MirrorMakerConfig.clusterProps; MirrorConnectorConfig's
-sourceConsumerConfig and its siblings; Connect's Worker.baseProducerConfigs). Each such map is told here as a list of
-prefixes: the first of them that the file has a line for counts. What a cluster needs to be reached (*client keys*) is
-inherited from the cluster and from the top level; nothing else is.
+sourceConsumerConfig and its siblings; Connect's Worker.baseProducerConfigs). Each such map is a list of prefixes here:
+the first one with a line in the file applies. Connection settings (*client keys*) are inherited from the cluster and
+from the top level; others are not.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from mm2py.model.flow import Flow
 
 
 class Client(enum.Enum):
-    """A client that MirrorMaker makes for a flow; the value says what it does there."""
+    """A client that MirrorMaker creates for a flow; the value describes its purpose."""
 
     SOURCE_CONSUMER = "reads the source"
     DATA_PRODUCER = "writes copied records"
     SOURCE_PRODUCER = "writes offset syncs at the source"
-    SOURCE_ADMIN = "looks at the source"
+    SOURCE_ADMIN = "administers the source"
     TARGET_PRODUCER = "writes offset syncs at the target"
     TARGET_CONSUMER = "reads offset syncs and checkpoints at the target"
-    TARGET_ADMIN = "looks at and changes the target"
+    TARGET_ADMIN = "administers the target"
 
     @property
     def role(self) -> str:
-        """What it is: consumer, producer or admin."""
+        """Its kind: consumer, producer or admin."""
         return self.name.rpartition("_")[2].lower()
 
     @property
     def side(self) -> str:
-        """The cluster that it talks to: source or target."""
+        """The cluster that it connects to: source or target."""
         return "source" if self.name.startswith("SOURCE_") else "target"
 
 
 @attrs.frozen
 class Way:
-    """A prefix, and the settings that may be written behind it."""
+    """A prefix, and the settings that may be written after it."""
 
     prefix: str
     counts: Callable[[str], bool]
 
 
 def is_client_key(name: str) -> bool:
-    """Whether a setting is needed to reach a cluster (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
+    """Whether it is a connection setting (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
     return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
 
 
@@ -57,11 +57,11 @@ def _is_any(name: str) -> bool:
 
 
 def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
-    """Return the ways to write a setting of *client*."""
+    """Return the spellings of a setting of *client*."""
     alias = flow.source if client.side == "source" else flow.target
     inherited = (Way(f"{alias}.", is_client_key), Way("", is_client_key))
     if client is Client.DATA_PRODUCER:
-        # It is Connect's own: of a flow's lines it sees the overrides alone.
+        # It is Connect's own: of a flow's lines it only sees the overrides.
         strongest = (Way(f"{flow}.producer.override.", _is_any), Way(f"{alias}.producer.", _is_any))
         return (*strongest, *inherited)
     return (
@@ -74,5 +74,5 @@ def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
 
 
 def spelled(name: str, ways: tuple[Way, ...]) -> tuple[str, ...]:
-    """Return all ways to write *name*, the strongest first."""
+    """Return all spellings of *name*, the strongest first."""
     return tuple(way.prefix + name for way in ways if way.counts(name))

@@ -209,7 +209,7 @@ async def test_secrets_reach_a_spark_cluster_by_a_shared_key(pair: Pair, prefix:
                 exit_code = await mirror.sigterm()
 
     assert refused_with == 2
-    assert "passwords and keys would go to Spark's executors in clear" in refused.log_text()
+    assert "passwords and keys would go to Spark's executors in clear text" in refused.log_text()
     assert exit_code == 0
     assert shown == []
     spare = {tmp_path / "mm2.properties", tmp_path / "without.properties"}

@@ -1,8 +1,6 @@
-"""
-Files of other shapes as lines of an ``mm2.properties``: each line knows which file it is from, and its name there.
-
-What importers make of their files goes through the same checks, layers and explanations as MirrorMaker 2's own file.
-Only the words differ: a problem names the key that the user wrote, not the one that it became.
+"""Files of other formats as lines of an ``mm2.properties``: each line knows its file, and its key there. Imported
+files go through the same checks, layers and explanations as MirrorMaker 2's own file, except that a problem names the
+key that the user wrote, not the one that it became.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
 
 @attrs.frozen
 class Imported:
-    """The lines that some files amount to, with what is wrong and odd about the files themselves."""
+    """The lines that files were converted to, with problems and notes about the files themselves."""
 
     files: tuple[Path, ...]
     document: Document
@@ -42,7 +40,7 @@ class Imported:
         return tuple(sorted(problems, key=place))
 
     def as_written(self, problem: Problem) -> Problem | None:
-        """Return *problem* as it fits into the file that the user wrote; None where it is about a line of nobody's."""
+        """Return *problem* in terms of the user's file; None if it concerns a line that the user did not write."""
         for entry in self.document.entries:
             if (entry.where, entry.key) == (problem.where, problem.key) and entry.written != entry.key:
                 before = entry.key.removesuffix(entry.written) if entry.key.endswith(entry.written) else ""
@@ -54,18 +52,18 @@ class Imported:
 
 
 class Lines:
-    """Lines that an importer collects; each key is set once, the first time wins."""
+    """Lines that an importer collects; each key is set once, the first value wins."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._entries: dict[str, Entry] = {}
 
     def set(self, key: str, value: str, *, written: str = "") -> None:
-        """Set what no file says."""
+        """Set a key that no file sets."""
         self._entries.setdefault(key, Entry(key, value, 0, where=self._name, written=written or key))
 
     def take(self, key: str, entry: Entry, value: str | None = None) -> None:
-        """Take over *entry*, which is of some file, as *key*, with another value if one is given."""
+        """Add *entry* of a file as *key*, with another value if one is given."""
         taken = attrs.evolve(entry, key=key, written=entry.written or entry.key)
         self._entries.setdefault(key, taken if value is None else attrs.evolve(taken, value=value))
 
@@ -83,7 +81,7 @@ class Lines:
 
 @attrs.frozen
 class Read:
-    """A file as it is written: what counts in it, by its keys, and what is wrong or odd about the file as such."""
+    """A parsed file: its effective entries by key, and problems and notes about the file as such."""
 
     name: str
     entries: dict[str, Entry]
@@ -92,12 +90,12 @@ class Read:
 
 
 def read_files(*paths: Path) -> tuple[Read, ...]:
-    """Read properties files, or connectors' JSON as it is posted to Kafka Connect; each has a name of its own."""
+    """Read properties files, or connectors' JSON as posted to Kafka Connect; each gets a distinct name."""
     return tuple(_read(path, name) for path, name in zip(paths, _names(paths), strict=True))
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the last part of each path, the whole of it where several end alike."""
+    """Return the last part of each path, the whole path if several have the same."""
     last = [path.name for path in paths]
     return [str(path) if last.count(path.name) > 1 else path.name for path in paths]
 
@@ -119,10 +117,10 @@ def _read_json(name: str, text: str) -> Read:
     try:
         found = json.loads(text)
     except ValueError as error:
-        return Read(name, {}, (Problem(name, "", f"is no JSON: {error}"),))
+        return Read(name, {}, (Problem(name, "", f"is not valid JSON: {error}"),))
     if not isinstance(found, dict) or not isinstance(found.get("config", {}), dict):
-        return Read(name, {}, (Problem(name, "", "holds no connector: an object of keys and values is expected"),))
-    # The body of POST /connectors has the name beside the config; that of PUT …/config is the config alone.
+        return Read(name, {}, (Problem(name, "", "is not a connector: an object of keys and values is expected"),))
+    # The body of POST /connectors has name and config; that of PUT …/config only the config.
     pairs = {**{key: value for key, value in found.items() if key != "config"}, **found.get("config", {})}
     entries: dict[str, Entry] = {}
     problems: list[Problem] = []
@@ -130,7 +128,7 @@ def _read_json(name: str, text: str) -> Read:
         line = 1 + text.count("\n", 0, max(0, text.find(json.dumps(key, ensure_ascii=False))))
         where = f"{name}:{line}"
         if isinstance(value, dict | list) or value is None:
-            problems.append(Problem(where, key, "a connector's settings are texts", f'write "{key}": "…"'))
+            problems.append(Problem(where, key, "a connector's settings are strings", f'write "{key}": "…"'))
         else:
             text_of = value if isinstance(value, str) else json.dumps(value)
             entries[key] = Entry(key, text_of, line, where=where)
@@ -138,5 +136,5 @@ def _read_json(name: str, text: str) -> Read:
 
 
 def hosts_of(servers: str) -> set[str]:
-    """Return the hosts that a list of brokers names, in small letters and without ports."""
+    """Return the hosts in a list of brokers, in lower case and without ports."""
     return {address.strip().rpartition(":")[0].rpartition("//")[2].lower() for address in servers.split(",")} - {""}

@@ -1,9 +1,9 @@
 """
 The command line of the first MirrorMaker, ``kafka-mirror-maker.sh``, as lines of an ``mm2.properties``.
 
-One consumer's file, one producer's file and a regular expression make one flow that keeps the names of topics and does
-nothing besides copying: no heartbeats, no checkpoints, no offset syncs, no configs, no ACLs. It begins where the old
-consumer group stands.
+One consumer's file, one producer's file and a regular expression make one flow that keeps topic names and only copies:
+no heartbeats, no checkpoints, no offset syncs, no configs, no ACLs. It starts at the old consumer group's committed
+offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mm2py.config.ways import is_client_key
 
 COMMAND = "kafka-mirror-maker"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-#: What MirrorMaker 1's consumer never subscribed to, and what mm2py keeps for itself.
+#: Topics that MirrorMaker 1's consumer never subscribed to, and mm2py's own.
 _INTERNAL = r"mm2.*\.internal, __consumer_offsets, __transaction_state, __share_group_state"
 _NEW_TOPICS_S = "300"
 _OFF = (
@@ -32,7 +32,7 @@ _OFF = (
     "sync.topic.configs.enabled",
     "sync.topic.acls.enabled",
 )
-#: Keys of the clients that MirrorMaker 1 set itself, or that are about its consumer group.
+#: Client keys that MirrorMaker 1 set itself, or that concern its consumer group.
 _ITS_OWN = frozenset(
     {
         "enable.auto.commit",
@@ -50,24 +50,24 @@ _ITS_OWN = frozenset(
 
 @attrs.frozen
 class LegacyOptions:
-    """The command line, as far as it says what to do; None for what it does not say."""
+    """The options of the command line; None for omitted ones."""
 
     consumer_config: Path
     producer_config: Path
     include: str
-    #: How it was called: ``--include`` or ``--whitelist``.
+    #: The option's spelling: ``--include`` or ``--whitelist``.
     include_option: str = "--include"
     num_streams: str | None = None
     offset_commit_interval_ms: str | None = None
     abort_on_send_failure: str | None = None
     consumer_rebalance_listener: str | None = None
     message_handler: str | None = None
-    #: The name under which positions are kept; the consumer group's if None.
+    #: The name under which positions are stored; None: the consumer group's.
     source_alias: str | None = None
 
 
 def import_legacy(options: LegacyOptions) -> Imported:
-    """Turn the command line and its two files into a flow. Nothing is raised; what is wrong is in the result."""
+    """Convert the command line and its two files to a flow. Nothing is raised; problems are in the result."""
     consumer, producer = read_files(options.consumer_config, options.producer_config)
     problems = [*consumer.problems, *producer.problems]
     notes = [*consumer.notes, *producer.notes]
@@ -76,7 +76,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
     source, target = options.source_alias or (group.value.strip() if group else "") or "source", "target"
     if _TOPIC_NAME.fullmatch(source) is None or source == target:
         where, key = (group.where, "group.id") if group and not options.source_alias else (COMMAND, "--source.alias")
-        message = f"positions cannot be kept under the name {source!r}"
+        message = f"positions cannot be stored under the name {source!r}"
         problems.append(Problem(where, key, message, "give --source.alias letters, digits, dots, underscores, dashes"))
         source = "source"
     flow = f"{source}->{target}"
@@ -92,14 +92,14 @@ def import_legacy(options: LegacyOptions) -> Imported:
         lines.set(key, "false")
     lines.set(f"{flow}.replication.policy.class", "identity")
     lines.set(f"{flow}.topics.exclude", _INTERNAL)
-    # It left the making of topics to the target's brokers, and its own offsets to the source's.
+    # It left the creation of topics to the target's brokers, and its offsets to the source's.
     lines.set(f"{flow}.replication.factor", "-1")
     lines.set(f"{target}.offset.storage.replication.factor", "-1")
     lines.set(f"{target}.config.storage.replication.factor", "-1")
-    # It found new topics when its consumer's metadata was renewed.
+    # It found new topics when its consumer's metadata was refreshed.
     age = consumer.entries.get("metadata.max.age.ms")
     lines.set(f"{flow}.refresh.topics.interval.seconds", _seconds(age.value if age else "") or _NEW_TOPICS_S)
-    # A consumer without a word about it begins at the end.
+    # A consumer's default is the end.
     lines.set(f"{source}.consumer.auto.offset.reset", "latest")
     notes.extend(_notes(options, consumer, producer, source))
     problems.extend(_judge_options(options))
@@ -114,7 +114,7 @@ def _take_client(lines: Lines, file: Read, alias: str, client: str) -> None:
 
 
 def _seconds(text: str) -> str:
-    """Return milliseconds as seconds, at least one; nothing for what is no number, which the checks name."""
+    """Return milliseconds as seconds, at least one; None for invalid numbers, which the checks report."""
     return str(max(1, int(text) // 1000)) if text.strip().isascii() and text.strip().isdigit() else ""
 
 
@@ -129,7 +129,7 @@ def _take_options(lines: Lines, options: LegacyOptions, flow: str, target: str) 
 
 def _expression(text: str) -> str:
     """
-    Return the regular expression as MirrorMaker 1 reads it: a comma is a bar, blanks and outer quotes are nothing.
+    Return the regular expression as MirrorMaker 1 reads it: commas mean |, spaces and outer quotes are dropped.
     """
     return text.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
@@ -142,7 +142,7 @@ def _judge(consumer: Read, producer: Read) -> list[Problem]:
             problems.append(Problem(file.name, "bootstrap.servers", message, "add bootstrap.servers = host:port"))
     group = consumer.entries.get("group.id")
     if not consumer.problems and (group is None or not group.value.strip()):
-        message = "missing: the consumer group of MirrorMaker 1, where the mirror begins"
+        message = "missing: the consumer group of MirrorMaker 1, at whose offsets the mirror starts"
         problems.append(Problem(consumer.name, "group.id", message, "add group.id = NAME"))
     servers = [file.entries.get("bootstrap.servers") for file in (consumer, producer)]
     one, other = servers
@@ -157,17 +157,17 @@ def _judge_options(options: LegacyOptions) -> list[Problem]:
     if not _expression(options.include):
         problems.append(Problem(COMMAND, options.include_option, "names no topic"))
     if options.message_handler is not None:
-        message = "records are not seen while they are copied: a handler cannot change, drop or move them"
-        hint = "leave the option away if the handler does nothing that the target needs"
+        message = "records are copied unopened: a handler cannot change, drop or move them"
+        hint = "omit the option if the target does not need the handler"
         problems.append(Problem(COMMAND, "--message.handler", message, hint))
     return problems
 
 
 def _notes(options: LegacyOptions, consumer: Read, producer: Read, source: str) -> Iterator[Problem]:
     if options.include_option == "--whitelist":
-        yield Problem(COMMAND, "--whitelist", "an old name of --include", "write --include")
+        yield Problem(COMMAND, "--whitelist", "a former name of --include", "write --include")
     if options.abort_on_send_failure is not None and options.abort_on_send_failure.strip().lower() != "true":
-        message = "nothing is skipped: what cannot be sent is tried again until it can"
+        message = "nothing is skipped: failed sends are retried until they succeed"
         yield Problem(COMMAND, "--abort.on.send.failure", message)
     if options.consumer_rebalance_listener is not None:
         yield Problem(COMMAND, "--consumer.rebalance.listener", "without effect: there is no group to rebalance")
@@ -179,10 +179,15 @@ def _notes(options: LegacyOptions, consumer: Read, producer: Read, source: str) 
         named = ", ".join(f"{entry.key} ({entry.where})" for entry in silent)
         yield Problem("", "", f"without effect, records are copied as they are and without a group: {named}")
     if "auto.offset.reset" not in consumer.entries:
-        message = "not set: topics that the group has committed nothing for, new ones too, are mirrored from their end"
+        message = (
+            "not set: topics without committed offsets of the group, including new ones, are mirrored from their end"
+        )
         yield Problem(
-            consumer.name, "auto.offset.reset", message, "write auto.offset.reset = earliest to have them whole"
+            consumer.name,
+            "auto.offset.reset",
+            message,
+            "set auto.offset.reset = earliest to mirror them from the beginning",
         )
     if (group := consumer.entries.get("group.id")) is not None:
-        kept = f"from then on positions are kept on the target, in mm2-offsets.{source}.internal"
-        yield Problem(group.where, "group.id", f"the mirror begins where this group stands; {kept}")
+        kept = f"from then on positions are stored on the target, in mm2-offsets.{source}.internal"
+        yield Problem(group.where, "group.id", f"the mirror starts at this group's committed offsets; {kept}")

@@ -1,8 +1,8 @@
 """
 A connector of Mirus, Salesforce's mirror on Kafka Connect, as lines of an ``mm2.properties``.
 
-Mirus selects topics by names and by expressions, creates nothing and keeps nothing in step; so its flow has no
-checkpoints, no heartbeats and no offset syncs, and leaves configs and ACLs alone.
+Mirus selects topics by names and expressions, and synchronises nothing else; so its flow has no checkpoints, no
+heartbeats and no offset syncs, and leaves configs and ACLs alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFAULT_LOOK_S = 60
 
 
 def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
-    """Take over a connector's file; give what is odd about it."""
+    """Convert a connector's file; return notes about it."""
     entries = file.entries
     yield from _take_topics(lines, file, flow)
     if _POLICY not in entries:
@@ -37,7 +37,7 @@ def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
         if key == "monitor.poll.wait.ms":
             lines.take(f"{flow}.refresh.topics.interval.seconds", entry, _seconds(entry))
         elif key.startswith("destination.consumer.") or key == "destination.bootstrap.servers":
-            yield Problem(entry.where, key, "without effect: the target is reached as the worker's file says")
+            yield Problem(entry.where, key, "without effect: the worker's file configures the connection to the target")
         elif key not in _CONSUMED and "converter" not in key:
             lines.take(f"{flow}.{key}", entry)
     lines.set(f"{flow}.refresh.topics.interval.seconds", str(_DEFAULT_LOOK_S))
@@ -46,10 +46,10 @@ def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
 
 
 def judge_names(file: Read, target: Entry | None) -> Iterator[Problem]:
-    """Refuse names that this mirror would not give, where no policy of the user's own gives them."""
+    """Refuse renaming that only a policy class of the user's could do, unless there is one."""
     if _POLICY in file.entries:
         return
-    hint = f"add {_POLICY} with the dotted path of a Python class that names topics so"
+    hint = f"add {_POLICY} with the dotted path of a Python class that creates these names"
     affixes = [entry for key in _AFFIXES if (entry := file.entries.get(key)) is not None and entry.value.strip()]
     for entry in affixes:
         message = "remote topics would keep their names: mm2py has no policy that adds this"
@@ -63,13 +63,13 @@ def judge_names(file: Read, target: Entry | None) -> Iterator[Problem]:
 
 
 def _seconds(entry: Entry) -> str:
-    """Return milliseconds as seconds, at least one; what is no number stays, for the checks to name it."""
+    """Return milliseconds as seconds, at least one; invalid numbers stay, for the checks to report."""
     text = entry.value.strip()
     return str(max(1, int(text) // 1000)) if text.isascii() and text.isdigit() else entry.value
 
 
 def _take_topics(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
-    """Make one list of names and expressions; a name's dots are no expression."""
+    """Return one list of names and expressions, with the dots in names escaped."""
     found = [entry for key in _TOPICS if (entry := file.entries.get(key)) is not None and entry.value.strip()]
     if not found:
         lines.set(f"{flow}.topics", "")

@@ -1,10 +1,9 @@
 """
 A standalone worker of Kafka Connect with MirrorMaker's or Mirus's connectors, as lines of an ``mm2.properties``.
 
-The worker's file tells of the target: Connect writes records with the worker's own producer. Each connector's file is
-about one flow, and all connectors of a flow are its task groups: where there is no MirrorHeartbeatConnector, there
-are no heartbeats. What a connector's file says counts as a flow's own lines do, because that is what MirrorMaker makes
-of those.
+The worker's file describes the target: Connect writes records with the worker's own producer. Each connector's file
+belongs to one flow, and all connectors of a flow are its task groups: without a MirrorHeartbeatConnector there are no
+heartbeats. A connector's settings become the flow's own lines, the reverse of what MirrorMaker does.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _SERVERS = "bootstrap.servers"
-_NO_TASKS = "its tasks are not counted: tasks.max of the MirrorSourceConnector says how many copy tasks there are"
+_NO_TASKS = "without effect: tasks.max of the MirrorSourceConnector sets the number of copy tasks"
 
 
 class Kind(enum.Enum):
-    """What a connector does; its value is MirrorMaker's name of the class, the first of a flow's kinds leads."""
+    """A connector's class, by MirrorMaker's name; the first of a flow's kinds leads."""
 
     SOURCE = "MirrorSourceConnector"
     CHECKPOINT = "MirrorCheckpointConnector"
@@ -46,13 +45,13 @@ class Kind(enum.Enum):
     MIRUS = "MirusSourceConnector"
 
 
-#: What switches off the task group of a connector that is not enabled.
+#: The lines that switch off the task group of a missing connector.
 _SWITCH = {Kind.CHECKPOINT: "emit.checkpoints.enabled", Kind.HEARTBEAT: "emit.heartbeats.enabled"}
 
 
 @attrs.frozen
 class Connector:
-    """A connector's file, and which flow and which of its task groups it is about."""
+    """A connector's file, with its flow and task group."""
 
     file: Read
     kind: Kind
@@ -63,7 +62,7 @@ class Connector:
 
 
 def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imported:
-    """Turn a worker's and its connectors' files into flows. Nothing is raised; what is wrong is in the result."""
+    """Convert a worker's and its connectors' files to flows. Nothing is raised; problems are in the result."""
     worker, *files = read_files(worker_file, *connector_files)
     problems = [problem for file in (worker, *files) for problem in file.problems]
     notes = [note for file in (worker, *files) for note in file.notes]
@@ -94,7 +93,7 @@ def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imp
     return Imported((worker_file, *connector_files), lines.document(), tuple(problems), tuple(notes))
 
 
-# Which connector it is.
+# The kind of a connector.
 
 
 def _classify(file: Read) -> Connector | Problem:
@@ -108,7 +107,7 @@ def _classify(file: Read) -> Connector | Problem:
     if kind is Kind.MIRUS:
         name = file.entries.get("name")
         if name is None or not name.value.strip():
-            return Problem(file.name, "name", "missing: positions are kept under the connector's name")
+            return Problem(file.name, "name", "missing: positions are stored under the connector's name")
         return Connector(file, kind, Flow(name.value.strip(), _alias(file, "target")))
     source, target = _alias(file, "source"), _alias(file, "target")
     if source == target:
@@ -121,7 +120,7 @@ def _kind_of(name: str) -> Kind | None:
     if name in {MIRUS, MIRUS.rpartition(".")[2]}:
         return Kind.MIRUS
     short = name.removeprefix(_PACKAGE)
-    # Connect takes a plugin's simple name as well, with or without its last word.
+    # Connect also accepts a plugin's simple name, with or without its last word.
     whole = short if short.endswith("Connector") else f"{short}Connector"
     return next((kind for kind in Kind if kind.value == whole and kind is not Kind.MIRUS), None)
 
@@ -139,7 +138,7 @@ def _take_worker(lines: Lines, worker: Read, targets: Sequence[str]) -> Iterator
         if key.removeprefix("internal.").startswith(_CONVERTERS) or key == "clusters":
             continue
         if key in {"offset.storage.file.filename", "offset.storage.topic"}:
-            message = "positions are kept on the target cluster, in mm2-offsets.ALIAS.internal: this is not looked at"
+            message = "without effect: positions are stored on the target cluster, in mm2-offsets.ALIAS.internal"
             yield Problem(entry.where, key, message)
         elif _is_of_process(key) or key.startswith("copy."):
             lines.take(key, entry)
@@ -173,7 +172,7 @@ def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Rea
 
 
 def _settle_replication(lines: Lines, flow: Flow) -> None:
-    """Keep positions, which a standalone worker has in a file, as safe as the other topics that the mirror makes."""
+    """Give positions, which a standalone worker keeps in a file, the replication of the mirror's other topics."""
     names = ("offset-syncs.topic", "checkpoints.topic", "heartbeats.topic")
     line = lines.first((*(f"{flow}.{name}.replication.factor" for name in names), f"{flow}.replication.factor"))
     if line is not None:
@@ -182,7 +181,7 @@ def _settle_replication(lines: Lines, flow: Flow) -> None:
 
 
 def _settle_servers(lines: Lines, flow: Flow) -> None:
-    """Let a flow of heartbeats alone do without a source, as Java does: it never asks for one."""
+    """Let a heartbeats-only flow do without a source, as Java does: it is never used."""
     source = lines.first(f"{flow}.{form}{_SERVERS}" for form in ("source.cluster.", "source.consumer.", "consumer."))
     target = lines.first((f"{flow.target}.{_SERVERS}", f"{flow}.target.cluster.{_SERVERS}"))
     enabled = lines.get(f"{flow}.enabled")
@@ -230,15 +229,15 @@ def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> I
 
 
 def _modern(entry: Entry) -> tuple[str, Problem | None]:
-    """Return the name that a line has today, and a note where the file has KIP-382's."""
+    """Return the current name of a line's key, and a note if the file has KIP-382's."""
     stem = next((stem for stem in ("source.cluster.", "target.cluster.") if entry.key.startswith(stem)), "")
     now = RENAMED.get(entry.key.removeprefix(stem))
     if now is None or (stem and now != _SERVERS):
         return entry.key, None
-    return stem + now, Problem(entry.where, entry.key, "KIP-382's first spelling", f"write {stem}{now}")
+    return stem + now, Problem(entry.where, entry.key, "KIP-382's draft spelling", f"write {stem}{now}")
 
 
-# What is wrong.
+# Problems.
 
 
 def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> Iterator[Problem]:
@@ -246,7 +245,7 @@ def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> 
     lead = group[0]
     line = lead.file.entries["connector.class"]
     if lead.kind is Kind.CHECKPOINT and is_whole:
-        message = f"checkpoints of {lead.flow} rest on what its MirrorSourceConnector copies in the same process"
+        message = f"checkpoints of {lead.flow} depend on its MirrorSourceConnector in the same process"
         yield Problem(line.where, line.key, message, "name the MirrorSourceConnector's file as well")
     for connector, kind in zip(group[1:], kinds[1:], strict=True):
         if kind in kinds[: group.index(connector)]:
@@ -280,7 +279,7 @@ def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem
 
 
 def _writer(connector: Connector, worker: Read) -> Entry | None:
-    """Return the line that says where Connect's producer writes this connector's records."""
+    """Return the line with the brokers to which Connect's producer writes this connector's records."""
     ways = (
         connector.get(f"producer.override.{_SERVERS}"),
         worker.entries.get(f"producer.{_SERVERS}"),
@@ -300,26 +299,26 @@ def _judge_target(connector: Connector, worker: Read, keys: Sequence[str]) -> It
 
 
 def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
-    """Ask of each connector what Connect asks of it: a name, and no other's."""
+    """Check what Connect checks: each connector has a unique name."""
     seen: dict[str, Connector] = {}
     for connector in connectors:
         line = connector.get("name")
         if line is None or not line.value.strip():
             yield Problem(connector.file.name, "name", "missing: the connector's name", "add name = NAME")
         elif (first := seen.setdefault(line.value.strip(), connector)) is not connector:
-            message = f"{first.file.name} has a connector of that name already"
+            message = f"{first.file.name} already has a connector with that name"
             yield Problem(line.where, "name", message, "give each connector a name of its own")
 
 
 def _judge_converters(connector: Connector, worker: Read) -> Iterator[Problem]:
-    """Refuse what would change records; a converter of the connector's beats the worker's."""
+    """Refuse converters that would change records; the connector's take precedence over the worker's."""
     of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is Kind.MIRUS else ()
     for key in (*_CONVERTERS, *of_source):
         line = connector.get(key) or worker.entries.get(key)
         if line is None or line.value.strip() in {BYTES, BYTES.rpartition(".")[2], ""}:
             continue
         if key == "header.converter" and line.value.strip() == _SIMPLE_HEADERS:
-            continue  # Connect's default, which nobody chose
+            continue  # Connect's default, which the user did not choose
         message = f"{line.value.strip()} would change records; they are copied as they are"
         hint = f"write {key} = {BYTES} in {connector.file.name}"
         yield Problem(line.where, key, message, hint)

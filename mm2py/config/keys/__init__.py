@@ -1,1 +1,1 @@
-"""The table of keys: one row a setting."""
+"""The table of keys: one row per setting."""

@@ -8,8 +8,8 @@ from mm2py.config.keys.row import Key, Kind, Place, Section, at_least, not_empty
 from mm2py.config.keys.worker import WORKER
 
 
-#: A transform's round needs seconds where Spark starts a worker for it, or the machine has other things to do: a
-#: transaction that ends sooner would not be committed, however little it holds.
+# : A micro-batch of a transform takes seconds if Spark starts a worker for it, or the machine is busy: a shorter
+# transaction could not be committed, however small it is.
 LEAST_TRANSACTION_MS = 10_000
 
 _NOT_YET = False
@@ -21,18 +21,18 @@ _PROCESS = Section(
         Key("clusters", Kind.LIST, None, Place.TOP, "Required. The aliases of all clusters.", check=not_empty),
         Key("spark.master", Kind.STRING, "local[*]", Place.TOP,
             "Where copy tasks run: `local[*]` inside this process's own Spark, or a cluster's URL.", check=not_empty),
-        Key("spark.*", Kind.STRING, None, Place.TOP, "Any other Spark setting; passed on as it is."),
+        Key("spark.*", Kind.STRING, None, Place.TOP, "Any other Spark setting; passed on unchanged."),
         Key("log.format", Kind.STRING, "auto", Place.TOP,
             "`console`, `json`, or `auto`: console on a terminal, JSON otherwise.",
             check=one_of("auto", "console", "json")),
         Key("log.level", Kind.STRING, "info", Place.TOP, "The least severity that is logged.",
             check=one_of("debug", "info", "warning", "error")),
         Key("metrics.partitions.max", Kind.INT, "2000", Place.TOP,
-            "How many topic-partitions of this node have metrics of their own; what is beyond is rolled up topic by "
-            "topic. 0 rolls up all.", check=at_least(0)),
+            "How many topic-partitions of this node have metrics of their own; further ones are rolled up per topic. "
+            "0 rolls up all.", check=at_least(0)),
         Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
-            "How many topics that are rolled up, and how many consumer groups, have metrics of their own; what is "
-            "beyond is rolled up flow by flow.", check=at_least(0)),
+            "How many rolled-up topics, and how many consumer groups, have metrics of their own; further ones are "
+            "rolled up per flow.", check=at_least(0)),
         Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
             "Java's REST between nodes.", _NOT_YET),
         Key("config.providers", Kind.LIST, "", Place.TOP,
@@ -45,19 +45,19 @@ _PROCESS = Section(
 _CLUSTER = Section(
     "Clusters",
     "Written for one cluster (`A.bootstrap.servers`) or at the top level for all of them. A client's own line "
-    "(`A.consumer.security.protocol`) beats both.",
+    "(`A.consumer.security.protocol`) takes precedence over both.",
     (
         Key("bootstrap.servers", Kind.LIST, None, Place.CLUSTER,
-            "Required. Brokers to ask first, `host:port` separated by commas.", check=not_empty),
+            "Required. Brokers to connect to first, `host:port` separated by commas.", check=not_empty),
     ),
 )  # fmt: skip
 
 
 def _connection_keys(place: Place) -> tuple[Key, ...]:
-    """Return what both clients read of the connections to their brokers."""
+    """Return the connection settings that both clients have."""
     return (
         Key("metadata.max.age.ms", Kind.LONG, "300000", place,
-            "Metadata older than this is asked for again.", check=at_least(1)),
+            "Metadata older than this is refreshed.", check=at_least(1)),
         Key("reconnect.backoff.ms", Kind.LONG, "50", place,
             "First pause before connecting again.", check=at_least(0)),
         Key("reconnect.backoff.max.ms", Kind.LONG, "1000", place, "Longest such pause.", check=at_least(0)),
@@ -66,34 +66,34 @@ def _connection_keys(place: Place) -> tuple[Key, ...]:
         Key("send.buffer.bytes", Kind.INT, "-1", place,
             "Size of the socket's send buffer; -1 leaves it to the operating system.", check=at_least(-1)),
         Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", place,
-            "How long connecting to a broker may take.", check=at_least(1)),
+            "Time limit for connecting to a broker.", check=at_least(1)),
     )  # fmt: skip
 
 
 _CONSUMER = Section(
     "Reading the source cluster",
     "Written as `A.consumer.KEY`, `A->B.source.consumer.KEY` or `A->B.consumer.KEY`. As in Java, "
-    "`A->B.source.consumer.` beats `A.consumer.`, which beats `A->B.consumer.`.",
+    "`A->B.source.consumer.` takes precedence over `A.consumer.`, which takes precedence over `A->B.consumer.`.",
     (
         Key("fetch.min.bytes", Kind.INT, "1", Place.CONSUMER,
-            "A fetch is answered once so much is there.", check=at_least(0)),
+            "A fetch is answered once this much data is available.", check=at_least(0)),
         Key("fetch.max.wait.ms", Kind.INT, "500", Place.CONSUMER, "Or after this time.", check=at_least(0)),
         Key("fetch.max.bytes", Kind.INT, "8388608", Place.CONSUMER,
-            "Most that one fetch answers. Java's default is 50 MiB; 8 MiB keep memory small and are as fast.",
+            "Most data in one fetch answer. Java's default is 50 MiB; 8 MiB need less memory and are equally fast.",
             check=at_least(1)),
         Key("max.partition.fetch.bytes", Kind.INT, "1048576", Place.CONSUMER,
-            "Most that one fetch answers for one partition; a larger batch is still given whole.", check=at_least(1)),
+            "Most data per partition in one fetch answer; a larger batch is still returned whole.", check=at_least(1)),
         Key("client.rack", Kind.STRING, "", Place.CONSUMER,
-            "Where the copy tasks run. Brokers with a `replica.selector.class` name a replica there to read from, "
-            "instead of the leader (KIP-392)."),
+            "The rack where the copy tasks run. Brokers with a `replica.selector.class` name a replica in this rack "
+            "to read from instead of the leader (KIP-392)."),
         Key("isolation.level", Kind.STRING, "read_uncommitted", Place.CONSUMER,
-            "`read_committed` leaves out records of aborted transactions.",
+            "`read_committed` skips records of aborted transactions.",
             check=one_of("read_uncommitted", "read_committed")),
         Key("auto.offset.reset", Kind.STRING, "earliest", Place.CONSUMER,
-            "Where a partition without a position starts. Where the target ends with a record that the source still "
-            "holds, copying goes on behind that one, whatever this says.", check=one_of("earliest", "latest")),
+            "Where a partition without a position starts. If the target's last record still exists at the source, "
+            "copying continues after it, regardless of this setting.", check=one_of("earliest", "latest")),
         Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
-            "How long an answer of a source broker is awaited.", check=at_least(1)),
+            "Time limit for an answer of a source broker.", check=at_least(1)),
         *_connection_keys(Place.CONSUMER),
         Key("client.id", Kind.STRING, None, Place.CONSUMER,
             "Name shown to source brokers, for quotas and logs; the flow's name if unset."),
@@ -104,16 +104,16 @@ _CONSUMER = Section(
 
 _PRODUCER = Section(
     "Writing the target cluster",
-    "Written as `A->B.producer.override.KEY` or `B.producer.KEY`; the first beats the second. `A->B.producer.KEY`, "
-    "which Java ignores for data, counts where neither of them is there.",
+    "Written as `A->B.producer.override.KEY` or `B.producer.KEY`; the first takes precedence. `A->B.producer.KEY`, "
+    "which Java ignores for data, is used if neither of them is set.",
     (
         Key("max.request.size", Kind.INT, "1048576", Place.PRODUCER,
-            "Most that one produce request carries; a single larger batch still goes.", check=at_least(1)),
+            "Largest produce request; a single larger batch is still sent.", check=at_least(1)),
         Key("max.in.flight.requests.per.connection", Kind.INT, "5", Place.PRODUCER,
-            "Produce requests awaiting their answer on one connection. Order is kept.",
+            "Produce requests in flight on one connection. Order is kept.",
             check=lambda value: None if value in range(1, 6) else "must be 1 to 5"),
         Key("request.timeout.ms", Kind.INT, "30000", Place.PRODUCER,
-            "How long an answer of a target broker is awaited.", check=at_least(1)),
+            "Time limit for an answer of a target broker.", check=at_least(1)),
         Key("retry.backoff.ms", Kind.LONG, "100", Place.PRODUCER,
             "First pause before a request is sent again.", check=at_least(0)),
         Key("retry.backoff.max.ms", Kind.LONG, "1000", Place.PRODUCER, "Longest such pause.", check=at_least(0)),
@@ -124,15 +124,15 @@ _PRODUCER = Section(
             "When brokers abort a transaction that is still open, with `exactly.once.source.support`. Less than "
             f"{LEAST_TRANSACTION_MS} counts as that.", check=at_least(1)),
         Key("batch.size", Kind.INT, None, Place.PRODUCER,
-            "How large batches may grow that are put together, where `copy.coalesce.batch.bytes` does not say so. All "
-            "others stay as the source's producers made them.", check=at_least(1)),
+            "Largest size of merged batches, unless `copy.coalesce.batch.bytes` is set. All other batches stay as the "
+            "source's producers made them.", check=at_least(1)),
         Key("compression.type", Kind.STRING, "source", Place.PRODUCER,
-            "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches in another one are "
-            "opened and compressed again, which costs many times the CPU. By default they stay as the source's "
-            "producers made them, unopened, where Java writes them uncompressed.",
+            "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches with another one are "
+            "opened and recompressed, which costs many times the CPU. By default they stay unopened, as the source's "
+            "producers made them, whereas Java writes them uncompressed.",
             check=one_of("source", "none", "gzip", "snappy", "lz4", "zstd")),
         Key("buffer.memory", Kind.LONG, None, Place.PRODUCER,
-            "Bytes that one copy task may hold, where `copy.buffer.bytes` does not say so; at least 1 MiB.",
+            "Bytes that one copy task may buffer, unless `copy.buffer.bytes` is set; at least 1 MiB.",
             check=at_least(0)),
         *PRODUCER_KEYS,
         Key("*", Kind.STRING, None, Place.PRODUCER, "Any other setting of Java's producer.", _NOT_YET),
@@ -141,14 +141,13 @@ _PRODUCER = Section(
 
 _ADMIN = Section(
     "Administration",
-    "Written as `A.admin.KEY`, `A->B.source.admin.KEY`, `A->B.target.admin.KEY` or `A->B.admin.KEY`. mm2py looks at a "
-    "cluster, and changes it, over the connections that it copies with: what a cluster needs to be reached is taken "
-    "from there.",
+    "Written as `A.admin.KEY`, `A->B.source.admin.KEY`, `A->B.target.admin.KEY` or `A->B.admin.KEY`. mm2py "
+    "administers a cluster over the connections that it copies with, so their settings apply.",
     ADMIN_KEYS,
 )
 
 _OTHER_CLIENTS = Section(
-    "Other clients of Java's",
+    "Java's other clients",
     "",
     (
         Key("source.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the source.", _NOT_YET),

@@ -26,18 +26,18 @@ _FLOW = Section(
     "Written for one flow (`A->B.topics`) or, where the table says so, at the top level for all flows.",
     (
         Key("enabled", Kind.BOOLEAN, "false", Place.FLOW,
-            "Mirror this flow's topics. At the top level it turns on every flow that emits heartbeats."),
+            "Mirror this flow's topics. At the top level it enables every flow that emits heartbeats."),
         Key("tasks.max", Kind.INT, "1", Place.FLOW,
-            "At most so many copy tasks share the flow's partitions; the first knob to turn for throughput.",
+            "At most this many copy tasks share the flow's partitions; the first setting to raise for throughput.",
             check=at_least(1)),
         Key("tasks.max.enforce", Kind.BOOLEAN, "true", Place.FLOW, "Deprecated by Kafka.", _NOT_YET),
         Key("admin.timeout.ms", Kind.LONG, "60000", Place.FLOW,
-            "How long one administrative request (creating topics, adding partitions) may take.", check=at_least(1)),
+            "Time limit for one administrative request (creating topics, adding partitions).", check=at_least(1)),
         Key("replication.policy.class", Kind.CLASS, _JAVA + "DefaultReplicationPolicy", Place.FLOW,
             "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
             "two, or the dotted path of a Python class.", check=not_empty),
         Key("replication.policy.separator", Kind.STRING, ".", Place.FLOW,
-            "What stands between alias and topic in remote and internal names.", check=topic_text),
+            "Separator between alias and topic in remote and internal names.", check=topic_text),
         Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "`false` keeps `.` in the names of internal topics when the separator is another."),
         Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,
@@ -63,9 +63,9 @@ _SOURCE = Section(
             "Names and regular expressions (Java's dialect, the whole name must match) of the topics to mirror. "
             "An empty list mirrors nothing.", aliases=("topics.whitelist",)),
         Key("topics.exclude", Kind.PATTERNS, r"mm2.*\.internal, .*\.replica, __.*", Place.FLOW,
-            "Topics to leave out; beats `topics`.", aliases=("topics.blacklist",)),
+            "Topics to exclude; takes precedence over `topics`.", aliases=("topics.blacklist",)),
         Key("topic.filter.class", Kind.CLASS, _JAVA + "DefaultTopicFilter", Place.FLOW,
-            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
         Key("consumer.poll.timeout.ms", Kind.LONG, "1000", Place.FLOW,
             "Java's poll time-out.", _NOT_YET, at_least(0)),
@@ -73,61 +73,61 @@ _SOURCE = Section(
             "Look for new topics and partitions at the source while running."),
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
         Key("replication.factor", Kind.STRING, "2", Place.FLOW,
-            "Replication factor of remote topics that are created, 1 or more; -1 takes the target brokers' default, "
+            "Replication factor of new remote topics, 1 or more; -1 takes the target brokers' default, "
             "`source` the source topic's own, at most the number of target brokers (not in Java MirrorMaker).",
             check=remote_factor),
         Key("heartbeats.replication.enabled", Kind.BOOLEAN, "true", Place.FLOW,
-            "Mirror heartbeats topics whatever `topics` says."),
+            "Mirror heartbeats topics regardless of `topics`."),
         Key("config.properties.exclude", Kind.PATTERNS,
             "follower.replication.throttled.replicas, leader.replication.throttled.replicas, "
             "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
             "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
             "min.insync.replicas", Place.FLOW,
-            "Topic configurations that are never copied. Replication throttles never are, whatever this says; the "
-            "brokers' names of the limits on timestamps stand for the topics' too. A limit that is named as topics "
-            "call it is not raised either where the target's brokers let less through than the source.",
+            "Topic configurations that are never copied. Replication throttles never are, regardless of this list; "
+            "the brokers' names of the timestamp limits also cover the topics'. A limit listed by its topic-level "
+            "name is not raised either if the target's brokers accept less than the source.",
             aliases=("config.properties.blacklist",)),
         Key("config.property.filter.class", Kind.CLASS, _JAVA + "DefaultConfigPropertyFilter", Place.FLOW,
-            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
         Key("use.defaults.from", Kind.STRING, "target", Place.FLOW_ONLY,
-            "Whose defaults hold for what a source topic does not set: the target brokers' own, or the source's, which "
-            "are then set on the remote topic.", check=one_of("source", "target")),
+            "Whose defaults apply to configs that a source topic does not set: the target brokers', or the source's, "
+            "which are then set on the remote topic.", check=one_of("source", "target")),
         Key("sync.topic.configs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Keep the configurations of remote topics in step with their sources'."),
         Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
         Key("sync.topic.configs.by.hand", Kind.STRING, "keep", Place.FLOW,
-            "What becomes of a configuration that an operator set on a remote topic: `keep`, or `overwrite` as Java "
-            "MirrorMaker does, which does not have this setting.", check=one_of("keep", "overwrite")),
+            "What to do with configurations that an operator set on a remote topic: `keep` them, or `overwrite` them "
+            "as Java MirrorMaker does, which does not have this setting.", check=one_of("keep", "overwrite")),
         Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW,
-            "Give those who may read a topic at the source the same right to its remote topic."),
+            "Give principals that may read a topic at the source the same permission on its remote topic."),
         Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
         Key("sync.topic.acls.delete.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Delete ACLs that mm2py created at the target once they are gone at the source. Java MirrorMaker never "
             "does."),
         Key("sync.topic.acls.prefixed.enabled", Kind.BOOLEAN, "false", Place.FLOW,
-            "Copy prefixed ACLs too. Java MirrorMaker leaves them out."),
+            "Copy prefixed ACLs too. Java MirrorMaker skips them."),
         Key("emit.offset-syncs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Write offset syncs, for Java MirrorMaker and its tools. mm2py translates offsets without them."),
         Key("offset-syncs.topic.location", Kind.STRING, "source", Place.FLOW,
-            "The cluster that holds the offset syncs, `source` or `target`. With `target` the source is only read.",
+            "The cluster that stores the offset syncs, `source` or `target`. With `target` the source is only read.",
             check=one_of("source", "target")),
         Key("offset-syncs.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Replication factor of the offset syncs topic; -1 takes the brokers' default.", check=replication_factor),
         Key("offset.lag.max", Kind.LONG, "100", Place.FLOW,
-            "After how many records of a partition an offset sync is due at once. A partition that brings fewer gets "
-            "one when it has stood still for an epoch.", check=at_least(0)),
+            "After this many records of a partition an offset sync is written at once. A partition with fewer records "
+            "gets one after it was idle for an epoch.", check=at_least(0)),
         Key("offset.translation.runs.max", Kind.LONG, "2000000", Place.FLOW,
             "How many runs of consecutive records the flow remembers for translating offsets, of 32 bytes of memory "
-            "each. Beyond that the older ones are put together, and old offsets are translated less exactly, never "
-            "ahead (not in Java MirrorMaker).", check=at_least(1000)),
+            "each. Beyond that the older ones are merged, and old offsets are translated less precisely, never ahead "
+            "(not in Java MirrorMaker).", check=at_least(1000)),
         Key("offset.translation.partition.runs.max", Kind.LONG, "200000", Place.FLOW,
             "The same for one partition. Only compacted and transactional topics make many runs.",
             check=at_least(64)),
         Key("use.incremental.alter.configs", Kind.STRING, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
-            remark="it is gone since Kafka 4.0: configurations are always altered incrementally"),
+            remark="removed in Kafka 4.0: configurations are always altered incrementally"),
         Key("add.source.alias.to.metrics", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
-            remark="it is gone since Kafka 4.0: metrics always name the source"),
+            remark="removed in Kafka 4.0: metrics always name the source"),
         Key("auto.include.jmx.reporter", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
             remark="it is gone since Kafka 4.0"),
     ),
@@ -138,13 +138,13 @@ _CHECKPOINTS = Section(
     "",
     (
         Key("groups", Kind.PATTERNS, ".*", Place.FLOW,
-            "Names and regular expressions of the consumer groups whose offsets are translated. Only groups of "
-            "consumers count, of either protocol or merely committing; Connect's, share and streams groups do not.",
+            "Names and regular expressions of the consumer groups whose offsets are translated. Only consumer groups "
+            "of either protocol, or groups that merely commit; not Connect's, share or streams groups.",
             aliases=("groups.whitelist",)),
         Key("groups.exclude", Kind.PATTERNS, "console-consumer-.*, connect-.*, __.*", Place.FLOW,
-            "Groups to leave out; beats `groups`.", aliases=("groups.blacklist",)),
+            "Groups to exclude; takes precedence over `groups`.", aliases=("groups.blacklist",)),
         Key("group.filter.class", Kind.CLASS, _JAVA + "DefaultGroupFilter", Place.FLOW,
-            "What decides by name: `default`, Java's class name of it, or the dotted path of a Python class.",
+            "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
         Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new groups at the source while running."),
@@ -153,12 +153,12 @@ _CHECKPOINTS = Section(
             "Translate the groups' offsets and write them as checkpoints. Without it their offsets are not synced "
             "either."),
         Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW,
-            "How often; 0 is every half second.", check=at_least(0)),
+            "How often; 0 means every half second.", check=at_least(0)),
         Key("sync.group.offsets.enabled", Kind.BOOLEAN, "false", Place.FLOW,
-            "Commit translated offsets at the target, for groups that nobody is in there."),
+            "Commit translated offsets at the target, for groups without members there."),
         Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", check=_INTERVAL),
         Key("sync.group.offsets.rewind.enabled", Kind.BOOLEAN, "false", Place.FLOW,
-            "Set a group's offsets at the target back, too, when it is behind at the source. Java never does, and "
+            "Also set a group's offsets at the target back when it goes back at the source. Java never does, and "
             "consumers that move back and forth would read records twice."),
         Key("checkpoints.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Replication factor of the checkpoints topic.", check=replication_factor),
@@ -175,47 +175,48 @@ _COPY = Section(
     "Settings of mm2py that Java MirrorMaker does not have.",
     (
         Key("copy.epoch.ms", Kind.LONG, "10000", Place.FLOW,
-            "Length of an epoch: how long a copy task runs before changes take effect. One that has to connect, or to "
-            "find out what has arrived, takes up to 5 seconds for that.", check=at_least(500)),
+            "Length of an epoch: how long a copy task runs before changes take effect. An epoch that has to connect, "
+            "or to resume, may take up to 5 seconds longer.", check=at_least(500)),
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
-            "How long requests in flight are awaited at an epoch's end. A lost copy task's partitions are not "
-            "planned again before this time is over.", check=at_least(100)),
+            "How long to wait for requests in flight at an epoch's end. A lost copy task's partitions are not "
+            "planned again before this time has passed.", check=at_least(100)),
         Key("copy.buffer.bytes", Kind.LONG, "33554432", Place.FLOW,
-            "Batches one copy task may hold between source and target. When full, it stops fetching.",
+            "Bytes of batches that one copy task may buffer. When the buffer is full, it stops fetching.",
             check=at_least(65536)),
         Key("copy.partition.buffer.bytes", Kind.LONG, "4194304", Place.FLOW,
-            "Batches of one partition that may wait.", check=at_least(65536)),
+            "Bytes of batches of one partition that may be buffered.", check=at_least(65536)),
         Key("copy.coalesce.below.bytes", Kind.INT, "2048", Place.FLOW,
-            "Batches smaller than this that wait in a backlog are put together; 0 never does.", check=at_least(0)),
+            "Batches smaller than this that wait in a backlog are merged; 0 disables merging.", check=at_least(0)),
         Key("copy.coalesce.batch.bytes", Kind.INT, "262144", Place.FLOW,
-            "How large batches put together may grow.", check=at_least(1)),
+            "Largest size of merged batches.", check=at_least(1)),
         Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
             "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
         Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
         Key("copy.start.group", Kind.STRING, "", Place.FLOW,
-            "A consumer group at the source, as another mirror left it: a partition without a position starts at what "
-            "this group has committed for it, and as `auto.offset.reset` says where it has nothing."),
+            "Another mirror's consumer group at the source: a partition without a position starts at this group's "
+            "committed offset, or without one, as `auto.offset.reset` says."),
         Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
-            "What becomes of a source topic that was deleted and created again: `fail` stops its partitions, "
-            "`earliest` copies the new topic behind the old one's records, `latest` only what comes from then on, "
-            "`re-create` deletes the remote topic with all that it holds and copies the new topic into a new one.",
+            "What to do when a source topic was deleted and created again: `fail` stops its partitions, `earliest` "
+            "appends the new topic to the old one's records, `latest` only its new records, `re-create` deletes the "
+            "remote topic with all its records and copies the new topic into a new one.",
             check=one_of("fail", "earliest", "latest", "re-create")),
         Key("copy.on.source.expired", Kind.STRING, "earliest", Place.FLOW,
-            "Where to go on when retention removed records before they were copied: at the `earliest` that is left, at "
-            "the `latest`, or not at all (`fail`). They are lost either way, and more are while nothing is copied.",
+            "Where to continue when retention removed records before they were copied: at the `earliest` record that "
+            "is left, at the `latest`, or not at all (`fail`). They are lost either way, and more are lost while "
+            "nothing is copied.",
             check=one_of("earliest", "latest", "fail")),
         Key("copy.on.source.truncated", Kind.STRING, "continue", Place.FLOW,
             "What to do when the source has lost records that were copied, as after an unclean leader election: "
-            "`continue` from the first record that is not the one that was copied, copy all from the `earliest`, go on "
-            "at the `latest`, or stop (`fail`). What the target has more than the source stays there.",
+            "`continue` from the first record that differs from what was copied, copy everything from the `earliest`, "
+            "continue at the `latest`, or stop (`fail`). Records that only the target has stay there.",
             check=one_of("continue", "earliest", "latest", "fail")),
         Key("copy.on.target.rewound", Kind.STRING, "copy-again", Place.FLOW,
             "What to do when the target has lost records that were copied, or the remote topic was deleted: "
-            "`copy-again` what it lacks, as far as the source has it, `continue` without, or stop (`fail`).",
+            "`copy-again` what it lacks, as far as the source has it, `continue` without it, or stop (`fail`).",
             check=one_of("copy-again", "continue", "fail")),
         Key("copy.on.second.node", Kind.STRING, "refuse", Place.FLOW,
-            "What to do while another node, or Java MirrorMaker, runs the flow: `refuse` stands by and takes over when "
-            "that one has ended, `warn` says so and copies everything again.", check=one_of("refuse", "warn")),
+            "What to do while another node, or Java MirrorMaker, runs the flow: `refuse` stands by and takes over "
+            "when that node ends, `warn` logs it and copies everything again.", check=one_of("refuse", "warn")),
     ),
 )  # fmt: skip
 
@@ -224,13 +225,13 @@ _EXACTLY_ONCE = Section(
     "",
     (
         Key("exactly.once.support", Kind.STRING, "requested", Place.FLOW_ONLY,
-            "`required` refuses to run where `exactly.once.source.support` is not `enabled` for the target, or the "
+            "`required` refuses to run if `exactly.once.source.support` is not `enabled` for the target, or the "
             "source is read without `consumer.isolation.level=read_committed`.",
             check=one_of_in_any_case("requested", "required")),
         Key("transaction.boundary", Kind.STRING, "poll", Place.FLOW_ONLY, "Where transactions end.", _NOT_YET,
-            one_of("poll", "interval", "connector"), remark="each round of a transform is a transaction"),
+            one_of("poll", "interval", "connector"), remark="each micro-batch of a transform is a transaction"),
         Key("transaction.boundary.interval.ms", Kind.LONG, None, Place.FLOW_ONLY, "Their length.", _NOT_YET,
-            remark="each round of a transform is a transaction"),
+            remark="each micro-batch of a transform is a transaction"),
         Key("offsets.storage.topic", Kind.STRING, None, Place.FLOW_ONLY, "A separate positions topic.", _NOT_YET),
         Key("topic.creation.*", Kind.STRING, None, Place.FLOW_ONLY, "Connect's own topic creation.", _NOT_YET),
     ),

@@ -1,4 +1,4 @@
-"""Rows of the key table: the REST server, who may ask it for what, and its TLS."""
+"""Rows of the key table: the REST server, its access control and TLS."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ _LAST_PORT = 65_535
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
-    """
-    Read ``http://host:port``: scheme, host without brackets, port. No host stands for all addresses, as in Java.
-
-    Raise ValueError that says what is expected.
+    """Parse ``http://host:port``: scheme, host without brackets, port. An empty host means all addresses, as in Java.
+    Raise ValueError with what is expected.
     """
     match = _LISTENER.fullmatch(text.strip())
     if match is None:
@@ -60,41 +58,41 @@ CLIENT_AUTH = _any_case("none", "requested", "required")
 
 REST = Section(
     "REST",
-    "Written at the top level. [rest.md](rest.md) has every address, and how to say who may do what.",
+    "Written at the top level. [rest.md](rest.md) has every route, and how to configure access.",
     (
         Key("listeners", Kind.LIST, "http://127.0.0.1:8083", Place.TOP,
             "Addresses of the REST server and its page: `http://host:port` or `https://host:port`, separated by "
-            "commas. `http://:8083` listens on all of the machine's addresses, as Java does by default. Empty switches "
-            "the server off.", check=_listeners),
+            "commas. `http://:8083` listens on all of the machine's addresses, as Java does by default. An empty "
+            "value switches the server off.", check=_listeners),
         Key("listeners.https.*", Kind.PASSWORD, None, Place.TOP,
-            "TLS of `https` listeners, in Kafka's names: `listeners.https.ssl.keystore.location` and so on. If none of "
-            "them is set, the `ssl.*` lines of the top level count.", is_secret=True),
+            "TLS of `https` listeners, in Kafka's names: `listeners.https.ssl.keystore.location` and so on. If none "
+            "of them is set, the top-level `ssl.*` lines apply.", is_secret=True),
         Key("ssl.client.auth", Kind.STRING, "none", Place.TOP,
             "Whether `https` listeners ask clients for a certificate: `none`, `requested` or `required`. "
-            "`listeners.https.ssl.client.auth` beats it.", check=CLIENT_AUTH),
+            "`listeners.https.ssl.client.auth` takes precedence.", check=CLIENT_AUTH),
         Key("rest.advertised.host.name", Kind.STRING, None, Place.TOP,
-            "The host by which clients reach this node: it is part of `worker_id`, and requests may be addressed to "
-            "it."),
-        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port that goes with it.", check=_port),
+            "The host name that clients use for this node: it is part of `worker_id`, and accepted in requests."),
+        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port for that host name.", check=_port),
         Key("rest.advertised.listener", Kind.STRING, None, Place.TOP,
-            "Which listener `worker_id` speaks of: `http` or `https`; the first if unset.",
+            "The listener in `worker_id`: `http` or `https`; the first if unset.",
             check=one_of("http", "https")),
         Key("rest.auth.users.file", Kind.STRING, None, Place.TOP,
-            "File with those who may use REST, one a line: `RIGHT NAME SECRET`. `mm2py rest-user` makes the lines. It "
-            "is read again when it changes."),
+            "File with the users of REST, one per line: `RIGHT NAME SECRET`. `mm2py rest-user` prints such lines. It "
+            "is reread when it changes."),
         Key("rest.auth.read.tokens", Kind.PASSWORD, None, Place.TOP,
-            "Bearer tokens that may read, separated by commas; best as a reference, `${file:…}`.", is_secret=True),
+            "Bearer tokens with read permission, separated by commas; best as a reference, `${file:…}`.",
+            is_secret=True),
         Key("rest.auth.write.tokens", Kind.PASSWORD, None, Place.TOP,
-            "Bearer tokens that may read and change things.", is_secret=True),
+            "Bearer tokens with read and write permission.", is_secret=True),
         Key("rest.auth.anonymous", Kind.STRING, "auto", Place.TOP,
-            "What unauthenticated clients may do: `none`, `read`, `write`; or `auto`: nothing where users or tokens "
-            "are set, else all on loopback listeners and reading on others. `/health/live` and `/health/ready` are "
-            "open to all.", check=one_of("auto", "none", "read", "write")),
+            "What unauthenticated clients may do: `none`, `read`, `write`; or `auto`: nothing if users or tokens are "
+            "configured, else everything on loopback listeners and reading on others. `/health/live` and "
+            "`/health/ready` need no login.", check=one_of("auto", "none", "read", "write")),
         Key("access.control.allow.origin", Kind.STRING, "", Place.TOP,
-            "Pages of which other origins may use REST in a browser: `https://host`, several separated by commas, or "
-            "`*`. None by default."),
+            "Other origins whose pages may use REST in a browser: `https://host`, separated by commas, or `*`. None "
+            "by default."),
         Key("access.control.allow.methods", Kind.LIST, "", Place.TOP,
-            "What they may do; GET, HEAD and POST if unset.", check=_methods),
+            "Their allowed methods; GET, HEAD and POST if unset.", check=_methods),
         Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers of answers.", _NOT_YET),
     ),
 )  # fmt: skip

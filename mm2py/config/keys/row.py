@@ -1,8 +1,6 @@
-"""
-What a row of the key table says: a key's name, kind, default, where it may be written, and what it does.
-
-Rows are facts; `mm2py.config.layers` looks keys up by them, `mm2py.config.lint` checks a file against them, and
-`mm2py.config.render` makes the documentation from them.
+"""A row of the key table: a key's name, kind, default, where it may be written, and what it does.
+`mm2py.config.layers` looks keys up in the rows, `mm2py.config.lint` checks a file against them, and
+`mm2py.config.render` generates the documentation from them.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ import attrs
 from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_patterns
 
 
-#: Judges a parsed value: why it will not do, or None.
+#: Checks a parsed value: returns why it is invalid, or None.
 Check = Callable[[object], str | None]
 
 
 class Level(enum.Enum):
-    """How specifically a line of the file speaks."""
+    """The level at which a line is written."""
 
     TOP = "at the top level"
     CLUSTER = "for a cluster"
@@ -29,31 +27,31 @@ class Level(enum.Enum):
 
 
 class Place(enum.Enum):
-    """Where a key may be written, and so which line wins. The rules are MirrorMaker's."""
+    """Where a key may be written, and which line takes precedence. The rules are MirrorMaker's."""
 
-    #: At the top level only: it is about this process.
+    #: At the top level only: it applies to this process.
     TOP = "top level"
-    #: A flow's own line beats the top level.
+    #: A flow's own line takes precedence over the top level.
     FLOW = "top level, flow"
-    #: Only a flow's own line counts.
+    #: Only a flow's own line applies.
     FLOW_ONLY = "flow"
-    #: How to reach a cluster: a cluster's own line beats the top level.
+    #: Connection to a cluster: a cluster's own line takes precedence over the top level.
     CLUSTER = "top level, cluster"
-    #: Runtime of all flows into a cluster: only that cluster's line counts.
+    #: Runtime of all flows into a cluster: only that cluster's line applies.
     WORKER = "target cluster"
-    #: The same, but the top level beats the cluster's line.
+    #: The same, but the top level takes precedence over the cluster's line.
     WORKER_TOP = "top level, target cluster"
-    #: The client that reads the source cluster; written behind ``consumer.``.
+    #: The client that reads the source cluster; written after ``consumer.``.
     CONSUMER = "source cluster, flow"
-    #: The client that writes the target cluster; written behind ``producer.``.
+    #: The client that writes the target cluster; written after ``producer.``.
     PRODUCER = "target cluster, flow"
-    #: The client that looks at a cluster and changes it; written behind ``admin.``.
+    #: The client that administers a cluster; written after ``admin.``.
     ADMIN = "cluster, flow"
 
 
 _CLIENT_FORMS = ("consumer.", "producer.", "admin.")
 _SIDES = ("source.", "target.")
-#: What may stand before a key's name at each level.
+#: Possible prefixes of a key at each level.
 FORMS: dict[Place, dict[Level, tuple[str, ...]]] = {
     Place.TOP: {Level.TOP: ("",)},
     Place.FLOW: {Level.TOP: ("",), Level.FLOW: ("",)},
@@ -76,7 +74,7 @@ FORMS: dict[Place, dict[Level, tuple[str, ...]]] = {
     },
     Place.ADMIN: {Level.CLUSTER: ("admin.",), Level.FLOW: ("source.admin.", "target.admin.", "admin.")},
 }
-#: What stands before the names of a client's settings, behind an alias or a flow.
+#: The prefix of a client's settings, after an alias or a flow.
 _ROLES = {Place.CONSUMER: "consumer.", Place.PRODUCER: "producer.", Place.ADMIN: "admin."}
 
 
@@ -94,7 +92,7 @@ class Kind(enum.Enum):
     PASSWORD = "password"  # noqa: S105 - the name of a type
 
     def parse(self, text: str) -> object:
-        """Read *text*. Raise ValueError that says what is expected."""
+        """Parse *text*. Raise ValueError with what is expected."""
         if self is Kind.BOOLEAN:
             return _parse_boolean(text)
         if self in _BITS:
@@ -111,50 +109,50 @@ _BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 
 @attrs.frozen
 class Key:
-    """One row of the table. A name that ends in ``*`` stands for all keys that begin so."""
+    """One row of the table. A name that ends in ``*`` stands for all keys with that prefix."""
 
     name: str
     kind: Kind
     default: str | None
     place: Place
     doc: str
-    #: Does this version act on it? Where it does not, a file that sets it is told.
+    #: Whether this version acts on it. If not, setting it causes a note.
     acts: bool = True
     check: Check | None = attrs.field(default=None, repr=False)
     is_secret: bool = False
-    #: Names it had before; they count where the new one is absent.
+    #: Former names; they are used if the current one is absent.
     aliases: tuple[str, ...] = ()
-    #: What to say to whom sets it, where "without effect" is not the whole story.
+    #: The note for files that set it, if more than "without effect".
     remark: str = ""
     #: Values equal to mm2py's fixed behaviour; setting one causes no note.
     fits: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
-        """The name as it is written behind an alias or a flow, ``consumer.fetch.min.bytes``."""
+        """The name as written after an alias or a flow, ``consumer.fetch.min.bytes``."""
         return _ROLES.get(self.place, "") + self.name
 
     @property
     def stem(self) -> str | None:
-        """What all keys of a row for many begin with, or None where the row is for one key."""
+        """The common prefix of a wildcard row's keys, or None if the row is for one key."""
         return self.name[:-1] if self.name.endswith("*") else None
 
     def parse(self, text: str) -> object:
-        """Read and judge a value. Raise ValueError that says what is expected."""
+        """Parse and check a value. Raise ValueError with what is expected."""
         value = self.kind.parse(text)
         if self.check is not None and (reason := self.check(value)):
             raise ValueError(reason)
         return value
 
     def spelled(self, level: Level, owner: str) -> tuple[str, ...]:
-        """Return the ways to write this key at *level*, for the cluster or flow *owner*."""
+        """Return the spellings of this key at *level*, for the cluster or flow *owner*."""
         before = f"{owner}." if owner else ""
         return tuple(before + form + self.name for form in FORMS[self.place].get(level, ()))
 
 
 @attrs.frozen
 class Section:
-    """Rows that belong together, with what the documentation says above them."""
+    """Rows that belong together, with their introduction in the documentation."""
 
     title: str
     text: str
@@ -171,7 +169,7 @@ def at_least(least: int) -> Check:
 
 
 def replication_factor(value: object) -> str | None:
-    """Refuse what no topic can be created with; -1 leaves it to the broker."""
+    """Refuse invalid replication factors; -1 leaves it to the broker."""
     return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
 
 
@@ -195,12 +193,12 @@ def one_of(*choices: str) -> Check:
 
 
 def one_of_in_any_case(*choices: str) -> Check:
-    """Refuse all but *choices*, spelt in whatever case."""
+    """Refuse all but *choices*, ignoring case."""
     return lambda value: one_of(*choices)(str(value).strip().lower())
 
 
 def not_empty(value: object) -> str | None:
-    """Refuse nothing at all."""
+    """Refuse empty values."""
     return None if value else "must not be empty"
 
 
@@ -233,7 +231,7 @@ def _parse_integer(text: str, bits: int) -> int:
 
 def _parse_list(members: tuple[str, ...]) -> tuple[str, ...]:
     if "" in members:
-        raise ValueError("the list has an empty member: look for a comma too many")
+        raise ValueError("the list has an empty member: check for an extra comma")
     if repeated := sorted({member for member in members if members.count(member) > 1}):
         raise ValueError(f"the list names {', '.join(repeated)} more than once")
     return members

@@ -13,7 +13,7 @@ _NOT_YET = False
 
 
 def _one_word_of(*words: str) -> Check:
-    """Refuse all but *words*, in either case."""
+    """Refuse all but *words*, ignoring case."""
 
     def check(value: object) -> str | None:
         is_known = isinstance(value, str) and value.strip().upper() in words
@@ -43,7 +43,7 @@ def _python_class(value: object) -> str | None:
     if text.startswith(("org.apache.kafka.", "software.amazon.msk.")):
         return None
     is_java = text.startswith(("com.", "io.", "org.", "net.")) and text.rpartition(".")[2].endswith("Handler")
-    return "a Java class cannot be run here; name a Python class, see docs/security.md" if is_java else None
+    return "a Java class cannot be used here; name a Python class, see docs/security.md" if is_java else None
 
 
 def _url(value: object) -> str | None:
@@ -62,29 +62,29 @@ def _secret(name: str, doc: str) -> Key:
 SECURITY = Section(
     "TLS and SASL",
     "Written like all settings of a cluster: for one (`A.ssl.truststore.location`), at the top level for all, or for "
-    "one client. [security.md](security.md) shows each mechanism whole.",
+    "one client. [security.md](security.md) describes each mechanism.",
     (
         Key("security.protocol", Kind.STRING, "PLAINTEXT", Place.CLUSTER,
-            "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in either case.", check=_protocol),
-        _plain("ssl.truststore.location", "File with the certificates that are trusted; the system's if unset. It is "
-               "read again when it changes."),
-        _plain("ssl.truststore.type", "JKS, PKCS12 or PEM. As in Java, either of the first two may be named for the "
-               "other.", _one_word_of(*_STORES), "JKS"),
+            "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in upper or lower case.", check=_protocol),
+        _plain("ssl.truststore.location", "File with the trusted certificates; the system's if unset. It is reread "
+               "when it changes."),
+        _plain("ssl.truststore.type", "JKS, PKCS12 or PEM. As in Java, the first two are interchangeable.",
+               _one_word_of(*_STORES), "JKS"),
         _secret("ssl.truststore.password", "Its password."),
         _secret("ssl.truststore.certificates", "The certificates themselves, as PEM, instead of a file."),
         _plain("ssl.keystore.location", "File with the client's own key and certificate, for brokers that ask for one. "
-               "It is read again when it changes."),
+               "It is reread when it changes."),
         _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", _one_word_of(*_STORES), "JKS"),
         _secret("ssl.keystore.password", "Its password."),
-        _secret("ssl.key.password", "Password of the private key, where it is not the store's."),
+        _secret("ssl.key.password", "Password of the private key, if different from the store's."),
         _secret("ssl.keystore.certificate.chain", "The certificate and its chain themselves, as PEM."),
         _secret("ssl.keystore.key", "The private key itself, as PEM (PKCS8)."),
-        _plain("ssl.endpoint.identification.algorithm", "Whether the broker's certificate must be for the host that "
-               "was connected to; empty switches that off.", _host_check, "https"),
+        _plain("ssl.endpoint.identification.algorithm", "`https` checks that the broker's certificate matches its "
+               "host name; an empty value switches the check off.", _host_check, "https"),
         Key("ssl.enabled.protocols", Kind.LIST, "TLSv1.2,TLSv1.3", Place.CLUSTER, "TLS versions to offer.",
             check=_versions),
         Key("ssl.cipher.suites", Kind.LIST, None, Place.CLUSTER,
-            "Cipher suites to offer for TLS 1.2, by Java's names."),
+            "Cipher suites to offer for TLS 1.2, with Java's names."),
         _plain("sasl.mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
                _one_word_of(*MECHANISMS), "GSSAPI"),
         _secret("sasl.jaas.config", 'The login: `MODULE required username="…" password="…";`.'),
@@ -93,18 +93,18 @@ SECURITY = Section(
         _plain("sasl.oauthbearer.client.credentials.client.id", "The client's id (KIP-1139); else `clientId` in "
                "`sasl.jaas.config`."),
         _secret("sasl.oauthbearer.client.credentials.client.secret", "Its secret; else `clientSecret` there."),
-        _plain("sasl.oauthbearer.scope", "The scope to ask for; else `scope` there."),
+        _plain("sasl.oauthbearer.scope", "The scope to request; else `scope` there."),
         Key("sasl.oauthbearer.header.urlencode", Kind.BOOLEAN, "false", Place.CLUSTER,
             "Whether id and secret are URL-encoded (RFC 6749)."),
         Key("sasl.login.connect.timeout.ms", Kind.INT, "10000", Place.CLUSTER,
-            "How long the token endpoint may take; the greater of this and the next counts."),
+            "Time limit for the token endpoint; the greater of this and the next applies."),
         Key("sasl.login.read.timeout.ms", Kind.INT, "10000", Place.CLUSTER, "See there."),
-        _plain("sasl.login.callback.handler.class", "A Python class of yours that gives tokens. Java's own class names "
-               "mean what is built in.", _python_class),
+        _plain("sasl.login.callback.handler.class", "Your own Python class that provides tokens. Java's own class "
+            "names stand for the built-in ones.", _python_class),
         _plain("sasl.kerberos.service.name", "The brokers' Kerberos service."),
         Key("secrets.key.file", Kind.STRING, None, Place.TOP,
-            "File with a key, the same on this machine and on all of Spark's, by which secrets reach executors. Needed "
-            "on a Spark cluster whose own traffic is not encrypted."),
+            "File with a key, the same on this machine and on all of Spark's, that encrypts secrets sent to "
+            "executors. Needed on a Spark cluster whose own traffic is not encrypted."),
         Key("ssl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other TLS settings.", _NOT_YET, is_secret=True),
         Key("sasl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other SASL settings.", _NOT_YET, is_secret=True),
     ),

@@ -1,7 +1,5 @@
-"""
-The key table: every key there is, one row each, and ways to find a row.
-
-Parsing, defaults, precedence, checks, the documentation and the sample file all come from these rows.
+"""The key table: one row for every key, and lookups. Parsing, defaults, precedence, checks, the documentation and the
+sample file are all based on these rows.
 """
 
 from __future__ import annotations
@@ -47,19 +45,19 @@ _index()
 
 
 def key_named(full_name: str) -> Key:
-    """Return the row of a key, by the name it has behind an alias or a flow (``consumer.fetch.min.bytes``)."""
+    """Return the row of a key, by its name after an alias or a flow (``consumer.fetch.min.bytes``)."""
     return _BY_FULL_NAME[full_name]
 
 
 def find_key(level: Level, name: str) -> Key | None:
-    """Find the row that a line written at *level* as *name* belongs to, a row for that very name first."""
+    """Find the row of a line written at *level* as *name*, preferring a row for exactly that name."""
     if (exact := _EXACT.get((level, name))) is not None:
         return exact
     return next((key for stem, key in _STEMS[level] if name.startswith(stem) and name != stem), None)
 
 
 def levels_of(name: str) -> dict[Level, Key]:
-    """Return at which levels *name* would be known."""
+    """Return the levels at which *name* is known."""
     return {level: key for level in Level if (key := _EXACT.get((level, name))) is not None}
 
 
@@ -69,12 +67,12 @@ def known_names(level: Level) -> Iterable[str]:
 
 
 def first_words() -> frozenset[str]:
-    """Return the words that keys begin with; an alias of that name makes lines ambiguous."""
+    """Return the first words of keys; an alias with that name makes lines ambiguous."""
     prefixes = ("source", "target", *(name.split(".")[0] for level in Level for name in known_names(level)))
     return frozenset((*prefixes, *(stem.split(".")[0] for stems in _STEMS.values() for stem, _ in stems)))
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that *name* was most likely meant to be, or None when none is near."""
+    """Return the candidate most similar to *name*, or None if none is close."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)
     return found[0] if found else None

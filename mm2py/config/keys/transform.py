@@ -1,4 +1,4 @@
-"""Rows of the key table: what happens to records on their way."""
+"""Rows of the key table: transforms of records."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ _NOT_YET = False
 
 
 def _topic_or_none(value: object) -> str | None:
-    """Refuse what is no topic's name; nothing at all is none."""
+    """Refuse invalid topic names; an empty value means none."""
     return topic_text(value) if value else None
 
 
 TRANSFORMS = Section(
     "Transforms, per flow",
     "Topics with a transform are mirrored record by record, by a Structured Streaming query; all others unopened. See "
-    "[transforms](transforms.md). `A->B.transform.orders.sql` is about the topic `orders`, "
-    "`A->B.transform.shop-.*.sql` about all that the expression matches (Java's dialect, the whole name), "
-    "`A->B.transform.sql` about every topic. A topic's own name beats expressions, those count in the order of the "
-    "file, and the whole flow comes last. The names from `transforms` on are Kafka Connect's; these steps come behind "
-    "the statement or function.",
+    "[transforms](transforms.md). `A->B.transform.orders.sql` applies to the topic `orders`, "
+    "`A->B.transform.shop-.*.sql` to all topics that the expression matches (Java's dialect, the whole name), "
+    "`A->B.transform.sql` to every topic. A topic's own name takes precedence over expressions, those apply in the "
+    "order of the file, and the whole flow comes last. The names from `transforms` on are Kafka Connect's; these "
+    "steps come after the statement or function.",
     (
         Key("transform.*", Kind.STRING, None, Place.FLOW_ONLY,
             "`….sql`: a statement of Spark SQL over the table `records`. `….function`: a Python function as "
-            "`module:function`, which gets a DataFrame and gives one."),
+            "`module:function`, which gets a DataFrame and returns one."),
         Key("transforms", Kind.LIST, "", Place.FLOW, "Names of single message transforms, in order."),
         Key("transforms.*", Kind.STRING, None, Place.FLOW_ONLY,
-            "Their settings: `transforms.NAME.type`, `.predicate`, `.negate`, and what the type takes."),
+            "Their settings: `transforms.NAME.type`, `.predicate`, `.negate`, and those of the type."),
         Key("predicates", Kind.LIST, "", Place.FLOW, "Names of predicates for transforms."),
         Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings: `predicates.NAME.type` and others."),
         Key("errors.tolerance", Kind.STRING, "none", Place.FLOW,
-            "What becomes of a record that a transform cannot take: `none` stops its topic, visibly, `all` leaves the "
-            "record out.", check=one_of("none", "all")),
+            "What to do with a record that a transform cannot process: `none` stops its topic, `all` skips the "
+            "record.", check=one_of("none", "all")),
         Key("errors.deadletterqueue.topic.name", Kind.STRING, "", Place.FLOW,
-            "A topic at the target that gets the records that `errors.tolerance` = `all` leaves out, as they "
-            "were; empty for none. Connect has this for its sinks alone.", check=_topic_or_none),
+            "A topic at the target for the records that `errors.tolerance` = `all` skips, unchanged; empty for none. "
+            "Connect supports this for sinks only.", check=_topic_or_none),
         Key("errors.deadletterqueue.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Its replication factor when it is created; -1 takes the brokers' default.", check=replication_factor),
         Key("errors.deadletterqueue.context.headers.enable", Kind.BOOLEAN, "false", Place.FLOW,
-            "Say in headers, `__connect.errors.*`, where such a record is from and what was wrong."),
+            "Add headers, `__connect.errors.*`, with the origin of such a record and the error."),
         Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET,
             at_least(-1)),
         Key("errors.retry.delay.max.ms", Kind.LONG, "60000", Place.FLOW, "Their longest pause.", _NOT_YET),

@@ -15,20 +15,20 @@ from mm2py.config.keys.row import (
 
 
 _NOT_YET = False
-#: Many set a cluster's client settings without saying which client; Java gives them to Connect's own clients alone.
-_OWN = "it is Connect's own; the copy takes consumer.{0} and producer.{0}"
+#: Many files set a cluster's client settings without naming the client; Java uses them for Connect's own clients only.
+_OWN = "it applies to Connect's own clients; copying uses consumer.{0} and producer.{0}"
 
 WORKER = Section(
     "Runtime of all flows into a cluster",
-    "Written for the target cluster (`B.offset.flush.interval.ms`). Where the table names the top level as well, "
-    "that beats the cluster's line, as in Java.",
+    "Written for the target cluster (`B.offset.flush.interval.ms`). Where the table names the top level as well, that "
+    "takes precedence over the cluster's line, as in Java.",
     (
         Key("offset.flush.interval.ms", Kind.LONG, "60000", Place.WORKER,
             "How often positions are written.", check=at_least(1)),
         Key("task.shutdown.graceful.timeout.ms", Kind.LONG, "5000", Place.WORKER_TOP,
             "How long a stop waits for copy tasks to drain.", check=at_least(1)),
         Key("offset.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
-            "Topic on the target cluster that holds positions; `mm2-offsets.A.internal` if unset.", check=topic_text),
+            "Topic on the target cluster that stores positions; `mm2-offsets.A.internal` if unset.", check=topic_text),
         Key("offset.storage.partitions", Kind.INT, "25", Place.WORKER_TOP, "Its partitions when it is created.",
             check=at_least(1)),
         Key("offset.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
@@ -36,14 +36,15 @@ WORKER = Section(
         Key("offset.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("offset.flush.timeout.ms", Kind.LONG, "5000", Place.WORKER, "Java's flush time-out.", _NOT_YET),
         Key("group.id", Kind.STRING, None, Place.WORKER,
-            "The group on the target cluster that a flow's node is in, so that a second one is found; `A-mm2` if "
-            "unset. Java MirrorMaker's workers are in the same one. Flows from several sources need one each: where "
-            "they share a target, the source's alias is put behind it."),
+            "The group on the target cluster that a flow's node joins, so that a second node is detected; `A-mm2` if "
+            "unset. Java MirrorMaker's workers use the same one. Flows from several sources need one each: if they "
+            "share a target, the source's alias is appended."),
         Key("client.id", Kind.STRING, None, Place.WORKER, "Name of Connect's clients.", _NOT_YET),
         Key("session.timeout.ms", Kind.INT, "10000", Place.WORKER,
-            "How long a node that is not heard of keeps its flows' places in those groups.", check=at_least(1)),
+            "How long a node without heartbeats stays a member of those groups.", check=at_least(1)),
         Key("heartbeat.interval.ms", Kind.INT, "3000", Place.WORKER,
-            "How often it is heard of, and how often a node that stands by looks; a third of the session at most.",
+            "How often a node sends heartbeats to its group, and how often a standby node checks; at most a third of "
+            "the session.",
             check=at_least(1)),
         Key("rebalance.timeout.ms", Kind.INT, "60000", Place.WORKER, "Connect group.", _NOT_YET),
         Key("scheduled.rebalance.max.delay.ms", Kind.INT, "300000", Place.WORKER, "Connect group.", _NOT_YET),
@@ -52,8 +53,9 @@ WORKER = Section(
         Key("connect.protocol", Kind.STRING, "sessioned", Place.WORKER, "Connect group.", _NOT_YET),
         Key("exactly.once.source.support", Kind.STRING, "disabled", Place.WORKER,
             "`enabled` writes records of topics with a transform in transactions, together with positions and dead "
-            "letters, so that each is there once for consumers with `isolation.level=read_committed`. Topics that are "
-            "copied unopened need none: a restart finds out what has arrived. `preparing` is as `disabled`.",
+            "letters, so that each is visible once to consumers with `isolation.level=read_committed`. Topics that "
+            "are copied unopened need none: a restart determines what has arrived. `preparing` is the same as "
+            "`disabled`.",
             check=one_of_in_any_case("disabled", "preparing", "enabled")),
         Key("topic.tracking.enable", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
         Key("topic.tracking.allow.reset", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
@@ -66,10 +68,10 @@ WORKER = Section(
             "Its replication factor.", _NOT_YET, replication_factor),
         Key("status.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("config.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
-            "Topic on the target cluster that holds what operators order while a flow runs (pauses, limits, settings), "
-            "beside Connect's own records; `mm2-configs.A.internal` if unset.", check=topic_text),
+            "Topic on the target cluster that stores overrides by operators (pauses, limits, settings), beside "
+            "Connect's own records; `mm2-configs.A.internal` if unset.", check=topic_text),
         Key("config.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor when it is created, which the first order does; -1 takes the brokers' default.",
+            "Its replication factor when the first override creates it; -1 takes the brokers' default.",
             check=replication_factor),
         Key("config.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("plugin.path", Kind.LIST, None, Place.WORKER, "Where Java finds plugins.", _NOT_YET),
@@ -103,7 +105,7 @@ WORKER = Section(
             remark=_OWN.format("retry.backoff.ms")),
         Key("retry.backoff.max.ms", Kind.LONG, "1000", Place.WORKER, "Connect's clients.", _NOT_YET,
             remark=_OWN.format("retry.backoff.max.ms")),
-        Key("rest.extension.classes", Kind.LIST, "", Place.WORKER, "Java classes behind Connect's REST.", _NOT_YET),
+        Key("rest.extension.classes", Kind.LIST, "", Place.WORKER, "Java classes of Connect's REST.", _NOT_YET),
         Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.WORKER, "Connect's clients.", _NOT_YET,
             remark=_OWN.format("socket.connection.setup.timeout.ms")),
         Key("socket.connection.setup.timeout.max.ms", Kind.LONG, "30000", Place.WORKER, "Connect's clients.", _NOT_YET),

@@ -97,4 +97,4 @@ def test_a_line_that_makes_no_sense(
 def test_a_message_handler_is_refused(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     """What a handler does to records would silently not be done."""
     assert mirror_maker_1.main(_legacy(files, "--include", "a", "--message.handler", "H")) == ExitCode.FAILED
-    assert "--message.handler: records are not seen while they are copied" in capsys.readouterr().err
+    assert "--message.handler: records are copied unopened" in capsys.readouterr().err

@@ -60,14 +60,14 @@ def notes(tmp_path: Path) -> Notes:
                 "(topics takes names and regular expressions, separated by commas)"
             ),
         ),
-        ("topics.whitelist = x", "topics.whitelist: an old name of topics (write topics)"),
+        ("topics.whitelist = x", "topics.whitelist: a former name of topics (write topics)"),
         (
             "cluster.B.offset.storage.topic = x",
-            "cluster.B.offset.storage.topic: KIP-382's first spelling (write B.offset.storage.topic)",
+            "cluster.B.offset.storage.topic: KIP-382's draft spelling (write B.offset.storage.topic)",
         ),
         (
             "connector.A->B.emit.heartbeats = false",
-            "connector.A->B.emit.heartbeats: KIP-382's first spelling (write A->B.emit.heartbeats.enabled)",
+            "connector.A->B.emit.heartbeats: KIP-382's draft spelling (write A->B.emit.heartbeats.enabled)",
         ),
         (
             "cluster.A.brokers.list = x:1",
@@ -106,7 +106,7 @@ def notes(tmp_path: Path) -> Notes:
             "B.producer.linger.ms = 5",
             (
                 "B.producer.linger.ms: batches travel unopened and are sent at once; the source's fetch.min.bytes and "
-                "fetch.max.wait.ms gather more of them"
+                "fetch.max.wait.ms collect more of them"
             ),
         ),
         ("B.producer.acks = 1", "B.producer.acks: copying always waits for all in-sync replicas"),
@@ -119,31 +119,28 @@ def notes(tmp_path: Path) -> Notes:
         ),
         (
             "use.incremental.alter.configs = never",
-            (
-                "use.incremental.alter.configs: it is gone since Kafka 4.0: configurations are always altered "
-                "incrementally"
-            ),
+            ("use.incremental.alter.configs: removed in Kafka 4.0: configurations are always altered incrementally"),
         ),
-        ("topics.blacklist = x", "topics.blacklist: an old name of topics.exclude (write topics.exclude)"),
+        ("topics.blacklist = x", "topics.blacklist: a former name of topics.exclude (write topics.exclude)"),
         (
             "A->B.topics.exclude = mm2.*\\.internal",
-            "A->B.topics.exclude: a single backslash vanishes in a properties file (write \\\\ for \\ )",
+            "A->B.topics.exclude: a single backslash is dropped in a properties file (write \\\\ for \\ )",
         ),
         (
             "A.consumer.metric.reporters = x # y",
-            "A.consumer.metric.reporters: '# y' behind the value is part of it (comments need their own line)",
+            "A.consumer.metric.reporters: '# y' after the value is part of it (comments need their own line)",
         ),
         (
             "A.ssl.keystore.password = x # y",
             (
-                "A.ssl.keystore.password: what looks like a comment behind the value is part of it "
+                "A.ssl.keystore.password: what looks like a comment after the value is part of it "
                 "(comments need their own line)"
             ),
         ),
         (
             "A->B.producer.max.request.size = 5",
             (
-                "A->B.producer.max.request.size: taken for the copy; Java MirrorMaker would ignore it "
+                "A->B.producer.max.request.size: used for copying; Java MirrorMaker would ignore it "
                 "(write A->B.producer.override.max.request.size)"
             ),
         ),
@@ -173,15 +170,15 @@ def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: s
         (
             "A.admin.bootstrap.servers = x:1",
             (
-                "A.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that it does "
-                "there (write A.bootstrap.servers)"
+                "A.admin.bootstrap.servers: has no effect: mm2py uses the same connection settings for everything on "
+                "a cluster (write A.bootstrap.servers)"
             ),
         ),
         (
             "A->B.source.admin.bootstrap.servers = x:1",
             (
-                "A->B.source.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that "
-                "it does there"
+                "A->B.source.admin.bootstrap.servers: has no effect: mm2py uses the same connection settings for "
+                "everything on a cluster"
             ),
         ),
         ("emit.heartbeats.enabled = false\nB->A.topics = x", "B->A.topics: flow B->A does not run"),
@@ -192,8 +189,8 @@ def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: s
         (
             "B.exactly.once.source.support = enabled",
             (
-                "B.exactly.once.source.support: A->B reads records of aborted transactions, too, which then are "
-                "mirrored (add A.consumer.isolation.level = read_committed)"
+                "B.exactly.once.source.support: A->B reads records of aborted transactions, too, so they are mirrored "
+                "(add A.consumer.isolation.level = read_committed)"
             ),
         ),
     ],
@@ -310,7 +307,8 @@ def test_aliases_that_make_trouble_are_named(notes: Notes) -> None:
     assert notes("us.west->topics.enabled = true", base=base) == [
         "mm2.properties:1: clusters: alias topics is a word that settings begin with (choose another alias)",
         (
-            "mm2.properties:1: clusters: alias us.west holds the separator '.': cycles cannot be told from topic names "
+            "mm2.properties:1: clusters: alias us.west contains the separator '.': cycles cannot be told from topic "
+            "names "
             "(choose another alias or replication.policy.separator)"
         ),
     ]

@@ -120,7 +120,7 @@ def test_the_readme_s_first_file(tmp_path: Path) -> None:
     """Java takes the comment for a part of the value, and the flow for disabled; here the correction is said."""
     assert _problems(tmp_path, README_START) == [
         (
-            "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' behind the value is part of it "
+            "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' after the value is part of it "
             "(put the comment on a line of its own)"
         )
     ]
@@ -165,7 +165,7 @@ def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
     assert _enabled(settings) == ["primary->backup"]
     assert settings.flows[0].topics_exclude == ("topics_to_blacklist",)
     assert {
-        "8: primary->backup.topics.blacklist: an old name of topics.exclude (write topics.exclude)",
+        "8: primary->backup.topics.blacklist: a former name of topics.exclude (write topics.exclude)",
         (
             "10: primary->backup.sync.group.offsets: unknown key, ignored "
             "(did you mean primary->backup.sync.group.offsets.enabled?)"
@@ -183,8 +183,8 @@ def test_the_readme_s_settings_of_clients(tmp_path: Path) -> None:
     assert limits.buffer_bytes == 1024 * 1024
     assert {
         (
-            "8: primary.admin.bootstrap.servers: has no effect: mm2py reaches a cluster in one way for all that it "
-            "does there (write primary.bootstrap.servers)"
+            "8: primary.admin.bootstrap.servers: has no effect: mm2py uses the same connection settings for "
+            "everything on a cluster (write primary.bootstrap.servers)"
         ),
     } <= set(_notes(settings))
 
@@ -201,7 +201,7 @@ def test_kip_382_s_file(tmp_path: Path) -> None:
     }
     assert not next(flow for flow in settings.flows if flow.flow.source == "us-east").is_enabled
     assert "us-west->us-east" not in [str(flow.flow) for flow in settings.flows]
-    assert "3: cluster.us-west.brokers.list: KIP-382's first spelling (write us-west.bootstrap.servers)" in notes
+    assert "3: cluster.us-west.brokers.list: KIP-382's draft spelling (write us-west.bootstrap.servers)" in notes
     assert any("add us-west->us-east.enabled = true" in note for note in notes)
     assert _enabled(running) == ["us-west->us-east"]
     assert not running.flows[0].emits_heartbeats

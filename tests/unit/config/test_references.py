@@ -169,7 +169,7 @@ def test_what_names_no_provider_stays_as_it_is(tmp_path: Path) -> None:
         ("config.providers = vault\ntopics = x", "provider vault has no class (add config.providers.vault.class)"),
         (
             "config.providers = v\nconfig.providers.v.class = no.such.Vault\ntopics = x",
-            "no.such.Vault cannot be made: ModuleNotFoundError",
+            "no.such.Vault cannot be created: ModuleNotFoundError",
         ),
         (
             (

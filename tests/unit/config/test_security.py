@@ -86,7 +86,7 @@ def test_plaintext_carries_nothing(load: Load) -> None:
         ),
         (
             "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\nA.sasl.jaas.config = M required;",
-            "mm2.properties:7: A.sasl.jaas.config: there is nowhere to get a token from (add sasl.oauthbearer.token",
+            "mm2.properties:7: A.sasl.jaas.config: there is no source of tokens (add sasl.oauthbearer.token",
         ),
         (
             (
@@ -101,7 +101,7 @@ def test_plaintext_carries_nothing(load: Load) -> None:
         ),
         (
             "A.sasl.login.callback.handler.class = com.shop.TokenHandler",
-            "mm2.properties:5: A.sasl.login.callback.handler.class: a Java class cannot be run here",
+            "mm2.properties:5: A.sasl.login.callback.handler.class: a Java class cannot be used here",
         ),
         ("A.ssl.truststore.type = BKS", "mm2.properties:5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
         ("A.ssl.enabled.protocols = SSLv3", "mm2.properties:5: A.ssl.enabled.protocols: unknown are SSLv3"),

@@ -327,8 +327,8 @@ def test_flows_run_when_enabled_or_for_heartbeats(
     ("text", "targets", "hint"),
     [
         (BASE.replace("true", "false"), [], "(add A->B.enabled = true)"),
-        (BASE.replace("A->B", "A->X"), [], "A->X.enabled (mm2.properties:4) speaks of a cluster"),
-        (BASE, ["A"], "enabled are A->B; none of them ends at --clusters A"),
+        (BASE.replace("A->B", "A->X"), [], "A->X.enabled (mm2.properties:4) names a cluster"),
+        (BASE, ["A"], "enabled are A->B; none of them has the target --clusters A"),
     ],
 )
 def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
@@ -471,7 +471,7 @@ replication.policy.separator = ->
         ("clusters =", "mm2.properties:1: clusters: must not be empty"),
         (
             "bootstrap.servers = a:1\nA->B.enabled = true\nclusters = A,,B",
-            "mm2.properties:3: clusters: the list has an empty member: look for a comma too many",
+            "mm2.properties:3: clusters: the list has an empty member: check for an extra comma",
         ),
         ("clusters = A,A", "mm2.properties:1: clusters: the list names A more than once"),
         (
@@ -501,14 +501,14 @@ replication.policy.separator = ->
             BASE.replace("A->B", "A->X") + "emit.heartbeats.enabled = false",
             (
                 "mm2.properties: No source->target replication flows. "
-                "(A->X.enabled (mm2.properties:4) speaks of a cluster that clusters does not name)"
+                "(A->X.enabled (mm2.properties:4) names a cluster that clusters does not list)"
             ),
         ),
         (
             BASE.replace("A->B.enabled", "enabled") + "emit.heartbeats.enabled = false",
             (
-                "mm2.properties: No source->target replication flows. (a top-level enabled counts only for flows "
-                "that emit heartbeats; add A->B.enabled = true)"
+                "mm2.properties: No source->target replication flows. (a top-level enabled applies only to flows that "
+                "emit heartbeats; add A->B.enabled = true)"
             ),
         ),
         (
@@ -521,24 +521,24 @@ replication.policy.separator = ->
         (
             BASE + "A->B.topics.exclude = a # not a",
             (
-                "mm2.properties:5: A->B.topics.exclude: '# not a' behind the value is part of it "
+                "mm2.properties:5: A->B.topics.exclude: '# not a' after the value is part of it "
                 "(put the comment on a line of its own)"
             ),
         ),
         (
             BASE + "A -> B.topics = x",
-            "mm2.properties:5: A: a key ends at the first blank (write A->B.topics = x)",
+            "mm2.properties:5: A: a key ends at the first space (write A->B.topics = x)",
         ),
         (
             "clusters = A/1, B\nbootstrap.servers = a:1\nA/1->B.enabled = true\nemit.heartbeats.enabled=false",
             (
-                "mm2.properties:1: clusters: alias 'A/1' is mirrored from, so it becomes part of topic names "
+                "mm2.properties:1: clusters: alias 'A/1' is a source cluster, so it becomes part of topic names "
                 "(use letters, digits, dots, underscores and dashes)"
             ),
         ),
         (
             "clusters = A->, B\nbootstrap.servers = a:1\nB->A->.enabled = true\nemit.heartbeats.enabled=false",
-            "mm2.properties:1: clusters: alias 'A->' may hold neither blanks nor ->",
+            "mm2.properties:1: clusters: alias 'A->' may contain neither spaces nor ->",
         ),
     ],
 )
@@ -559,7 +559,7 @@ def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(load: Load) -
     [
         (["C"], "clusters names A, B"),
         (["b"], "clusters names A, B"),
-        (["A"], "enabled are A->B; none of them ends at --clusters A"),
+        (["A"], "enabled are A->B; none of them has the target --clusters A"),
     ],
 )
 def test_wrong_targets_are_refused(load: Load, targets: list[str], hint: str) -> None:

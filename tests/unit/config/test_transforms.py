@@ -83,7 +83,7 @@ _ROUTED = (
     ("lines", "problem"),
     [
         ("A->B.transform.orders = SELECT 1", "5: A->B.transform.orders: it must end in .sql or .function"),
-        ("A->B.transform.orders.sql =", "5: A->B.transform.orders.sql: it says nothing"),
+        ("A->B.transform.orders.sql =", "5: A->B.transform.orders.sql: it is empty"),
         ("A->B.transform.o.function = a.b.c", "5: A->B.transform.o.function: 'a.b.c' is not of the form module:func"),
         ("A->B.transform.o.sql = S\nA->B.transform.o.function = a:b", "6: A->B.transform.o.function: the same topics"),
         ("A->B.transform.o(.sql = S", "5: A->B.transform.o(.sql: "),
@@ -96,7 +96,7 @@ _ROUTED = (
         (f"{_ONE}type = RegexRouter\nA->B.transforms.x.regex = (\nA->B.transforms.x.replacement = b",
          "7: A->B.transforms.x.regex: "),
         (f"{_ONE}type = Filter\nA->B.transforms.x.predicate = p", "7: A->B.transforms.x.predicate: predicates does"),
-        (_ROUTED, "6: A->B.transforms.x.type: where records go must follow from their topic's name alone"),
+        (_ROUTED, "6: A->B.transforms.x.type: the remote topic must depend on the source topic's name only"),
         ("errors.tolerance = some", "5: errors.tolerance: must be one of none, all"),
         ("errors.deadletterqueue.topic.name = a b", "5: errors.deadletterqueue.topic.name: 'a b' cannot be part"),
     ],
@@ -147,7 +147,7 @@ def test_a_statement_cannot_route(tmp_path: Path, text: str) -> None:
     (problem,) = caught.value.problems
     assert (problem.where, problem.key) == ("mm2.properties:6", "A->B.transform.orders.routes")
     assert problem.message == (
-        "a statement or function cannot say where records go: all records of a source partition go to one remote "
+        "a statement or function cannot choose where records go: all records of a source partition go to one remote "
         "partition"
     )
     assert problem.hint == f"remove the line; {_INSTEAD}"

@@ -67,7 +67,7 @@ def test_the_mirror_begins_where_the_group_stands(load: Load) -> None:
     flow = _flow(settings)
 
     assert (flow.start_group, flow.auto_offset_reset) == ("mirror-group", "earliest")
-    assert "consumer.properties:2: group.id: the mirror begins where this group stands" in str(settings.notes[0])
+    assert "consumer.properties:2: group.id: the mirror starts at this group's committed" in str(settings.notes[0])
 
 
 def test_a_consumer_begins_at_the_end_unless_told_otherwise(load: Load) -> None:
@@ -169,7 +169,10 @@ def test_all_problems_come_at_once_in_the_order_of_the_files(load: Load) -> None
     assert [problem.partition(" (")[0] for problem in problems] == [
         "kafka-mirror-maker: --num.streams: expected a whole number, found 'two'",
         "consumer.properties: bootstrap.servers: missing: the brokers of the source",
-        "consumer.properties: group.id: missing: the consumer group of MirrorMaker 1, where the mirror begins",
+        (
+            "consumer.properties: group.id: missing: the consumer group of MirrorMaker 1, at whose offsets the mirror "
+            "starts"
+        ),
         "consumer.properties:1: fetch.min.bytes: expected a whole number, found 'many'",
         "producer.properties:1: max.request.size: expected a whole number, found 'x'",
         "producer.properties:2: bootstrap.servers: 'nowhere' is not of the form host:port",
@@ -216,6 +219,6 @@ def test_a_group_that_names_no_topic_needs_an_alias(load: Load) -> None:
     (problem,) = _problems(load, consumer)
 
     assert problem.startswith(
-        "consumer.properties:2: group.id: positions cannot be kept under the name 'mirror group!'"
+        "consumer.properties:2: group.id: positions cannot be stored under the name 'mirror group!'"
     )
     assert _flow(load(consumer, source_alias="west")).start_group == "mirror group!"

@@ -131,7 +131,7 @@ def test_what_means_nothing_here_is_noted_with_what_does(load: Load) -> None:
 
     assert "mirus.properties:6: replay.policy: a key of another mirror, ignored (nothing is copied twice)" in notes
     assert any(note.startswith("mirus.properties:7: destination.bootstrap.servers: without effect") for note in notes)
-    assert any(note.startswith("worker.properties:8: offset.storage.topic: positions are kept") for note in notes)
+    assert any(note.startswith("worker.properties:8: offset.storage.topic: without effect") for note in notes)
     assert any(note.startswith("worker.properties:10: mirus.task.auto.restart.enabled: a key of an") for note in notes)
 
 
@@ -157,7 +157,7 @@ def test_a_missing_source_and_name_are_problems(load: Load) -> None:
     unnamed = _problems(load, CONNECTOR.replace("name = mirus-source\n", ""))
     sourceless = _problems(load, CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""))
 
-    assert unnamed == ["mirus.properties: name: missing: positions are kept under the connector's name"]
+    assert unnamed == ["mirus.properties: name: missing: positions are stored under the connector's name"]
     assert len(sourceless) == 1
     assert sourceless[0].startswith(
         "mirus.properties: consumer.bootstrap.servers: missing: the brokers of mirus-source"

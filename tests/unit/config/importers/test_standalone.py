@@ -110,7 +110,7 @@ def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None
     assert str(_flow(settings).flow) == "us-west->us-east"
     assert _flow(settings).source.bootstrap_servers == ("us-west-host1:9091",)
     assert [str(note) for note in settings.notes] == [
-        "source.json:6: source.cluster.brokers.list: KIP-382's first spelling (write source.cluster.bootstrap.servers)"
+        "source.json:6: source.cluster.brokers.list: KIP-382's draft spelling (write source.cluster.bootstrap.servers)"
     ]
 
 
@@ -126,8 +126,8 @@ def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "s.json: is no JSON"),
-        ("[]", "s.json: holds no connector"),
+        ("{", "s.json: is not valid JSON"),
+        ("[]", "s.json: is not a connector"),
         ('{"name": "s",\n"topics": ["a"], "connector.class": "MirrorSource"}', "s.json:2: topics: a connector's"),
     ],
 )
@@ -171,8 +171,8 @@ def test_checkpoints_alone_are_refused(load: Load) -> None:
     (problem,) = _problems(load, WORKER, CHECKPOINT)
 
     assert problem == (
-        "1.properties:2: connector.class: checkpoints of A->B rest on what its MirrorSourceConnector copies in the "
-        "same process (name the MirrorSourceConnector's file as well)"
+        "1.properties:2: connector.class: checkpoints of A->B depend on its MirrorSourceConnector in the same process "
+        "(name the MirrorSourceConnector's file as well)"
     )
 
 
@@ -191,7 +191,7 @@ def test_each_connector_s_own_settings_count(load: Load) -> None:
     assert (flow.checkpoints.emit_interval_s, flow.checkpoints.groups) == (8.0, ("g1",))
     assert flow.heartbeats_interval_s == 9.0
     assert "2.properties:6: topics: overruled by 1.properties:6: a flow has one such setting" in notes
-    assert any(note.startswith("2.properties:7: tasks.max: its tasks are not counted") for note in notes)
+    assert any(note.startswith("2.properties:7: tasks.max: without effect: tasks.max") for note in notes)
 
 
 def test_settings_of_a_connector_that_is_not_there_have_no_effect(load: Load) -> None:
@@ -262,7 +262,7 @@ def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
     assert _flow(settings).offset_storage_topic == "mm2-offsets.A.internal"
     assert _flow(settings).offset_storage_replication_factor == 1
     (note,) = settings.notes
-    assert str(note).startswith("worker.properties:2: offset.storage.file.filename: positions are kept on the target")
+    assert str(note).startswith("worker.properties:2: offset.storage.file.filename: without effect")
 
 
 def test_what_is_about_the_process_is_in_the_worker_s_file(load: Load) -> None:
@@ -383,7 +383,7 @@ def test_all_problems_come_at_once_file_by_file(load: Load) -> None:
         "1.properties:5: tasks.max: expected a whole number, found 'many'",
         "2.properties:2: connector.class: mm2py has no connector org.apache.kafka.connect.mirror.MirrorSinkConnector",
         "3.properties: connector.class: missing: what the connector does",
-        "4.properties:1: name: 1.properties has a connector of that name already",
+        "4.properties:1: name: 1.properties already has a connector with that name",
         "4.properties:2: connector.class: A->B has a MirrorSourceConnector already",
     ]
 

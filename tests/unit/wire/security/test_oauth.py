@@ -126,7 +126,7 @@ async def test_a_plain_method_and_a_life_in_the_token() -> None:
         ),
         ({"sasl_oauthbearer_token_endpoint_url": "file:///none"}, "the token's file /none: No such file"),
         ({"sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/t"}, "clientId and clientSecret are missing"),
-        ({}, "there is nowhere to get a token from"),
+        ({}, "there is no source of tokens"),
         ({"sasl_jaas_config": "M"}, "sasl.jaas.config: the word 'required'"),
         ({"sasl_mechanism": "AWS_MSK_IAM"}, "pip install 'mm2py[aws]'"),
     ],
