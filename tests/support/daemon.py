@@ -33,7 +33,8 @@ class Daemon:
 
     def __init__(self, process: LoggedProcess, log_start: int) -> None:
         self._process = process
-        self._log_start = log_start
+        self._log_start = self._read_to = log_start
+        self._events: list[Event] = []
         self._status_file = _status_file(process.log_file)
         self._orphans: list[psutil.Process] = []
 
@@ -62,14 +63,19 @@ class Daemon:
 
     def events(self, name: str | None = None) -> Iterator[Event]:
         """Return the events logged so far, those called *name* or all; lines that are not ours are left out."""
-        for line in self.log_text().splitlines():
-            if line.startswith("{"):
-                try:
-                    event: Event = json.loads(line)
-                except ValueError:
-                    continue  # the last line may still be half written
-                if name is None or event.get("event") == name:
-                    yield event
+        self._read_on()
+        return iter([event for event in self._events if name is None or event.get("event") == name])
+
+    def _read_on(self) -> None:
+        """Take in whole lines that have been added; the last one may still be half written."""
+        with self._process.log_file.open("rb") as log:
+            log.seek(self._read_to)
+            added, newline, _ = log.read().rpartition(b"\n")
+        self._read_to += len(added + newline)
+        for line in added.splitlines():
+            if line.startswith(b"{"):
+                with suppress(ValueError):
+                    self._events.append(json.loads(line))
 
     async def wait_for_event(
         self,

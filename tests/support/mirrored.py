@@ -5,25 +5,25 @@ from __future__ import annotations
 from tests.support.eventually import eventually
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
-from tests.support.topics import end_offsets, list_topics
+from tests.support.topics import end_offsets, ends_of, looking_at
 
 
 async def arrived(bootstrap: str, remote_topic: str) -> int:
     """Return how many records a remote topic holds; 0 while it does not exist."""
-    if remote_topic not in await list_topics(bootstrap):
-        return 0
     return sum((await end_offsets(bootstrap, remote_topic)).values())
 
 
 async def await_arrived(bootstrap: str, remote_topic: str, count: int, *, within_s: float = 60.0) -> int:
     """Wait until a remote topic holds at least *count* records; give how many it holds."""
 
-    async def enough() -> int | None:
-        found = await arrived(bootstrap, remote_topic)
-        assert found >= count, f"{found} records"
-        return found
+    async with looking_at(bootstrap) as cluster:
 
-    return await eventually(enough, within_s=within_s, what=f"{remote_topic} holds {count} records", every_s=0.1)
+        async def enough() -> int | None:
+            found = sum((await ends_of(cluster, remote_topic)).values())
+            assert found >= count, f"{found} records"
+            return found
+
+        return await eventually(enough, within_s=within_s, what=f"{remote_topic} holds {count} records")
 
 
 async def assert_mirrored(source: str, topic: str, target: str, remote_topic: str, count: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
@@ -14,7 +13,13 @@ from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int8, Int16, Int32, Schema, String
 
+from mm2py.clock import SystemClock
 from mm2py.devkit.java import run_tool
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import LATEST
+from mm2py.wire.topics.admin import Admin
 from tests.support.eventually import eventually
 
 
@@ -30,6 +35,16 @@ async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def looking_at(bootstrap: str) -> AsyncIterator[Cluster]:
+    """Look at a cluster for a moment; nothing is connected before the first question."""
+    cluster = Cluster(ClusterEndpoint("tests", tuple(bootstrap.split(",")), request_timeout_ms=20_000), SystemClock())
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
 
 
 @asynccontextmanager
@@ -83,9 +98,8 @@ async def delete_topic(bootstrap: str, topic: str) -> None:
 
 async def list_topics(bootstrap: str) -> set[str]:
     """Return the names of all topics, the brokers' own left out."""
-    async with client(bootstrap) as connected:
-        metadata = await connected.fetch_all_metadata()
-    return {topic for topic in metadata.topics(exclude_internal_topics=False) if not topic.startswith("__")}
+    async with looking_at(bootstrap) as cluster:
+        return {topic for topic in (await Admin(cluster).list_topics()).topics if not topic.startswith("__")}
 
 
 async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -115,22 +129,30 @@ async def topic_configs(bootstrap: str, topic: str) -> dict[str, str]:
 
 async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the leader's broker id of every partition that has one."""
-    async with client(bootstrap) as connected:
-        metadata = await connected.fetch_all_metadata()
-    numbers = metadata.partitions_for_topic(topic) or set()
-    found = {number: metadata.leader_for_partition(TopicPartition(topic, number)) for number in numbers}
-    return {number: leader for number, leader in found.items() if leader >= 0}
+    async with looking_at(bootstrap) as cluster:
+        return await _leaders(cluster, topic)
+
+
+async def _leaders(cluster: Cluster, topic: str) -> dict[int, int]:
+    await cluster.refresh_metadata([topic])
+    found = {number: cluster.leader(TopicPartition(topic, number)) for number in cluster.partitions_of(topic)}
+    return {number: leader for number, leader in found.items() if leader is not None}
 
 
 async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
-    """Return the high watermark of every partition."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
-    await consumer.start()
-    try:
-        places = [TopicPartition(topic, number) for number in await leaders(bootstrap, topic)]
-        return {place.partition: offset for place, offset in (await consumer.end_offsets(places)).items()}
-    finally:
-        await consumer.stop()
+    """Return the high watermark of every partition that has a leader; none while there is no such topic."""
+    async with looking_at(bootstrap) as cluster:
+        return await ends_of(cluster, topic)
+
+
+async def ends_of(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Return what `end_offsets` does, over connections that stay open for the next time."""
+    places = [TopicPartition(topic, number) for number in await _leaders(cluster, topic)]
+    ends: dict[int, int] = {}
+    for place, offset in (await cluster.list_offsets(places, LATEST)).items():
+        assert isinstance(offset, int), f"where does {place} end? {offset}"
+        ends[place.partition] = offset
+    return ends
 
 
 async def move_leaders(bootstrap: str, topic: str, to: Mapping[int, int]) -> None:
@@ -151,18 +173,6 @@ async def move_leaders(bootstrap: str, topic: str, to: Mapping[int, int]) -> Non
             return all(now.get(partition) == leader for partition, leader in to.items())
 
         await eventually(moved, within_s=30, what=f"{topic} is led by {dict(to)}", every_s=0.2)
-
-
-async def move_replicas(bootstrap: str, topic: str, to: Mapping[int, list[int]]) -> None:
-    """Place partitions on other brokers and wait until the first of each leads."""
-    async with client(bootstrap) as connected:
-        await _reassign(connected, topic, to)
-
-        async def moved() -> bool:
-            now = await leaders(bootstrap, topic)
-            return all(now.get(partition) == brokers[0] for partition, brokers in to.items())
-
-        await eventually(moved, within_s=60, what=f"{topic} lies on {dict(to)}", every_s=0.2)
 
 
 def throttle_producers(bootstrap: str, bytes_per_s: int) -> None:
