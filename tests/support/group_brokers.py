@@ -118,7 +118,7 @@ class GroupBrokers(FakeBrokers):
 
     def commit(self, node_id: int, request: Any) -> Any:
         name = request.consumer_group
-        group = self.groups.setdefault(name, FakeGroup())
+        group = self.groups.setdefault(name, FakeGroup(protocol=""))
         code = self.code(node_id, name) or (int(ErrorCode.UNKNOWN_MEMBER_ID) if group.members else 0)
         topics = []
         for topic, rows in request.topics:

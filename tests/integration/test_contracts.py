@@ -1,0 +1,251 @@
+"""
+What unit tests take for granted about brokers, asked of the fakes and of a real broker alike.
+
+`ModelCluster` stands for the brokers that records are copied between, `FakeBrokers` and `GroupBrokers` for those that
+are administered. Each test runs against the fake and against a broker; where they differ, the fake is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import attrs
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.topic import NewTopic
+from mm2py.wire.batches.batch import batches
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.groups.consumer_groups import Groups
+from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topics.admin import Admin
+from tests.support.batches import CONTROL, build_batch, contents, flipped
+from tests.support.eventually import eventually
+from tests.support.group_brokers import GroupBrokers
+from tests.support.groups import member
+from tests.support.model_cluster import ModelCluster
+from tests.support.topics import create_topic, looking_at
+
+
+LAST_SEQUENCE = 2**31 - 1
+
+
+@attrs.define
+class Log:
+    """A partition of a topic at its leader, and a producer of its own."""
+
+    cluster: Cluster
+    tp: TopicPartition
+    producer_id: int = -1
+
+    async def produce(self, sequence: int, records: int = 1) -> tuple[int, int]:
+        """Send a batch with that first sequence; give the error code and the base offset."""
+        return await self.send(build_batch(records, producer=(self.producer_id, 0, sequence)))
+
+    async def send(self, batch: bytes) -> tuple[int, int]:
+        connection = await self.cluster.connection(self.cluster.leader(self.tp) or 0, "write")
+        rows = [(self.tp.topic.encode(), [(self.tp.partition, memoryview(batch))])]
+        ((ack,), _) = read_answer(await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000)))
+        return ack.error_code, ack.base_offset
+
+    async def fetch(self, offset: int, max_bytes: int = 1_000_000) -> PartitionAnswer:
+        connection = await self.cluster.connection(self.cluster.leader(self.tp) or 0, "read")
+        position = FetchPosition(self.tp.topic.encode(), self.tp.partition, offset, -1, None)
+        return await fetch_once(connection, position, FetchSizes(1, max_bytes, max_bytes, reads_committed=False), 100)
+
+    async def end(self) -> int | BrokerAnsweredError:
+        return (await self.cluster.list_offsets([self.tp], LATEST))[self.tp]
+
+
+@pytest.fixture(params=["model", "broker"])
+async def log(request: pytest.FixtureRequest, backup: KafkaCluster, prefix: str) -> AsyncIterator[Log]:
+    if request.param == "model":
+        made = Log(cast("Cluster", ModelCluster.of("B", prefix)), TopicPartition(prefix, 0))
+        made.producer_id = (await init_producer_id(made.cluster)).producer_id
+        yield made
+        return
+    await create_topic(backup.bootstrap_servers, prefix)
+    async with looking_at(backup.bootstrap_servers) as cluster:
+        await cluster.refresh_metadata([prefix])
+        yield Log(cluster, TopicPartition(prefix, 0), (await init_producer_id(cluster)).producer_id)
+
+
+async def test_a_producer_nobody_knows_may_begin_anywhere(log: Log) -> None:
+    """Its first sequence is taken as it is (KIP-360), and the next one has to follow it."""
+    first, gap, following = [await log.produce(sequence, 3) for sequence in (70, 74, 73)]
+
+    assert (first, following) == ((0, 0), (0, 3))
+    assert gap[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await log.end() == 6
+
+
+async def test_a_repeated_batch_is_acknowledged_where_it_lies(log: Log) -> None:
+    """Of the last five batches a repetition is told its place and not appended; of an older one it is out of order."""
+    for sequence in range(6):
+        await log.produce(sequence)
+    fifth, older = await log.produce(1), await log.produce(0)
+
+    assert fifth == (0, 1)
+    assert older[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await log.end() == 6
+
+
+async def test_sequences_begin_again_behind_the_last_one(log: Log) -> None:
+    """A batch may lie across the greatest sequence, and the one behind it goes on from where it ended."""
+    found = [await log.produce(LAST_SEQUENCE - 1, 4), await log.produce(2)]
+
+    assert found == [(0, 0), (0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (flipped(build_batch(2)), ErrorCode.CORRUPT_MESSAGE),
+        (build_batch(2, base_offset=7), ErrorCode.INVALID_RECORD),
+        (build_batch(2, last_offset_delta=5), ErrorCode.INVALID_RECORD),
+        (build_batch(2, attributes=CONTROL), ErrorCode.INVALID_RECORD),
+    ],
+    ids=["damaged", "with a base offset", "with a hole", "a control batch"],
+)
+async def test_a_batch_that_no_producer_may_send_is_refused(log: Log, batch: bytes, code: ErrorCode) -> None:
+    """Nothing of it is appended."""
+    assert await log.send(batch) == (code, -1)
+    assert await log.end() == 0
+
+
+async def test_a_fetch_gives_whole_batches_from_the_one_that_holds_the_offset(log: Log) -> None:
+    """Also where it is larger than the reader's limit (KIP-74); at the end nothing, past it an error."""
+    for sequence in (0, 10):
+        await log.send(build_batch(contents(10, size=500), producer=(log.producer_id, 0, sequence)))
+    inside, at_end, past = await log.fetch(13, max_bytes=50), await log.fetch(20), await log.fetch(21)
+
+    assert [batch.base_offset for batch in batches(inside.record_set)] == [10]
+    assert (at_end.error_code, bytes(at_end.record_set), at_end.high_watermark) == (0, b"", 20)
+    assert past.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_topic_that_is_not_there(log: Log) -> None:
+    """It can be neither read nor written, and its leader is not known."""
+    gone = attrs.evolve(log, tp=TopicPartition(f"{log.tp.topic}-gone", 0))
+
+    assert log.cluster.leader(gone.tp) is None
+    assert (await gone.produce(0))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await gone.fetch(0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@attrs.define
+class Admined:
+    """A cluster, and how somebody becomes a member of a group there."""
+
+    cluster: Cluster
+    bootstrap: str
+    fake: GroupBrokers | None
+
+
+@pytest.fixture(params=["fake", "broker"])
+async def admined(request: pytest.FixtureRequest, backup: KafkaCluster) -> AsyncIterator[Admined]:
+    if request.param == "broker":
+        async with looking_at(backup.bootstrap_servers) as cluster:
+            await cluster.connect()
+            yield Admined(cluster, backup.bootstrap_servers, None)
+        return
+    brokers = GroupBrokers()
+    async with Cluster(brokers.endpoint, SystemClock(), opener=brokers.open) as cluster:
+        yield Admined(cluster, "", brokers)
+
+
+async def test_topics_are_created_once(admined: Admined, prefix: str) -> None:
+    """A topic has the partitions that were asked for, each with a leader; created again it is refused."""
+    admin, wanted = Admin(admined.cluster), NewTopic(prefix, 3, 1)
+    made, again = await admin.create_topics([wanted]), await admin.create_topics([wanted])
+
+    async def has_leaders() -> bool:
+        topic = (await admin.list_topics()).topics[prefix]
+        assert set(topic.partitions) == {0, 1, 2}
+        return None not in topic.partitions.values() and not topic.is_internal
+
+    await eventually(has_leaders, within_s=30, what="each partition has a leader")
+    refused = again[prefix]
+    assert made == {prefix: None}
+    assert isinstance(refused, BrokerAnsweredError)
+    assert refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_records_come_back_as_they_were_written(admined: Admined, prefix: str) -> None:
+    """Each in its partition, in order; the log begins at 0 and ends behind the last one."""
+    log, places = TopicLog(admined.cluster, prefix), [TopicPartition(prefix, number) for number in range(2)]
+    await Admin(admined.cluster).create_topics([NewTopic(prefix, 2, 1)])
+    records = [LogRecord(b"k%d" % n, None if n == 3 else b"v%d" % n, partition=n % 2) for n in range(5)]
+    await log.append(records[:3])
+    await log.append(records[3:])
+    found = await log.read_all()
+
+    for number in range(2):
+        own = [(it.key, it.value) for it in found if it.partition == number]
+        assert own == [(it.key, it.value) for it in records if it.partition == number]
+    assert await admined.cluster.list_offsets(places, EARLIEST) == dict.fromkeys(places, 0)
+    assert await admined.cluster.list_offsets(places, LATEST) == dict(zip(places, (3, 2), strict=True))
+
+
+async def test_a_topic_nobody_created_has_no_partitions(admined: Admined, prefix: str) -> None:
+    """To ask for it does not create it."""
+    await admined.cluster.refresh_metadata([prefix])
+
+    assert admined.cluster.partitions_of(prefix) == ()
+    assert prefix not in (await Admin(admined.cluster).list_topics()).topics
+
+
+async def test_offsets_that_are_committed_for_a_group_make_it(admined: Admined, prefix: str) -> None:
+    """Before there is no such group and no offset; behind it is empty, of no protocol, and has these offsets."""
+    groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
+    before, none = (await groups.describe([prefix]))[prefix], (await groups.committed([prefix]))[prefix]
+    await _committed(admined, prefix, tp)
+    after = (await groups.describe([prefix]))[prefix]
+    offsets = (await groups.committed([prefix]))[prefix]
+
+    assert not isinstance(before, Exception)
+    assert not isinstance(after, Exception)
+    assert not isinstance(offsets, Exception)
+    assert (before.exists, before.state, none) == (False, "Dead", {})
+    assert (after.exists, after.state, after.protocol_type, after.members) == (True, "Empty", "", 0)
+    assert {place: it.offset for place, it in offsets.items()} == {tp: 5}
+    assert prefix in (await groups.list_groups()).groups
+
+
+async def test_nobody_else_commits_for_a_group_with_members(admined: Admined, prefix: str) -> None:
+    """The commit is refused, and the group's offsets stay."""
+    groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
+    await _committed(admined, prefix, tp)
+    if admined.fake is not None:
+        admined.fake.groups[prefix] = attrs.evolve(admined.fake.groups[prefix], state="Stable", members=1)
+        refused = (await groups.commit(prefix, {tp: CommittedOffset(9)}))[tp]
+    else:
+        async with member(admined.bootstrap, prefix, prefix) as consumer:
+            await eventually(consumer.assignment, within_s=30, what="the member has its partition")
+            refused = (await groups.commit(prefix, {tp: CommittedOffset(9)}))[tp]
+    offsets = (await groups.committed([prefix]))[prefix]
+
+    assert refused is not None
+    assert refused.code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not isinstance(offsets, Exception)
+    assert offsets[tp].offset == 5
+
+
+async def _committed(admined: Admined, group: str, tp: TopicPartition) -> None:
+    """Create the topic and commit 5; the first coordinator of a new cluster takes a moment to find its log."""
+    await Admin(admined.cluster).create_topics([NewTopic(tp.topic, 1, 1)])
+
+    async def is_taken() -> bool:
+        return not any((await Groups(admined.cluster).commit(group, {tp: CommittedOffset(5)})).values())
+
+    await eventually(is_taken, within_s=30, what=f"{group} is committed")
