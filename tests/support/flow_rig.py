@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
+
+import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.endpoint import ClusterEndpoint
@@ -52,6 +55,16 @@ SETTINGS = FlowSettings(
     restart_backoff_ms=1_000,
     restart_backoff_max_ms=60_000,
 )
+
+
+@attrs.define(eq=False)
+class HopelessError(Mm2Error):
+    """An error nobody can do anything about."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "give up"
+
+    what: str = "no"
 
 
 def flow_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> FlowContext:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import attrs
 import pytest
 
-from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
 from mm2py.flow.reach import Reach
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
@@ -17,15 +15,10 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import error_of
 from mm2py.wire.security.access import ClusterAccessError
 from tests.support.clocks import WALL_START_MS, ManualClock
+from tests.support.flow_rig import HopelessError
 
 
 FLOW = Flow("A", "B")
-
-
-class HopelessError(Mm2Error):
-    """An error nobody can do anything about."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
 
 
 AWAY = ClusterUnreachableError("B", "b:9092", "connection refused")

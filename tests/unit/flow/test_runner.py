@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import attrs
 import pytest
 
 from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
-from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
+from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.runner import FlowRunner
@@ -34,17 +34,8 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import FLOW, SETTINGS, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, flow_context
 from tests.support.source_tasks import PretendedEpochs
-
-
-@attrs.define(eq=False)
-class HopelessError(Mm2Error):
-    """An error nobody can do anything about."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
-
-    what: str
 
 
 class ToyGroup(FlowGroup):

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
 
 import pytest
 
 from mm2py.core.backoff import Backoff
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error
 from mm2py.flow.supervise import leaves, supervise
 from mm2py.telemetry.events import TaskRestarted
 from tests.support.clocks import LoopClock
-
-
-class HopelessError(Mm2Error):
-    """An error nobody can do anything about."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+from tests.support.flow_rig import HopelessError
 
 
 async def run(body: Callable[[], Awaitable[None]]) -> list[TaskRestarted]:

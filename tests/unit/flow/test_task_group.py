@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import ClassVar
 
-import attrs
 import pytest
 
-from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, GroupView
@@ -25,20 +22,10 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import FLOW, flow_context
+from tests.support.flow_rig import FLOW, HopelessError, flow_context
 
 
 Body = Callable[["ToyGroup"], Awaitable[None]]
-
-
-@attrs.define(eq=False)
-class HopelessError(Mm2Error):
-    """An error nobody can do anything about."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
-    hint: ClassVar[str] = "give up"
-
-    what: str
 
 
 class ToyGroup(FlowGroup):
