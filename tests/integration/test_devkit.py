@@ -1,29 +1,24 @@
-"""What the other tests stand on: brokers, records written and read back, Java MirrorMaker 2, a Spark cluster."""
+"""What the other tests stand on: brokers, records written and read back, processes that are watched."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from mm2py.devkit.broker import BrokerNotStartedError, KafkaCluster
 from mm2py.devkit.jars import java_command, kafka_jars
-from mm2py.devkit.java import JvmOptions, ToolFailedError
+from mm2py.devkit.java import ToolFailedError
 from mm2py.devkit.process import start_process
 from tests.support.brokers import MakeCluster, flip_bit
-from tests.support.daemon import Daemon, spark_workers
+from tests.support.daemon import Daemon
 from tests.support.eventually import eventually
 from tests.support.java_mm2 import JavaMirrorMaker2, JavaMm2FailedError
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.producing import (
     CODECS,
     COMPACTED_CONFIGS,
-    numbered_stream,
     produce,
     produce_compacted,
     produce_numbers,
@@ -39,19 +34,13 @@ from tests.support.records import (
     spread,
     strange_records,
 )
-from tests.support.spark import spark_cluster
 from tests.support.topics import (
     alter_topic,
     create_topic,
     delete_topic,
     end_offsets,
     grow_topic,
-    leaders,
     list_topics,
-    move_leaders,
-    move_replicas,
-    stop_throttling_producers,
-    throttle_producers,
     topic_configs,
 )
 
@@ -212,53 +201,6 @@ async def test_numbered_records_are_fast(primary: KafkaCluster, prefix: str) -> 
     assert_numbers(await read_numbers(primary.bootstrap_servers, prefix), 100_000)
 
 
-async def test_a_killed_broker_comes_back_under_a_stream(make_cluster: MakeCluster, prefix: str) -> None:
-    """A stream survives SIGKILL of its only broker, a clean restart and a pause, with no record missing or twice."""
-    cluster = make_cluster("restless")
-    await create_topic(cluster.bootstrap_servers, prefix, partitions=2)
-    async with numbered_stream(cluster.bootstrap_servers, prefix, count=20_000, partitions=2, rate=4_000) as stream:
-        await stream.reached(4_000)
-        await asyncio.to_thread(cluster.kill, 0)
-        await asyncio.to_thread(cluster.start, 0)
-        await stream.reached(8_000)
-        await asyncio.to_thread(cluster.restart, 0)
-        await stream.reached(12_000)
-        cluster.pause(0)
-        await asyncio.sleep(0.5)
-        cluster.resume(0)
-        await stream.done()
-
-    assert_numbers(await read_numbers(cluster.bootstrap_servers, prefix), 20_000)
-
-
-async def test_three_brokers_hand_leadership_around(make_cluster: MakeCluster, prefix: str) -> None:
-    """Leaders move to the broker asked for, replicas to others, and a killed broker's partitions get a new leader."""
-    cluster = make_cluster("trio", brokers=3)
-    servers = cluster.bootstrap_servers
-    alone = f"{prefix}-alone"
-    await create_topic(servers, prefix, replicas={0: [0, 1, 2], 1: [1, 2, 0]})
-    await create_topic(servers, alone, replicas={0: [2]})
-    await produce_numbers(servers, prefix, count=300, partitions=2)
-    await produce_numbers(servers, alone, count=300, partitions=1)
-
-    await move_leaders(servers, prefix, {0: 2, 1: 0})
-    await move_replicas(servers, alone, {0: [1]})
-
-    assert await leaders(servers, prefix) == {0: 2, 1: 0}
-    assert await leaders(servers, alone) == {0: 1}
-
-    await asyncio.to_thread(cluster.kill, 2)
-
-    async def has_left() -> bool:
-        return (await leaders(servers, prefix)).get(0, 2) != 2
-
-    await eventually(has_left, within_s=30, what="another broker leads partition 0")
-    await asyncio.to_thread(cluster.start, 2)
-
-    assert_numbers(await read_numbers(servers, prefix), 300)
-    assert_numbers(await read_numbers(servers, alone), 300)
-
-
 def test_a_broker_that_cannot_start_says_why(make_cluster: MakeCluster) -> None:
     """A wrong setting ends in one error that carries the broker's own words."""
     with pytest.raises(ToolFailedError, match="Invalid value many"):
@@ -267,70 +209,12 @@ def test_a_broker_that_cannot_start_says_why(make_cluster: MakeCluster) -> None:
         make_cluster("elsewhere", properties={"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://192.0.2.1:9"})
 
 
-async def test_java_mirror_maker_2_mirrors(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Java MirrorMaker 2 copies a thousand records, ends cleanly, and goes on after a second start."""
-    written = spread(plain_records(2_000), 2)
-    first, second = ([pile[:500] for pile in written], [pile[500:] for pile in written])
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    await produce(primary.bootstrap_servers, prefix, first)
-    settings = tmp_path / "mm2.properties"
-    settings.write_text(
-        mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **JAVA_KEYS, **{"A->B.topics": prefix})
-    )
-    java = JavaMirrorMaker2(settings, log_file=tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
-
-    async def mirrored(count: int) -> None:
-        async def is_there() -> bool:
-            assert f"A.{prefix}" in await list_topics(backup.bootstrap_servers)
-            return sum((await end_offsets(backup.bootstrap_servers, f"A.{prefix}")).values()) == count
-
-        await eventually(is_there, within_s=60, what=f"{count} records are mirrored", every_s=0.5)
-
-    await asyncio.to_thread(java.start)
-    try:
-        await asyncio.to_thread(java.await_replicating, "A", "B")
-        await mirrored(1_000)
-        exit_code = await asyncio.to_thread(java.stop)
-        await produce(primary.bootstrap_servers, prefix, second)
-        await asyncio.to_thread(java.start)
-        await mirrored(2_000)
-    finally:
-        await asyncio.to_thread(java.kill)
-
-    source = await read_topic(primary.bootstrap_servers, prefix)
-    remote = await read_topic(backup.bootstrap_servers, f"A.{prefix}")
-
-    assert exit_code == 143  # what Java says after SIGTERM
-    assert_same_records(source, remote)
-
-
 def test_java_mirror_maker_2_that_cannot_start_says_why(tmp_path: Path) -> None:
     """A missing properties file ends in one error that carries Java's own words."""
     java = JavaMirrorMaker2(tmp_path / "none.properties", log_file=tmp_path / "java.log")
 
     with pytest.raises(JavaMm2FailedError, match=r"none\.properties"):
         java.start()
-
-
-async def test_a_spark_cluster_runs_python(tmp_path: Path) -> None:
-    """A driver's Python tasks run on the executors of both workers, and everything ends by its own process id."""
-    with spark_cluster(tmp_path) as spark:
-        pids = [process.pid for process in (spark.master_process, *spark.workers)]
-        driver = start_process(
-            "driver", [sys.executable, "-c", _DRIVER, json.dumps(spark.settings())], log_file=tmp_path / "driver.log"
-        )
-        try:
-            await eventually(lambda: "counted 10" in driver.log_text(), within_s=60, what="the job has run")
-            workers = spark.python_workers()
-            below_driver = spark_workers(driver.pid)
-        finally:
-            driver.kill()
-
-    assert workers
-    assert below_driver == []
-    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 async def test_the_daemon_is_watched_through_its_log(tmp_path: Path) -> None:
@@ -349,34 +233,6 @@ async def test_the_daemon_is_watched_through_its_log(tmp_path: Path) -> None:
     finally:
         await watched.kill()
 
-
-async def test_quotas_throttle_producers(make_cluster: MakeCluster, prefix: str) -> None:
-    """With a quota on a cluster, writing is slow once ten seconds' worth has been written."""
-    servers = make_cluster("slow").bootstrap_servers
-    loop = asyncio.get_running_loop()
-    await create_topic(servers, prefix)
-
-    async def seconds() -> float:
-        started = loop.time()
-        await produce(servers, prefix, [plain_records(1_600, size=1_000)], batch_bytes=50_000)
-        return loop.time() - started
-
-    free = await seconds()
-    await asyncio.to_thread(throttle_producers, servers, 100_000)
-    throttled = await seconds()
-    await asyncio.to_thread(stop_throttling_producers, servers)
-    free_again = await seconds()
-
-    assert throttled > 3 + max(free, free_again)
-
-
-_DRIVER = """
-import json, sys, time
-from pyspark import SparkConf, SparkContext
-with SparkContext(conf=SparkConf().setAppName("devkit").setAll(json.loads(sys.argv[1]).items())) as spark:
-    print("counted", spark.parallelize(range(10), 4).map(lambda number: number + 1).count(), flush=True)
-    time.sleep(60)
-"""
 
 _TALKER = """
 import json, signal, sys, time
