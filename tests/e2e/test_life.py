@@ -1,14 +1,12 @@
-"""The daemon's life: how it starts, what it refuses, what it mirrors of what it sees, how it waits, how it ends."""
+"""The daemon's life: how it starts, what it refuses, how it waits, how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -16,12 +14,12 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import TEST_PROPERTIES
-from tests.support.daemon import Daemon, daemon, shared_daemon
+from tests.support.daemon import daemon
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import numbered_stream, produce_numbers
-from tests.support.topics import create_topic, list_topics
+from tests.support.topics import create_topic
 
 
 _SHORT_EPOCHS = {"copy.epoch.ms": 1000}
@@ -31,7 +29,7 @@ _NO_SERVER = "127.0.0.1:1"
 
 
 async def test_signals_drain(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """SIGTERM and SIGINT in a running stream write the positions and exit with 0; the next start goes on exactly."""
+    """SIGTERM in a running stream and SIGINT write the positions and exit with 0; the next start goes on exactly."""
     settings = mm2_properties(
         primary.bootstrap_servers, backup.bootstrap_servers, **{"A->B.topics": prefix, "tasks.max": 2}
     )
@@ -40,22 +38,20 @@ async def test_signals_drain(primary: KafkaCluster, backup: KafkaCluster, prefix
         primary.bootstrap_servers, prefix, count=10_000, partitions=4, rate=2_000, open_ended=True
     )
     async with stream_of as stream:
-        lives = []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            async with daemon(tmp_path, settings) as life:
-                await life.wait_for_event("spark_started")
-                await await_arrived(backup.bootstrap_servers, f"A.{prefix}", stream.sent)
-                lives.append((life, await life.send_signal(number), life.log_text()))
+        async with daemon(tmp_path, settings) as first:
+            await first.wait_for_event("spark_started")
+            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", stream.sent)
+            exit_codes = [await first.send_signal(signal.SIGTERM)]
         async with daemon(tmp_path, settings) as last:
             count = await stream.done()
             await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
             found = await last.wait_for_event("positions_read")
-            exit_code = await last.sigterm()
+            exit_codes.append(await last.send_signal(signal.SIGINT))
 
-    assert [*(code for _, code, _ in lives), exit_code] == [0, 0, 0]
+    assert exit_codes == [0, 0]
     assert (found["found"], found["fresh"]) == (4, 0)
-    log = last.log_text() + "".join(text for *_, text in lives)
-    assert log.count('"positions_written": true') == log.count('"is_drained": true') == 3
+    log = first.log_text() + last.log_text()
+    assert log.count('"positions_written": true') == log.count('"is_drained": true') == 2
     assert "resumed_exactly" not in log
     assert "resume_unproven" not in log
 
@@ -284,135 +280,3 @@ def test_no_java(tmp_path: Path) -> None:
     (line,) = [line for line in lines if not line.startswith("{")]
     assert exit_code == 3
     assert "Java" in line
-
-
-# --- choosing ---------------------------------------------------------------------------------------------------------
-
-
-_HOUSE_POLICY = """
-from mm2py.policy.replication import DefaultReplicationPolicy
-
-
-class HousePolicy(DefaultReplicationPolicy):
-    def format_remote_topic(self, source_alias, topic):
-        return f"{topic}_of_{source_alias}"
-
-    def topic_source(self, topic):
-        return topic.rpartition("_of_")[2] if "_of_" in topic else None
-
-    def upstream_topic(self, topic):
-        return topic.rpartition("_of_")[0] if "_of_" in topic else None
-"""
-
-
-@attrs.frozen
-class _Policies:
-    """A daemon with flows of every policy; `tag` is in the name of every topic that they take."""
-
-    running: Daemon
-    tag: str
-
-
-@pytest.fixture(scope="module")
-def policies(
-    primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[_Policies]:
-    """
-    Run one daemon with several flows between the same two clusters.
-
-    The primary cluster goes by several aliases, so that each of its flows has positions and remote names of its own.
-    """
-    work_dir, tag = tmp_path_factory.mktemp("policies"), f"choice-{secrets.token_hex(3)}"
-    (work_dir / "house.py").write_text(_HOUSE_POLICY)
-    flows: dict[str, dict[str, str]] = {
-        "A->B": {"topics": rf".*{tag}-(both|inner).*"},
-        "B->A": {"topics": rf".*{tag}-both.*"},
-        "I->B": {
-            "topics": f"{tag}-same",
-            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-        },
-        "H->B": {"topics": f"{tag}-house", "replication.policy.class": "house.HousePolicy"},
-        "X->B": {"topics": f"{tag}-lost", "replication.policy.class": "nowhere.LostPolicy"},
-    }
-    keys: dict[str, object] = {
-        "clusters": "A, B, I, H, X",
-        **{f"{alias}.bootstrap.servers": primary.bootstrap_servers for alias in "IHX"},
-        **{f"{flow}.enabled": "true" for flow in flows},
-        **{f"{flow}.{key}": value for flow, settings in flows.items() for key, value in settings.items()},
-        **_SHORT_EPOCHS,
-    }
-    settings = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **keys)
-    with shared_daemon(work_dir, settings) as running:
-        yield _Policies(running, tag)
-
-
-async def test_both_ways(primary: KafkaCluster, backup: KafkaCluster, policies: _Policies) -> None:
-    """A topic of one name on both clusters is mirrored both ways, and what was mirrored does not come back."""
-    topic, later = f"{policies.tag}-both", f"{policies.tag}-both-later"
-    for cluster, count in ((primary, 3_000), (backup, 2_000)):
-        await create_topic(cluster.bootstrap_servers, topic, partitions=2)
-        await produce_numbers(cluster.bootstrap_servers, topic, count=count, partitions=2)
-    await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"A.{topic}", 3_000)
-    await assert_mirrored(backup.bootstrap_servers, topic, primary.bootstrap_servers, f"B.{topic}", 2_000)
-    # Once topics that came later are mirrored both ways, both flows have seen the first remote topics.
-    for cluster in (primary, backup):
-        await create_topic(cluster.bootstrap_servers, later)
-    await _await_topics(primary, {f"B.{later}"})
-    await _await_topics(backup, {f"A.{later}"})
-
-    assert {topic, later, f"B.{topic}", f"B.{later}"} == await _topics_with(primary, topic)
-    assert {topic, later, f"A.{topic}", f"A.{later}"} == await _topics_with(backup, topic)
-
-
-async def test_internal_topics_left_out(primary: KafkaCluster, backup: KafkaCluster, policies: _Policies) -> None:
-    """Of topics that the filter takes, those internal to Kafka or a mirror and those excluded by default stay away."""
-    inner = f"{policies.tag}-inner"
-    left_out = (f"mm2-{inner}.internal", f"{inner}.checkpoints.internal", f"__{inner}", f".{inner}", f"{inner}.replica")
-    for topic in (*left_out, inner, f"{inner}.internal"):
-        await create_topic(primary.bootstrap_servers, topic)
-    await _await_topics(backup, {f"A.{inner}", f"A.{inner}.internal"})
-
-    assert {f"A.{inner}", f"A.{inner}.internal"} == await _topics_with(backup, inner)
-
-
-async def test_identity_policy(primary: KafkaCluster, backup: KafkaCluster, policies: _Policies) -> None:
-    """With Java's IdentityReplicationPolicy a topic keeps its name."""
-    topic = f"{policies.tag}-same"
-    await create_topic(primary.bootstrap_servers, topic, partitions=2)
-    await produce_numbers(primary.bootstrap_servers, topic, count=2_000, partitions=2)
-    await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, topic, 2_000)
-
-    assert {topic} == await _topics_with(backup, topic)
-
-
-async def test_policy_of_ones_own(primary: KafkaCluster, backup: KafkaCluster, policies: _Policies) -> None:
-    """A policy given by its dotted path names the remote topics."""
-    topic = f"{policies.tag}-house"
-    await create_topic(primary.bootstrap_servers, topic, partitions=2)
-    await produce_numbers(primary.bootstrap_servers, topic, count=2_000, partitions=2)
-    await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"{topic}_of_H", 2_000)
-
-    assert {f"{topic}_of_H"} == await _topics_with(backup, topic)
-
-
-async def test_failed_flow_is_alone(policies: _Policies) -> None:
-    """A flow whose policy cannot be loaded is down for good and says which setting is wrong; all others run."""
-    failed = await policies.running.wait_for_event("flow_failed", flow="X->B")
-    for flow in ("A->B", "B->A", "I->B", "H->B"):
-        await policies.running.wait_for_event("flow_started", flow=flow)
-
-    assert "nowhere.LostPolicy" in failed["error"]
-    assert "replication.policy.class" in failed["error"]
-    await eventually(lambda: policies.running.flow_view("X->B").get("state") == "failed", within_s=5, what="it shows")
-    assert policies.running.flow_view("A->B")["state"] == "running"
-
-
-async def _topics_with(cluster: KafkaCluster, part: str) -> set[str]:
-    return {topic for topic in await list_topics(cluster.bootstrap_servers) if part in topic}
-
-
-async def _await_topics(cluster: KafkaCluster, wanted: set[str]) -> None:
-    async def there() -> bool:
-        return wanted <= await list_topics(cluster.bootstrap_servers)
-
-    await eventually(there, within_s=30, what=f"{cluster.name} has {wanted}")

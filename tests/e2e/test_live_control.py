@@ -65,7 +65,8 @@ async def test_what_was_ordered_survives_a_kill(
     """
     Settings that were put count within seconds, and a topic that was paused stays so, both over SIGKILL.
 
-    Taken back, the flow does what its file says; no record of any topic is lost or there twice.
+    A body with several mistakes is refused with all of them and changes nothing. Taken back, the flow does what its
+    file says; no record of any topic is lost or there twice.
     """
     first, second, paused = (f"{prefix}-{name}" for name in ("first", "second", "paused"))
     for topic in (first, second, paused):
@@ -77,6 +78,7 @@ async def test_what_was_ordered_survives_a_kill(
         for topic in (first, paused):
             await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", _COUNT)
         await rest.ask("PUT", f"/topics/{paused}/pause", wanted=202)
+        refused = await rest.ask("PUT", f"{_SOURCE}/config", {"tasks.max": "no", "topcs": "x"}, wanted=400)
         begun = time.monotonic()
         await rest.ask("PUT", f"{_SOURCE}/config", {"topics": f"{prefix}-.*", "tasks.max": "2"}, wanted=200)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{second}", _COUNT)
@@ -90,18 +92,23 @@ async def test_what_was_ordered_survives_a_kill(
         await running.wait_for_event("flow_started")
         await _stage(running, paused, prefix, "paused")
         config = await rest.ask("GET", f"{_SOURCE}/config", wanted=200)
+        kept = await rest.ask("GET", "/config", wanted=200)
         await produce_numbers(primary.bootstrap_servers, second, count=100, partitions=1)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{second}", _COUNT + 100)
         held_back = await arrived(backup.bootstrap_servers, f"{prefix}.{paused}")
         await rest.ask("PUT", f"/topics/{paused}/resume", wanted=202)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", 2 * _COUNT)
-        await rest.ask("DELETE", f"{_SOURCE}/config", wanted=200)
+        after = await rest.ask("DELETE", f"{_SOURCE}/config", wanted=200)
         reverted = await running.wait_for_event("live_settings_changed")
         await eventually(lambda: running.flow_view(f"{prefix}->B").get("topics") == 2, within_s=30, what="two topics")
         assert await running.sigterm() == 0
 
     assert took_s < scaled(20)
+    assert len(refused["problems"]) == 2
     assert (config["topics"], config["tasks.max"]) == (f"{prefix}-.*", "2")
+    in_file = f"{first}, {paused}"
+    assert ("topics", f"{prefix}-.*", in_file) in [(one["key"], one["value"], one["file_value"]) for one in kept]
+    assert after["config"]["topics"] == in_file
     assert held_back == _COUNT
     assert sorted(reverted["reverted"]) == ["tasks.max", "topics"]
     await assert_mirrored(primary.bootstrap_servers, first, backup.bootstrap_servers, f"{prefix}.{first}", _COUNT)

@@ -6,7 +6,7 @@ What is changed before a line is run, and why, stands here and nowhere else:
 - ``~/mm2py`` is a folder of the test's own, and ``python3`` the interpreter that runs the tests.
 - The sample's bootstrap servers are those of the tests' clusters, and its topics the test's own.
 - ``pip install .`` leaves dependencies out, half a gigabyte; the lines after it find those of this interpreter.
-- ``scripts/demo`` shows a shorter stream.
+- ``scripts/demo`` prints its help, for test_demo.py runs it; with ``--keep-running`` it shows a shorter stream.
 - ``scripts/test`` collects instead of running: it is the command that runs this test.
 - ``scripts/bench`` prints its help: it takes ten minutes and wants the machine for itself; bench has tests of its own.
 - Lines that would run for ever are ended by a signal, as their reader would, once they have done what they are for.
@@ -45,6 +45,7 @@ README = (ROOT / "README.md").read_text()
 LINE_LIMIT_S = 300.0
 RECORDS = 1_000
 SHORTER = "--seconds 3 --rate 500"
+MIRROR = "~/mm2py/bin/connect-mirror-maker mm2.properties"
 
 
 def blocks(language: str) -> list[str]:
@@ -68,6 +69,8 @@ class Reader:
     #: The node that lines speak to, once one did, and where it listens.
     node: LoggedProcess | None = None
     url: str = ""
+    #: A topic that a line has mirrored.
+    mirrored: str = ""
 
     @property
     def orders(self) -> str:
@@ -172,10 +175,6 @@ async def runs_to_its_end(reader: Reader, line: str) -> None:
     await reader.follow(line)
 
 
-async def shows_the_demo(reader: Reader, line: str) -> None:
-    assert "none missing, none twice" in await reader.follow(f"{line} {SHORTER}")
-
-
 async def stays_up_until_ctrl_c(reader: Reader, line: str) -> None:
     process = await asyncio.to_thread(reader.start, f"{line} {SHORTER}")
     await prints(process, "Spark UI")
@@ -198,7 +197,9 @@ async def collects_tests(reader: Reader, line: str) -> None:
 
 
 async def tells_its_options(reader: Reader, line: str) -> None:
-    assert "Java MirrorMaker 2, side by side" in await reader.follow(f"{line} --help")
+    purposes = {"scripts/bench": "Java MirrorMaker 2, side by side", "scripts/demo": "between two real Kafka clusters"}
+
+    assert purposes[line] in await reader.follow(f"{line} --help")
 
 
 async def installs_the_package(reader: Reader, line: str) -> None:
@@ -222,10 +223,7 @@ async def explains(reader: Reader, line: str) -> None:
 
 
 async def mirrors_until_it_is_told_to_stop(reader: Reader, line: str) -> None:
-    await mirror(reader, line, f"{reader.topics}-{LINES.index(line)}")
-
-
-async def mirror(reader: Reader, line: str, topic: str) -> None:
+    topic = f"{reader.topics}-{LINES.index(line)}"
     await create_topic(reader.source, topic, partitions=2)
     await produce_numbers(reader.source, topic, count=RECORDS, partitions=2)
     process = await asyncio.to_thread(reader.start, line, env=_dependencies())
@@ -236,6 +234,7 @@ async def mirror(reader: Reader, line: str, topic: str) -> None:
         exit_code = await end(process, signal.SIGTERM)
 
     assert exit_code == 0, process.log_text()
+    reader.mirrored = topic
 
 
 async def asks_the_node(reader: Reader, line: str) -> None:
@@ -243,7 +242,7 @@ async def asks_the_node(reader: Reader, line: str) -> None:
         await create_topic(reader.source, reader.orders, partitions=1)
         (port,) = free_ports(1)
         reader.url = f"http://127.0.0.1:{port}"
-        run = f"~/mm2py/bin/connect-mirror-maker mm2.properties --override listeners={reader.url}"
+        run = f"{MIRROR} --override listeners={reader.url}"
         reader.node = await asyncio.to_thread(reader.start, run, env=_dependencies())
         await prints(reader.node, '"event": "flow_started"')
     said = await reader.follow(reader.meant(line), env=reader.speaking())
@@ -252,11 +251,11 @@ async def asks_the_node(reader: Reader, line: str) -> None:
 
 
 async def compares(reader: Reader, line: str) -> None:
-    topic = f"{reader.topics}-compared"
     await asyncio.to_thread(reader.end_node)
-    await mirror(reader, "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B", topic)
+    if not reader.mirrored:
+        await mirrors_until_it_is_told_to_stop(reader, f"{MIRROR} --clusters B")
 
-    assert f"{RECORDS:,}" in await reader.follow(f"{line} --topics {topic}", env=_dependencies())
+    assert f"{RECORDS:,}" in await reader.follow(f"{line} --topics {reader.mirrored}", env=_dependencies())
 
 
 def _dependencies() -> dict[str, str]:
@@ -265,7 +264,7 @@ def _dependencies() -> dict[str, str]:
 
 #: What each line must do. A line that is not here, or that the README no longer has, fails a test.
 LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
-    "scripts/demo": shows_the_demo,
+    "scripts/demo": tells_its_options,
     "scripts/demo --keep-running": stays_up_until_ctrl_c,
     "scripts/test": collects_tests,
     "python3 -m venv ~/mm2py": runs_to_its_end,

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,14 +18,14 @@ from mm2py.config.rest import Right
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.rest.app import ROUTES, openapi
 from mm2py.rest.route import Route
-from tests.support.daemon import Daemon, daemon, shared_daemon
+from tests.support.daemon import Daemon, shared_daemon
 from tests.support.eventually import eventually
 from tests.support.mirrored import arrived, assert_mirrored
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.rest_asking import BODIES
 from tests.support.rest_fuzz import fuzz
-from tests.support.topics import create_topic, list_topics
+from tests.support.topics import create_topic
 
 
 _COUNT = 1_000
@@ -289,57 +288,3 @@ async def test_whatever_is_sent_the_answer_is_of_the_document(running: Running) 
     assert wrong == []
     assert sent > 2 * len(ROUTES)
     assert not list(running.daemon.events("rest_failed"))
-
-
-# Settings that change, and a daemon that is killed.
-
-
-async def test_a_changed_setting_counts_within_seconds_and_survives_a_kill(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    A PUT has another topic mirrored without a restart. The daemon is killed; the next one mirrors it from the start.
-
-    A body with several mistakes is refused with all of them and changes nothing; reverted, the file's value counts.
-    """
-    first, second, third = f"{prefix}-1", f"{prefix}-2", f"{prefix}-3"
-    for topic in (first, second):
-        await create_topic(primary.bootstrap_servers, topic)
-        await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
-    source = f"K{prefix[-6:]}"
-    aliases = (source, "T")
-    properties = mm2_properties(
-        primary.bootstrap_servers,
-        backup.bootstrap_servers,
-        aliases=aliases,
-        topics=first,
-        **{"copy.epoch.ms": 1000, "emit.checkpoints.enabled": "false"},
-    )
-    wanted = f"{first}, {second}, {third}"
-    config = f"/from:{source}/to:T/connectors/MirrorSourceConnector/config"
-
-    async def ask(running: Daemon, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        url = await _url_of(running)
-        async with aiohttp.ClientSession(url) as session, session.request(method, path, json=body) as answer:
-            return answer.status, await answer.json()
-
-    async with daemon(tmp_path, properties, name="one") as running:
-        await assert_mirrored(primary.bootstrap_servers, first, backup.bootstrap_servers, f"{source}.{first}", _COUNT)
-        bad, problems = await ask(running, "PUT", config, {"tasks.max": "no", "topcs": "x"})
-        put, info = await ask(running, "PUT", config, {"topics": wanted})
-        await assert_mirrored(primary.bootstrap_servers, second, backup.bootstrap_servers, f"{source}.{second}", _COUNT)
-        await running.kill()
-    await create_topic(primary.bootstrap_servers, third)
-    await produce_numbers(primary.bootstrap_servers, third, count=_COUNT, partitions=1)
-    async with daemon(tmp_path, properties, name="two") as running:
-        await assert_mirrored(primary.bootstrap_servers, third, backup.bootstrap_servers, f"{source}.{third}", _COUNT)
-        _, kept = await ask(running, "GET", f"/from:{source}/to:T/config")
-        reverted, after = await ask(running, "DELETE", config)
-        assert await running.sigterm() == 0
-
-    assert (bad, put, reverted) == (400, 200, 200)
-    assert len(problems["problems"]) == 2
-    assert info["config"]["topics"] == wanted
-    assert [(one["key"], one["value"], one["file_value"]) for one in kept] == [("topics", wanted, first)]
-    assert after["config"]["topics"] == first
-    assert f"{source}.{second}" in await list_topics(backup.bootstrap_servers)

@@ -30,7 +30,7 @@ from tests.support.topics import create_topic
 
 
 _PARTITIONS = 4
-_COUNT = 40_000
+_COUNT = 8_000
 _FEW = 4_000
 
 
@@ -63,32 +63,47 @@ def _copied_by(mirror: Daemon, spark: SparkCluster) -> dict[int, set[int]]:
 async def test_executors_copy_with_the_package_that_the_daemon_ships(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Both Spark workers copy, with a Python that does not have mm2py, and every record arrives as it was written."""
-    python = python_without_mm2py(tmp_path)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
-    written = spread(strange_records(8_000), _PARTITIONS)
-    await produce(primary.bootstrap_servers, prefix, [pile[:1_000] for pile in written], codec="zstd")
+    """
+    Both Spark workers copy, with a Python that does not have mm2py, and every record arrives as it was written.
+
+    After SIGKILL of one Spark worker its copy task runs on the other one, and each record of a stream arrives once.
+    """
+    python, strange, streamed = python_without_mm2py(tmp_path), f"{prefix}-strange", f"{prefix}-streamed"
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    for topic in (strange, streamed):
+        await create_topic(source, topic, partitions=_PARTITIONS)
+    written = spread(strange_records(_FEW), _PARTITIONS)
+    await produce(source, strange, [pile[:500] for pile in written], codec="zstd")
     with spark_cluster(tmp_path) as spark:
-        async with daemon(tmp_path, _settings(primary, backup, prefix, spark, python)) as mirror:
-            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 4_000)
-            await produce(primary.bootstrap_servers, prefix, [pile[1_000:] for pile in written], batch_records=7)
-            await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 8_001)
-            copied_by = await eventually(
-                lambda: found if len(found := _copied_by(mirror, spark)) == 2 else None,
-                within_s=20,
-                what="both Spark workers have copied",
-            )
-            commands = {psutil.Process(pid).cmdline()[0] for pids in copied_by.values() for pid in pids}
+        async with daemon(tmp_path, _settings(primary, backup, f"{prefix}.*", spark, python)) as mirror:
+            await await_arrived(target, f"A.{strange}", _FEW // 2)
+            await produce(source, strange, [pile[500:] for pile in written], batch_records=7)
+            await await_arrived(target, f"A.{strange}", _FEW + 1)
+            async with numbered_stream(
+                source, streamed, count=5_000, partitions=_PARTITIONS, rate=2_000, codec="lz4", open_ended=True
+            ) as stream:
+                copied_by = await eventually(
+                    lambda: found if len(found := _copied_by(mirror, spark)) == 2 else None,
+                    within_s=20,
+                    what="both Spark workers have copied",
+                )
+                commands = {psutil.Process(pid).cmdline()[0] for pids in copied_by.values() for pid in pids}
+                lost_before = list(mirror.events("copy_task_lost"))
+                await await_arrived(target, f"A.{streamed}", 2_000)
+                await asyncio.to_thread(spark.workers[0].kill)
+                lost = await mirror.wait_for_event("copy_task_lost")
+                await mirror.wait_for_event("copy_task_recovered", task=lost["task"])
+                count = await stream.done()
+            await assert_mirrored(source, streamed, target, f"A.{streamed}", count)
             exit_code = await mirror.sigterm()
 
     assert can_import(python, "aiokafka", cwd=tmp_path)
     assert not can_import(python, "mm2py", cwd=tmp_path)
     assert commands == {str(python)}
-    assert exit_code == 0
-    assert not list(mirror.events("copy_task_lost"))
-    assert_same_records(
-        await read_topic(primary.bootstrap_servers, prefix), await read_topic(backup.bootstrap_servers, f"A.{prefix}")
-    )
+    assert (exit_code, lost_before) == (0, [])
+    assert {event["task"] for event in mirror.events("copy_task_lost")} == {lost["task"]}
+    assert not list(mirror.events("resume_unproven"))
+    assert_same_records(await read_topic(source, strange), await read_topic(target, f"A.{strange}"))
 
 
 @pytest.fixture
@@ -144,37 +159,3 @@ async def test_executors_transform_and_need_no_disc_in_common_with_the_daemon(
         pytest.skip(f"all works, but whether it needs a disc in common cannot be told: {why_not}")
     assert on_disc >= {"mm2py", "blockmgr", "spark"}
     assert seen == [[], []]
-
-
-async def test_a_spark_worker_killed_in_a_stream(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """After SIGKILL of one Spark worker its copy task runs on the other one, and each record arrives exactly once."""
-    python = python_without_mm2py(tmp_path)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=_PARTITIONS)
-    with spark_cluster(tmp_path) as spark:
-        async with daemon(tmp_path, _settings(primary, backup, prefix, spark, python)) as mirror:
-            await mirror.wait_for_event("spark_started")
-            async with numbered_stream(
-                primary.bootstrap_servers,
-                prefix,
-                count=20_000,
-                partitions=_PARTITIONS,
-                rate=4_000,
-                codec="lz4",
-                open_ended=True,
-            ) as stream:
-                await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 5_000)
-                await eventually(
-                    lambda: len(_copied_by(mirror, spark)) == 2, within_s=20, what="both Spark workers have copied"
-                )
-                await asyncio.to_thread(spark.workers[0].kill)
-                lost = await mirror.wait_for_event("copy_task_lost")
-                await mirror.wait_for_event("copy_task_recovered", task=lost["task"])
-                count = await stream.done()
-            await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", count)
-            exit_code = await mirror.sigterm()
-
-    assert exit_code == 0
-    assert {event["task"] for event in mirror.events("copy_task_lost")} == {lost["task"]}
-    assert not list(mirror.events("resume_unproven"))

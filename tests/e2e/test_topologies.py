@@ -1,5 +1,5 @@
 """
-Every shape in which clusters are mirrored, in one properties file, with real brokers and real Spark.
+Every shape in which clusters are mirrored, by every policy, in one properties file, with real brokers and real Spark.
 
 Three clusters, west, east and south, and flows between them that share clusters, as they do in practice; each test has
 topics of its own, which only the flows of its shape take.
@@ -28,6 +28,20 @@ from tests.support.topics import create_topic, delete_topic, end_offsets, list_t
 
 
 _RECORDS = 500
+_HOUSE_POLICY = """
+from mm2py.policy.replication import DefaultReplicationPolicy
+
+
+class HousePolicy(DefaultReplicationPolicy):
+    def format_remote_topic(self, source_alias, topic):
+        return f"{topic}_of_{source_alias}"
+
+    def topic_source(self, topic):
+        return topic.rpartition("_of_")[2] if "_of_" in topic else None
+
+    def upstream_topic(self, topic):
+        return topic.rpartition("_of_")[0] if "_of_" in topic else None
+"""
 _HEARTBEATS = ("west->east", "east->west", "west->south", "south->west", "east->south", "south->east")
 
 
@@ -71,11 +85,12 @@ class World:
 @pytest.fixture(scope="module")
 def world(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Run one daemon with every flow of this module."""
-    tag = secrets.token_hex(3)
+    tag, work_dir = secrets.token_hex(3), tmp_path_factory.mktemp("topologies")
+    (work_dir / "house.py").write_text(_HOUSE_POLICY)
     with cluster_factory() as make:
         third = make("third").bootstrap_servers
         clusters = {"west": primary.bootstrap_servers, "east": backup.bootstrap_servers, "south": third}
-        with shared_daemon(tmp_path_factory.mktemp("topologies"), _properties(clusters, tag)) as running:
+        with shared_daemon(work_dir, _properties(clusters, tag)) as running:
             yield World(clusters, tag, running)
         for bootstrap in clusters.values():  # they are shared with tests that know nothing of heartbeats
             asyncio.run(_forget_heartbeats(bootstrap))
@@ -90,15 +105,22 @@ def _properties(clusters: dict[str, str], tag: str) -> str:
         "south->west": "ring",
     }
     keys: dict[str, object] = {
-        # The third cluster, and west once more, under names of a migration.
-        "clusters": "west, east, south, old, new",
+        # The third cluster; west and south once more under names of a migration, west for two more policies.
+        "clusters": "west, east, south, old, new, home, lost",
         "south.bootstrap.servers": clusters["south"],
         "old.bootstrap.servers": clusters["west"],
         "new.bootstrap.servers": clusters["south"],
-        **{f"{flow}.enabled": "true" for flow in (*shapes, "old->new")},
+        "home.bootstrap.servers": clusters["west"],
+        "lost.bootstrap.servers": clusters["west"],
+        **{f"{flow}.enabled": "true" for flow in (*shapes, "old->new", "home->east", "lost->east")},
         **{f"{flow}.topics": rf"(.*\\.)?({names})-{tag}(-later)?" for flow, names in shapes.items()},
+        "west->east.topics": rf"(.*\\.)?({shapes['west->east']})-{tag}(-later)?, .*inner-{tag}.*",
         "old->new.topics": f"moved-{tag}",
         "old->new.replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "home->east.topics": f"house-{tag}",
+        "home->east.replication.policy.class": "house.HousePolicy",
+        "lost->east.topics": f"lost-{tag}",
+        "lost->east.replication.policy.class": "nowhere.LostPolicy",
         **{f"{flow}.emit.heartbeats.enabled": "true" for flow in _HEARTBEATS},
         **{f"{flow}.heartbeats.replication.enabled": "true" for flow in shapes},
         "copy.epoch.ms": 1000,
@@ -188,6 +210,41 @@ async def test_migration_with_names_kept(world: World) -> None:
     await world.arrives("west", topic, "south", topic)
 
     assert await world.topics("south", topic) == {topic}
+
+
+async def test_internal_topics_left_out(world: World) -> None:
+    """Of topics that the filter takes, those internal to Kafka or a mirror and those excluded by default stay away."""
+    inner = world.topic("inner")
+    left_out = (f"mm2-{inner}.internal", f"{inner}.checkpoints.internal", f"__{inner}", f".{inner}", f"{inner}.replica")
+    for topic in (*left_out, inner, f"{inner}.internal"):
+        await create_topic(world["west"], topic)
+    await world.has("east", f"west.{inner}")
+    await world.has("east", f"west.{inner}.internal")
+
+    found = {name for name in await list_topics(world["east"]) if inner in name}
+    assert found == {f"west.{inner}", f"west.{inner}.internal"}
+
+
+async def test_policy_of_ones_own(world: World) -> None:
+    """A policy given by its dotted path names the remote topics."""
+    topic = world.topic("house")
+    await world.fill("west", topic)
+
+    await world.arrives("west", topic, "east", f"{topic}_of_home")
+
+
+async def test_failed_flow_is_alone(world: World) -> None:
+    """A flow whose policy cannot be loaded is down for good and says which setting is wrong; all others run."""
+    failed = await world.running.wait_for_event("flow_failed", flow="lost->east")
+    for flow in ("west->east", "home->east", "old->new"):
+        await world.running.wait_for_event("flow_started", flow=flow)
+
+    assert "nowhere.LostPolicy" in failed["error"]
+    assert "replication.policy.class" in failed["error"]
+    await eventually(
+        lambda: world.running.flow_view("lost->east").get("state") == "failed", within_s=5, what="it shows"
+    )
+    assert world.running.flow_view("west->east")["state"] == "running"
 
 
 async def test_heartbeats_travel(world: World) -> None:

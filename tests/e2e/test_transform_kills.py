@@ -19,8 +19,8 @@ from tests.support.records import MIDDLE_MS, NewRecord
 from tests.support.topics import create_topic
 
 
-_COUNT = 40_000
-_BAD = 12_000
+_COUNT = 8_000
+_BAD = 3_000
 #: Spark, a query and its workers come up first, each time.
 _LONG_S = 200.0
 
@@ -53,7 +53,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
     told: Counter[int] = Counter()
     async with numbered_stream(
-        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=2_000, open_ended=True
+        primary.bootstrap_servers, prefix, count=_COUNT, partitions=2, rate=500, open_ended=True
     ) as stream:
         async with daemon(tmp_path, properties("one")) as running:
             await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)

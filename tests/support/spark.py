@@ -25,6 +25,8 @@ from tests.support.eventually import scaled
 
 _START_LIMIT_S = 60.0
 _POLL_S = 0.1
+#: Flags of virtual machines that live for seconds.
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 @attrs.frozen
@@ -42,6 +44,7 @@ class SparkCluster:
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.pyspark.python": str(python),
+            "spark.executor.extraJavaOptions": _QUICK,
         }
 
     def python_workers(self) -> list[int]:
@@ -146,7 +149,8 @@ def _start(
             "SPARK_HOME": str(_spark_home()),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_LAUNCHER_OPTS": _QUICK,
             "PYSPARK_PYTHON": sys.executable,
             # What executors can import is what their own Python has, and what the driver sends them.
             "PYTHONPATH": "",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import signal
+import tempfile
+from pathlib import Path
 
 import attrs
 import pytest
 from rich.console import Console
 
-from mm2py.cli.demo.command import main
+from mm2py.cli.demo import command
+from mm2py.cli.demo.command import DemoExit, main
 from mm2py.cli.demo.proof import Difference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
 from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
@@ -156,6 +160,33 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
     screen.show(attrs.evolve(PICTURE, flow=flow), "the mirror starts")
 
     assert "- MB/s, lag 42, latency p50 - ms, p99 - ms" in out.getvalue()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_however_it_is_interrupted_it_clears_up(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Ctrl-C, a kill and a closed terminal end it alike: what it made is removed, and it says so."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made: list[Path] = []
+
+    def interrupted(*_: object) -> int:
+        made.extend(tmp_path.iterdir())
+        signal.raise_signal(number)
+        return 0
+
+    monkeypatch.setattr(command, "_run", interrupted)
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        exit_code = command.main([])
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+    assert exit_code == DemoExit.INTERRUPTED
+    assert capsys.readouterr().out.endswith("Interrupted; everything is stopped and removed.\n")
+    assert len(made) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--rate", "-1"], ["--rate", "fast"], ["--no-such"]])

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from tests.support.daemon import daemon
+from mm2py.telemetry.events import Event, ResumedExactly, ResumeUnproven
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings, running_flow
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.topics import create_topic, delete_topic
@@ -54,32 +56,32 @@ def follow(command: list[str], typed: str = "") -> str:
 
 
 @pytest.fixture
-def properties(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> str:
+def settings(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> FlowSettings:
     """Return the settings of a mirror of one topic."""
-    return mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, topics=prefix)
+    return flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, topics=prefix)
 
 
-async def copied(tmp_path: Path, properties: str, target: str, topic: str, count: int) -> list[str]:
-    """Run the mirror until the remote topic holds *count* records; give the events it logged about resuming."""
-    async with daemon(tmp_path, properties) as mirror:
-        await await_arrived(target, f"A.{topic}", count)
-        await mirror.sigterm()
-        return [event["event"] for event in mirror.events() if str(event.get("event")).startswith("resum")]
+async def copied(tmp_path: Path, settings: FlowSettings, remote_topic: str, count: int) -> list[Event]:
+    """Run the mirror until the remote topic holds *count* records; give what it said about resuming."""
+    async with running_flow(settings, tmp_path) as flow:
+        await await_arrived(settings.target.bootstrap_servers[0], remote_topic, count)
+        await flow.drain()
+        return [*flow.events.of(ResumedExactly), *flow.events.of(ResumeUnproven)]
 
 
 async def test_a_position_is_set(
-    tmp_path: Path, properties: str, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+    tmp_path: Path, settings: FlowSettings, primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """A position that an operator writes is where copying goes on, and nothing is left to be proven."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=RECORDS, partitions=1)
-    await copied(tmp_path, properties, target, prefix, RECORDS)
+    await copied(tmp_path, settings, f"A.{prefix}", RECORDS)
     meant = {"b1:9092": target, "A.orders": f"A.{prefix}", '"orders"': f'"{prefix}"', ":743": ":10", ":742": ":9"}
     (ask, answer), (write, typed) = told(0, {**meant, '"offset":1000': '"offset":4'})
     ends = await asyncio.to_thread(follow, ask)
     await asyncio.to_thread(follow, write, typed)
-    resumed = await copied(tmp_path, properties, target, prefix, RECORDS + 5)
+    resumed = await copied(tmp_path, settings, f"A.{prefix}", RECORDS + 5)
 
     assert ends.strip() == answer.strip()
     assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS), *range(5, RECORDS)]
@@ -87,16 +89,16 @@ async def test_a_position_is_set(
 
 
 async def test_a_position_is_removed(
-    tmp_path: Path, properties: str, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+    tmp_path: Path, settings: FlowSettings, primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """A partition whose position an operator removed is copied from its start again."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=RECORDS, partitions=1)
-    await copied(tmp_path, properties, target, prefix, RECORDS)
+    await copied(tmp_path, settings, f"A.{prefix}", RECORDS)
     ((write, typed),) = told(1, {"b1:9092": target, '"orders"': f'"{prefix}"'})
     await asyncio.to_thread(follow, write, typed)
-    resumed = await copied(tmp_path, properties, target, prefix, 2 * RECORDS)
+    resumed = await copied(tmp_path, settings, f"A.{prefix}", 2 * RECORDS)
 
     assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS), *range(RECORDS)]
     assert resumed == []
@@ -107,15 +109,14 @@ async def test_positions_that_nobody_wrote(
 ) -> None:
     """Without its positions topic the mirror finds the target's last records in the source, and repeats none."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    keys = {"A->B.topics": prefix, "B.offset.storage.topic": f"{prefix}.offsets"}
-    properties = mm2_properties(source, target, **keys)
+    settings = flow_settings(source, target, **{"topics": prefix, "B.offset.storage.topic": f"{prefix}.offsets"})
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=RECORDS, partitions=1)
-    await copied(tmp_path, properties, target, prefix, RECORDS)
+    await copied(tmp_path, settings, f"A.{prefix}", RECORDS)
     await delete_topic(target, f"{prefix}.offsets")
-    async with daemon(tmp_path, properties) as mirror:
-        found = await mirror.wait_for_event("resumed_exactly")
-        assert await mirror.sigterm() == 0
+    async with running_flow(settings, tmp_path) as flow:
+        found = await eventually(lambda: flow.events.of(ResumedExactly), within_s=60, what="it has resumed")
+        await flow.drain()
 
     assert (await read_numbers(target, f"A.{prefix}"))[0] == [*range(RECORDS)]
-    assert found["records"] == RECORDS
+    assert [event.records for event in found] == [RECORDS]
