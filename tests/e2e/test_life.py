@@ -9,9 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import attrs
-import pytest
-
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import TEST_PROPERTIES
 from tests.support.daemon import daemon
@@ -24,6 +21,7 @@ from tests.support.topics import create_topic
 
 _SHORT_EPOCHS = {"copy.epoch.ms": 1000}
 _NO_SERVER = "127.0.0.1:1"
+_ROOT = Path(__file__).parents[2]
 
 # --- ending -----------------------------------------------------------------------------------------------------------
 
@@ -167,116 +165,21 @@ async def test_no_slot(primary: KafkaCluster, backup: KafkaCluster, prefix: str,
 # --- refusing ---------------------------------------------------------------------------------------------------------
 
 
-def _mm2(tmp_path: Path, *arguments: str, **env: str) -> tuple[int, list[str], str]:
-    """Run the command to its end; give the exit code, what it complains about, and what it prints."""
+def test_no_java(tmp_path: Path) -> None:
+    """Without Java the daemon does not start: exit code 3 and one line that says how to get it."""
+    text = "clusters = A, B\nA.bootstrap.servers = {0}\nB.bootstrap.servers = {0}\nA->B.enabled = true\n"
+    (tmp_path / "mm2.properties").write_text(text.format(_NO_SERVER))
+
     done = subprocess.run(
-        [sys.executable, "-m", "mm2py.cli.mirror_maker", *arguments],
+        [sys.executable, "-m", "mm2py.cli.mirror_maker", "mm2.properties"],
         capture_output=True,
         text=True,
         timeout=scaled(60),
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **env},
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)},
         check=False,
     )
-    return done.returncode, done.stderr.splitlines(), done.stdout
 
-
-_TWO_CLUSTERS = f"clusters = A, B\nA.bootstrap.servers = {_NO_SERVER}\nB.bootstrap.servers = {_NO_SERVER}\n"
-
-_NO_HEARTBEATS = _TWO_CLUSTERS + "emit.heartbeats.enabled = false\n"
-
-
-@attrs.frozen
-class _Refused:
-    """A command line that is refused: file content (None: no such file), arguments, exit code and the one line."""
-
-    content: str | None
-    arguments: tuple[str, ...]
-    exit_code: int
-    line: str
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        pytest.param(
-            _Refused(None, (), 2, "mm2.properties: cannot be read: No such file or directory"), id="no such file"
-        ),
-        pytest.param(
-            _Refused(_TWO_CLUSTERS + "A->B.enabled = true\n", ("--clusters", "Z"), 2, "--clusters: Z: unknown cluster"),
-            id="unknown alias",
-        ),
-        pytest.param(
-            _Refused(_NO_HEARTBEATS, (), 2, "mm2.properties: No source->target replication flows."), id="no flow"
-        ),
-        pytest.param(
-            _Refused(
-                _NO_HEARTBEATS + "A->B.enabled = true\n",
-                ("--clusters", "A"),
-                2,
-                "mm2.properties: No source->target replication flows.",
-            ),
-            id="no flow to that cluster",
-        ),
-        pytest.param(
-            _Refused(
-                _TWO_CLUSTERS + "A->B.enabled = true\nB->A.enabled = true\nreplication.policy.class = identity\n",
-                ("--clusters", "B"),
-                2,
-                "mm2.properties: replication.policy.class: A->B, B->A would feed each other without end",
-            ),
-            id="loop",
-        ),
-        pytest.param(
-            _Refused(
-                _TWO_CLUSTERS + "A->B.enabled = true\ntasks.max = many\n",
-                ("--validate",),
-                2,
-                "mm2.properties:5: tasks.max",
-            ),
-            id="validate",
-        ),
-    ],
-)
-def test_one_line_for_what_cannot_run(tmp_path: Path, refused: _Refused) -> None:
-    """What cannot run ends with Java MirrorMaker's exit code and one clear line that says what to do."""
-    file = tmp_path / "mm2.properties"
-    if refused.content is not None:
-        file.write_text(refused.content)
-
-    exit_code, lines, _ = _mm2(tmp_path, file.name, *refused.arguments)
-
-    assert refused.exit_code == exit_code
-    assert len(lines) == 1
-    assert lines[0].startswith(refused.line)
-
-
-@pytest.mark.parametrize("arguments", [(), ("--colour", "mm2.properties")], ids=["no file", "unknown option"])
-def test_bad_arguments(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Arguments that make no sense end with 255 and the usage, as Java MirrorMaker's do."""
-    exit_code, lines, _ = _mm2(tmp_path, *arguments)
-
-    assert exit_code == 255
-    assert lines[0].startswith("usage: connect-mirror-maker")
-
-
-def test_validate(tmp_path: Path) -> None:
-    """``--validate`` says that a good file is good, and runs nothing."""
-    (tmp_path / "mm2.properties").write_text(_TWO_CLUSTERS + "A->B.enabled = true\n")
-
-    exit_code, lines, printed = _mm2(tmp_path, "mm2.properties", "--validate")
-
-    assert exit_code == 0
-    assert lines == []
-    assert printed.splitlines()[-1] == "mm2.properties: no problems; flows: A->B; only heartbeats: B->A"
-
-
-def test_no_java(tmp_path: Path) -> None:
-    """Without Java the daemon does not start: exit code 3 and one line that says how to get it."""
-    (tmp_path / "mm2.properties").write_text(_TWO_CLUSTERS + "A->B.enabled = true\n")
-
-    exit_code, lines, _ = _mm2(tmp_path, "mm2.properties", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
-
-    (line,) = [line for line in lines if not line.startswith("{")]
-    assert exit_code == 3
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert done.returncode == 3
     assert "Java" in line

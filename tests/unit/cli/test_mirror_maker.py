@@ -26,7 +26,52 @@ def file(tmp_path: Path) -> Path:
 def test_a_good_file_validates(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--validate says that there are no problems, and runs nothing."""
     assert mirror_maker.main([str(file), "--validate"]) == ExitCode.OK
-    assert "no problems" in capsys.readouterr().out
+
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == f"{file}: no problems; flows: A->B"
+    assert err == ""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+TWO_CLUSTERS = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+NO_HEARTBEATS = TWO_CLUSTERS + "emit.heartbeats.enabled = false\n"
+ONE_FLOW = "A->B.enabled = true\n"
+NO_FLOW = "mm2.properties: No source->target replication flows."
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "line"),
+    [
+        (None, (), "mm2.properties: cannot be read: No such file or directory"),
+        (TWO_CLUSTERS + ONE_FLOW, ("--clusters", "Z"), "--clusters: Z: unknown cluster"),
+        (NO_HEARTBEATS, (), NO_FLOW),
+        (NO_HEARTBEATS + ONE_FLOW, ("--clusters", "A"), NO_FLOW),
+        (
+            TWO_CLUSTERS + ONE_FLOW + "B->A.enabled = true\nreplication.policy.class = identity\n",
+            ("--clusters", "B"),
+            "mm2.properties: replication.policy.class: A->B, B->A would feed each other without end",
+        ),
+        (TWO_CLUSTERS + ONE_FLOW + "tasks.max = many\n", ("--validate",), "mm2.properties:5: tasks.max"),
+    ],
+    ids=["no such file", "unknown alias", "no flow", "no flow to that cluster", "loop", "validate"],
+)
+@pytest.mark.usefixtures("elsewhere")
+def test_one_line_for_what_cannot_run(
+    content: str | None, arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot run ends with Java MirrorMaker's exit code and one clear line that says what to do."""
+    if content is not None:
+        Path("mm2.properties").write_text(content)
+
+    assert mirror_maker.main(["mm2.properties", *arguments]) == ExitCode.FAILED
+
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(line)
 
 
 def test_a_spark_that_hangs_while_it_validates_is_a_line(
