@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Chance comes in from outside, so that the arithmetic can be tested."""
+"""How long to wait before the next attempt. Randomness is passed in, so that the arithmetic can be tested."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import attrs
 
 @attrs.frozen
 class Backoff:
-    """
-    Pauses that double from `first_s` up to `longest_s`, each shortened or lengthened by at most `spread` of itself.
-
-    The spread keeps those that failed together from coming back together.
+    """Pauses that double from `first_s` up to `longest_s`, each varied by at most `spread` of itself, so that tasks
+    that failed together do not retry together.
     """
 
     first_s: float
@@ -27,7 +25,7 @@ class Backoff:
         return min(doubled, self.longest_s) * (1.0 + self.spread * (2.0 * jitter - 1.0))
 
     def pauses(self, jitter: Callable[[], float]) -> Iterator[float]:
-        """Return one pause after the other, for ever."""
+        """Return an endless iterator of pauses."""
         failures = 0
         while True:
             failures += 1

@@ -1,9 +1,6 @@
-"""
-Who runs a flow, by who is in its group at the target cluster.
-
-The group is the one that Java MirrorMaker's workers of the flow are in, with its protocol type, and a protocol of our
-own: so Kafka itself keeps the two apart. One node at a time is in it. A member of this machine whose process has ended
-need not be waited for.
+"""Which node runs a flow, by the members of its group at the target cluster. The group is that of Java MirrorMaker's
+workers of the flow, with the same protocol type, but our own protocol: so Kafka itself keeps the two apart. One node at
+a time is a member. A member on this machine whose process has ended need not be waited for.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, decode_node
 
 
-#: Kafka Connect's; a group whose members are of another type is no mirror's.
+#: Kafka Connect's; a group with another type does not belong to a mirror.
 PROTOCOL_TYPE: Final = "connect"
 #: Its members write nodes as JSON (see `mm2py.model.node`).
 PROTOCOL: Final = "mm2py-1"
@@ -26,19 +23,17 @@ _HOSTS_SHOWN: Final = 3
 
 @attrs.frozen
 class Vacant:
-    """Nobody is in the group, but for members whose processes have ended; those are to be removed."""
+    """The group is empty, except for members whose processes have ended, which are to be removed."""
 
     dead: tuple[str, ...] = ()
 
 
 @attrs.frozen
 class Taken:
-    """
-    Somebody else is in the group, *by* in words; `node` where it is one of ours that shows itself.
-
-    `is_certain` says that its process runs; else it may have ended where nobody here can see it, and will then vanish
-    with its session. `dead` members are to be removed all the same. While the group settles, which takes a session at
-    most, it does not show who its members are.
+    """Another node is in the group, *by* in words; `node` if it is one of ours that identifies itself. `is_certain`
+    means that its process runs; otherwise it may have ended on another machine, and will then disappear with its
+    session. `dead` members are to be removed nevertheless. While the group rebalances, which takes a session at most,
+    its members are not visible.
     """
 
     by: str
@@ -49,7 +44,7 @@ class Taken:
 
 
 def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Taken:
-    """Return who runs a flow whose group is as *found*; *is_alive* tells of a node of our machine whether it runs."""
+    """Return who runs a flow whose group is as *found*; *is_alive* checks whether a node on our machine runs."""
     if not found.members:
         return Vacant()
     if found.protocol_type != PROTOCOL_TYPE:

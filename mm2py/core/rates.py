@@ -1,8 +1,6 @@
-"""
-How a limit is shared among the copy tasks of a flow, and what one may take after an epoch.
-
-Whoever was held up wants as much as it can get; whoever was not wants a little more than it took. A limit is poured out
-to all of them evenly, up to what each wants, and what is left over then is given to all alike: so a burst finds room.
+"""How a limit is shared among the copy tasks of a flow, and how much one may use after an epoch. A throttled task
+demands as much as it can get; others a little more than they used. A limit is distributed evenly, up to each demand,
+and the remainder equally to all, which leaves room for bursts.
 """
 
 from __future__ import annotations
@@ -15,24 +13,24 @@ from mm2py.model.overrides import RateLimit
 from mm2py.model.rates import Metered, RateUse, Unit
 
 
-#: A bucket holds so many seconds of its rate at most: the burst that a limit lets through after a lull.
+#: Most seconds of its rate in a bucket: the burst that a limit allows after an idle time.
 BURST_S: Final = 1.0
-#: What a copy task keeps, of an even share, when others want all: what comes in meanwhile must not wait for ever.
+#: The part of an even share that a copy task keeps when others demand everything: new records must not starve.
 _LEAST_SHARE: Final = 0.05
-#: Held up for more than this part of an epoch, a copy task is taken to want more.
+#: A copy task throttled for more than this part of an epoch demands more.
 _HELD_UP: Final = 0.1
 _ROOM_TO_GROW: Final = 1.25
 
 
 def metered(limit: RateLimit, topic: str = "") -> dict[Metered, float]:
-    """Return what a limit counts, and how much of it a second."""
+    """Return the units of a limit, with their rates per second."""
     found = {Unit.BYTES: limit.bytes_per_s, Unit.RECORDS: limit.records_per_s}
     return {Metered(topic, unit): per_s for unit, per_s in found.items() if per_s is not None}
 
 
 def wanted(use: RateUse, elapsed_s: float) -> float:
     """
-    Return how much a second a copy task may want next, from an epoch of *elapsed_s*; infinite where nobody can tell.
+    Return a copy task's next demand per second, from an epoch of *elapsed_s*; infinite if unknown.
     """
     if elapsed_s <= 0 or use.waited_s > elapsed_s * _HELD_UP:
         return math.inf
@@ -40,7 +38,7 @@ def wanted(use: RateUse, elapsed_s: float) -> float:
 
 
 def shares(per_s: float, wants: Mapping[int, float]) -> dict[int, float]:
-    """Share *per_s* among copy tasks that want so much; all of it is given out."""
+    """Share *per_s* among copy tasks with these demands; all of it is distributed."""
     if not wants:
         return {}
     least = per_s * _LEAST_SHARE / len(wants)
@@ -52,16 +50,13 @@ def shares(per_s: float, wants: Mapping[int, float]) -> dict[int, float]:
 
 
 def share_now(per_s: float, wants: Mapping[int, float], task: int, others: Mapping[int, float]) -> float:
-    """
-    Return how much a second *task* may take in its next epoch.
-
-    *others* is what other copy tasks were given for the epochs that they are in: together it must not be more than the
-    limit, so a share grows only as fast as those of others shrink.
+    """Return the rate of *task* in its next epoch. *others* are the rates of other copy tasks in their current epochs:
+    the sum must not exceed the limit, so a share grows only as fast as others shrink.
     """
     fair = shares(per_s, wants)[task]
     return max(min(fair, per_s - sum(others.values())), per_s * _LEAST_SHARE / len(wants))
 
 
 def refilled(level: float, per_s: float, seconds: float) -> float:
-    """Return what a bucket holds after *seconds* in which nothing was taken."""
+    """Return the content of a bucket after *seconds* without use."""
     return min(level + per_s * seconds, per_s * BURST_S)

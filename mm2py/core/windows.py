@@ -1,9 +1,9 @@
 """
-What was measured lately of one partition, as Java MirrorMaker shows it: rates, and least, greatest and mean times.
+Recent measurements of one partition, as in Java MirrorMaker: rates, and minimum, maximum and mean times.
 
-Kafka's metrics (SampledStat, Rate, Min, Max, Avg; two samples of 30 s) fill one sample for 30 seconds and count those
-before it for as long as something was noted in them within the last minute. What is older starts again when it is read,
-so that a rate is about the time since then. Times of nothing are unknown, rates of nothing are 0.
+Kafka's metrics (SampledStat, Rate, Min, Max, Avg; two samples of 30 s) fill one sample for 30 seconds and include
+earlier ones that were updated within the last minute. Older ones are reset when read, so that a rate covers the time
+since then. Times without data are unknown, rates 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Times:
 
 
 class _Sample:
-    """What was noted from `began` on, the last of it when it was `touched`."""
+    """Measurements from `began` on, the last one at `touched`."""
 
     __slots__ = ("age", "began", "bytes", "latency", "records", "touched")
 
@@ -52,7 +52,7 @@ class _Sample:
 
 
 class Reading(NamedTuple):
-    """Records and bytes a second, how old records were when they were read, and when the target had them."""
+    """Records and bytes per second, and the ages of records when they were read and when the target had them."""
 
     record_rate: float
     byte_rate: float
@@ -75,7 +75,7 @@ class Window:
     def note(
         self, now: float, records: int, size_bytes: int, *, age: Measured | None, latency: Measured | None
     ) -> None:
-        """Take what an epoch copied of the partition, which ended at *now*."""
+        """Add what an epoch that ended at *now* copied of the partition."""
         sample = self._sample(now)
         sample.touched = now
         sample.records += records
@@ -88,7 +88,7 @@ class Window:
             self._last_latency = latency.last_ms
 
     def _sample(self, now: float) -> _Sample:
-        """Return the sample to be filled: the next one where the last one is full."""
+        """Return the sample to fill: a new one if the last one is full."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now))
@@ -102,7 +102,7 @@ class Window:
         return samples[self._current]
 
     def read(self, now: float) -> Reading:
-        """Return what the last samples come to."""
+        """Return the totals of the last samples."""
         samples = self._samples
         oldest = now
         for at, sample in enumerate(samples):
@@ -112,7 +112,7 @@ class Window:
                 oldest = sample.began
         elapsed_s = now - oldest
         if elapsed_s < SAMPLE_S:
-            # As in Java: a window that has just begun would make much of the first few records.
+            # As in Java: a window that has just begun would exaggerate the first few records.
             elapsed_s += SAMPLE_S
         return Reading(
             sum([it.records for it in samples]) / elapsed_s,
@@ -123,7 +123,7 @@ class Window:
 
 
 class TimesWindow:
-    """The same of a time that has no rate."""
+    """The same for a time without a rate."""
 
     __slots__ = ("_window",)
 
@@ -131,11 +131,11 @@ class TimesWindow:
         self._window = Window()
 
     def note(self, now: float, value_ms: int) -> None:
-        """Take one measurement."""
+        """Add one measurement."""
         self._window.note(now, 1, 0, age=None, latency=Measured(1, value_ms, value_ms, value_ms, value_ms))
 
     def view(self, now: float) -> TimesView | None:
-        """Return what was measured; None before the first."""
+        """Return the measurements; None before the first."""
         return self._window.read(now).latency
 
 

@@ -2,11 +2,11 @@
 Which checkpoints are due, and which group offsets are written at the target.
 
 Emission follows MirrorMaker 2: the first checkpoint of a group and partition, one when the group went back at the
-source, one when its place at the target is further on. A translation that merely got worse is never passed on. Where
-MirrorMaker would point behind the end of the target's log, the checkpoint is corrected instead.
+source, one when its downstream offset advanced. A translation that merely got worse is never emitted. Where MirrorMaker
+would point beyond the end of the target's log, the checkpoint is corrected instead.
 
 Offsets are written at the target for groups that a successful description shows to be empty there, or that do not
-exist, and only forwards. (MirrorMaker 2 takes a group whose description failed for a new one: KAFKA-19794.)
+exist, and only forward. (MirrorMaker 2 treats a group whose description failed as a new one: KAFKA-19794.)
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
 
 @attrs.frozen
 class LogRange:
-    """What a log holds: offsets from `start` on, up to but not including `end`."""
+    """The offsets in a log: from `start` up to but not including `end`."""
 
     start: int
     end: int
 
     def clamp(self, offset: int) -> int:
-        """Return the offset nearest to *offset* that a consumer may be sent to, the end included."""
+        """Return the valid offset for a consumer closest to *offset*, including the end."""
         return max(self.start, min(self.end, offset))
 
 
 class Emission(enum.Enum):
-    """Why a checkpoint is due, or is not."""
+    """Why a checkpoint is due, or not."""
 
     FIRST = "the first of this group and partition"
     REWOUND = "the group went back at the source"
-    ADVANCED = "its place at the target is further on"
-    TARGET_SHORTER = "the target holds less than the last one said"
-    UNCHANGED = "its place at the target is the same"
+    ADVANCED = "its downstream offset advanced"
+    TARGET_SHORTER = "the target's log ends before the last one"
+    UNCHANGED = "its downstream offset is unchanged"
     HELD_BACK = "the translation got worse, but the group did not go back"
     UNCERTAIN = "it is an estimate, and what was written before may not be read"
 
@@ -59,8 +59,8 @@ def judge_checkpoint(
     """
     Decide whether *new* is due after *last*; *end* is where the target's log ends.
 
-    An exact translation is the same in every life of the daemon. An estimate is not, so that without knowledge of the
-    history it might say less than what was said before.
+    An exact translation is the same after a restart. An estimate is not: without knowledge of the history it might be
+    lower than what was written before.
     """
     if last is None:
         return Emission.FIRST if is_exact or knows_history else Emission.UNCERTAIN
@@ -74,7 +74,7 @@ def judge_checkpoint(
 
 
 class AtTarget(enum.Enum):
-    """How a group fares at the target, and so whether its offsets may be written there."""
+    """The state of a group at the target, which decides whether its offsets may be written there."""
 
     IDLE = "nobody is in it"
     ACTIVE = "somebody is in it at the target"
@@ -102,12 +102,10 @@ def judge_group_at_target(
     ours: Mapping[TopicPartition, int],
     seen: Mapping[TopicPartition, int] | None,
 ) -> AtTarget:
-    """
-    Decide whether a group's offsets may be written at the target.
-
-    *description* and *current* are what the target says of the group, None where it did not say. Consumers that
-    assign partitions to themselves never show in a description, only in offsets that move: *seen* are those of the
-    round before, what we wrote included, and *ours* those of the last checkpoints, for the first round.
+    """Decide whether a group's offsets may be written at the target. *description* and *current* are the target's
+    description of the group and its offsets, None if unavailable. Consumers that assign partitions to themselves never
+    appear in a description, only by changing offsets: *seen* are those of the last round, including what we wrote, and
+    *ours* those of the last checkpoints, for the first round.
     """
     if description is None or current is None:
         return AtTarget.UNKNOWN
@@ -116,7 +114,7 @@ def judge_group_at_target(
     if not description.is_idle:
         return AtTarget.ACTIVE
     if description.protocol_type:
-        return AtTarget.IDLE  # its consumers join, so they would show
+        return AtTarget.IDLE  # its consumers join, so they would be members
     if seen is None:
         is_foreign = any(current[tp].offset != ours.get(tp) for tp in current)
         return AtTarget.WATCHED if is_foreign else AtTarget.IDLE
@@ -125,12 +123,10 @@ def judge_group_at_target(
 
 
 def is_own_move(offset: int, before: int | None, *, is_active: bool, was_active: bool) -> bool:
-    """
-    Whether a group itself went to *offset* at the source, so that it may be moved along in a failback.
-
-    Offsets of what came from the other cluster are often not the group's own: the flow in the other direction syncs
-    them. To carry those back would undo what an operator resets over there. So it counts that the group was active
-    when its offset changed; *before* is the offset of the last look, None at the first one.
+    """Whether a group itself moved to *offset* at the source, so that it may be translated back in a failback. Offsets
+    in topics that came from the other cluster are often not the group's own: the flow in the other direction syncs
+    them. Carrying those back would undo an operator's reset there. So the group must have been active when its offset
+    changed; *before* is the last known offset, None in the first round.
     """
     if before is None:
         return is_active
@@ -138,7 +134,7 @@ def is_own_move(offset: int, before: int | None, *, is_active: bool, was_active:
 
 
 class Move(enum.Enum):
-    """What becomes of a group's offset at the target."""
+    """The decision on a group's offset at the target."""
 
     FIRST = "the target has none"
     FORWARD = "the group is further on at the source"
@@ -154,10 +150,8 @@ class Move(enum.Enum):
 
 
 def judge_offset(wanted: int, current: int | None, *, may_rewind: bool, end: int | None = None) -> Move:
-    """
-    Decide whether *wanted* replaces *current*, None where the target has no offset.
-
-    *end* is where the target's log ended after *current* was read, None where nobody asked.
+    """Decide whether *wanted* replaces *current*, None if the target has no offset. *end* is the target's end offset,
+    read after *current*, None if it was not read.
     """
     if current is None:
         return Move.FIRST

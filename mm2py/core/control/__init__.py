@@ -1,1 +1,1 @@
-"""What operators' changes make of a flow."""
+"""The effect of operators' changes on a flow."""

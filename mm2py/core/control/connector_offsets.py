@@ -1,8 +1,6 @@
-"""
-Altering a connector's offsets (KIP-875): what may be asked for, and which positions follow.
-
-The form is judged as MirrorMaker's connectors do (alterOffsets), every problem named. What is asked of the source
-connector is held against both clusters too: Java would find out when it starts, and then copy everything again.
+"""Altering a connector's offsets (KIP-875): validation, and the resulting positions. Requests are validated as in
+MirrorMaker's connectors (alterOffsets), with all problems reported. Offsets of the source connector are also checked
+against both clusters: Java would find out when it starts, and then copy everything again.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _LAST_EPOCH: Final = 2**15 - 2
 
 @attrs.frozen
 class Place:
-    """What both clusters say of a topic-partition. `remote_end` is 0 where there is no remote topic yet."""
+    """The offsets of a topic-partition on both clusters. `remote_end` is 0 if there is no remote topic yet."""
 
     start: int
     end: int
@@ -37,7 +35,7 @@ class Place:
 
 def read_offsets(flow: Flow, connector: str, offsets: object) -> tuple[ConnectorOffset, ...]:
     """
-    Read the ``offsets`` of a body: a list of objects with a ``partition`` and an ``offset``, which null removes.
+    Parse the ``offsets`` of a body: a list of objects with a ``partition`` and an ``offset``, which null removes.
 
     Raise OverrideRejectedError with all problems.
     """
@@ -66,7 +64,7 @@ def _judge(flow: Flow, connector: str, partition: object, offset: object) -> Ite
         yield f"partition must be an object, found {partition!r}"
         return
     if offset is None:
-        return  # what cannot be read may be removed too, as with Java
+        return  # invalid partitions may be removed too, as in Java
     yield from _judge_members(partition, MEMBERS[connector], "partition")
     if not is_of(flow, connector, partition) and connector == SOURCE and isinstance(partition.get("cluster"), str):
         yield f"partition: cluster is {partition['cluster']!r}, the source of flow {flow} is {flow.source!r}"
@@ -84,7 +82,7 @@ def _judge_members(found: Mapping[str, Any], wanted: Mapping[str, type], what: s
         if name not in found:
             yield f"{what}: {name} is missing"
         elif kind is str and not isinstance(value, str):
-            yield f"{what}: {name} must be a text, found {value!r}"
+            yield f"{what}: {name} must be a string, found {value!r}"
         elif kind is int and (isinstance(value, bool) or not isinstance(value, int)):
             yield f"{what}: {name} must be a whole number, found {value!r}"
         elif isinstance(value, int) and not 0 <= value <= _MOST[name]:
@@ -107,12 +105,10 @@ def altered_positions(
     known: Mapping[TopicPartition, Position],
     places: Mapping[TopicPartition, Place | str],
 ) -> tuple[Altered, ...]:
-    """
-    Return the positions that follow from *asked*; a *place* that is a text says why there is none.
-
-    Each stands behind what the remote topic holds: what is copied from there on is appended to it. What the source has
-    removed already cannot be copied again, so a position before its start stands at its start. Raise
-    OverrideRejectedError with all problems.
+    """Return the positions for *asked*; a *place* that is a text is the reason why there is none. Each has the end of
+    the remote topic as its downstream offset: records copied from there on are appended. Records that the source has
+    removed cannot be copied again, so a position before its start becomes its start. Raise OverrideRejectedError with
+    all problems.
     """
     problems: list[str] = []
     altered: list[Altered] = []
@@ -123,7 +119,7 @@ def altered_positions(
         if isinstance(place, str):
             problems.append(f"{source}: {place}")
         elif last + 1 > place.end:
-            problems.append(f"{source}: offset {last} was not there yet, the source ends before {place.end}")
+            problems.append(f"{source}: offset {last} does not exist yet, the source ends at {place.end}")
         elif before is None or before.next_upstream != last + 1:
             altered.append(_altered(source, max(last + 1, place.start), before, place))
     if problems:
@@ -145,11 +141,9 @@ def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, p
 
 
 def _fenced(mark: ProducerMark | None) -> ProducerMark | None:
-    """
-    Return the producer that goes on: the one before in its next epoch, which begins at sequence 0 (KIP-360).
-
-    With the sequences that were due, a broker could take the next batch for one that it has. And a batch of before that
-    is still on its way is refused once the first one of the new epoch is there.
+    """Return the producer to continue with: the same one in its next epoch, which begins at sequence 0 (KIP-360). With
+    the old sequences, a broker could take the next batch for one that it has. And an old batch that is still in flight
+    is rejected once the first one of the new epoch is written.
     """
     if mark is None or mark.producer_epoch >= _LAST_EPOCH:
         return None

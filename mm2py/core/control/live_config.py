@@ -27,26 +27,26 @@ from mm2py.model.overrides import Overrides
 
 _PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _FIXED: Final = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
-#: Shown with every connector: what all of them go by.
+#: Shown with every connector: settings shared by all of them.
 _SHARED: Final = ("enabled", "replication.policy.")
 _CHANGEABLE: Final = frozenset({Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER, Place.ADMIN})
 _IN_FILE: Final = "change it in the file"
-#: Why a setting cannot change while a flow runs, by what its name begins with.
+#: Why a setting cannot change while a flow runs, by prefix.
 _REASONS: Final = {
     "enabled": "stop or delete the connector instead",
     "emit.checkpoints.enabled": "stop or delete the connector instead",
     "emit.heartbeats.enabled": "stop or delete the connector instead",
-    "replication.policy.": f"other names of topics would begin other topics: {_IN_FILE}",
-    "offset-syncs.topic.location": f"what was written would be left at the other cluster: {_IN_FILE}",
-    "consumer.isolation.level": f"a resume counts records by it: {_IN_FILE}",
-    "transforms": f"records before and behind the change would differ: {_IN_FILE}",
-    "predicates": f"records before and behind the change would differ: {_IN_FILE}",
+    "replication.policy.": f"copying would continue in other topics: {_IN_FILE}",
+    "offset-syncs.topic.location": f"existing offset syncs would stay on the other cluster: {_IN_FILE}",
+    "consumer.isolation.level": f"a resume depends on it to count records: {_IN_FILE}",
+    "transforms": f"records before and after the change would differ: {_IN_FILE}",
+    "predicates": f"records before and after the change would differ: {_IN_FILE}",
 }
 
 
 @attrs.frozen
 class LiveSetting:
-    """A setting that counts instead of the file's; `in_file` is None where the file and the defaults say nothing."""
+    """A setting that overrides the file's; `in_file` is None if neither the file nor the defaults have it."""
 
     connector: str
     key: str
@@ -56,7 +56,7 @@ class LiveSetting:
 
 @attrs.frozen
 class Asked:
-    """What a body requests: settings by name, None to go back to the file's value, and all problems."""
+    """The changes in a body: settings by name, None to revert to the file's value, and all problems."""
 
     values: Mapping[str, str | None]
     problems: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ def connector_config(settings: MirrorSettings, flow: Flow, connector: str) -> di
 
 
 def _shown_name(flow: Flow, connector: str, key: str) -> str | None:
-    """Return the name that a connector has for a setting of its flow, None where it has none."""
+    """Return a connector's name for a setting of its flow, None if it has none."""
     side, _, rest = key.partition(".")
     if side in {"source", "target"} and (row := find_key(Level.CLUSTER, rest)) and row.place is Place.CLUSTER:
         return f"{side}.cluster.{rest}"
@@ -116,13 +116,11 @@ def connector_of(name: str) -> str:
 def put_config(
     overrides: Overrides, flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings
 ) -> Overrides:
-    """
-    Have a connector run with what *body* says; what it leaves out counts as the *file* says.
-
-    A connector that was deleted runs again. Raise OverrideRejectedError with all problems.
+    """Run a connector with the settings in *body*; omitted keys have the *file*'s values. A deleted connector runs
+    again. Raise OverrideRejectedError with all problems.
     """
     asked = read_config(flow, connector, body, file)
-    nothing = [f"{key} has no value; leave it out to go back to the file's" for key in body if body[key] is None]
+    nothing = [f"{key} has no value; omit it to revert to the file's" for key in body if body[key] is None]
     if problems := (*asked.problems, *nothing):
         raise OverrideRejectedError(problems)
     values = {key: value for key, value in asked.values.items() if value is not None}
@@ -133,7 +131,7 @@ def patch_config(
     overrides: Overrides, flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings
 ) -> Overrides:
     """
-    Change what *body* names; None goes back to what the *file* says. Raise OverrideRejectedError with all problems.
+    Change the keys in *body*; None reverts to the *file*'s value. Raise OverrideRejectedError with all problems.
     """
     asked = read_config(flow, connector, body, file)
     if asked.problems:
@@ -143,7 +141,7 @@ def patch_config(
 
 
 def revert_config(overrides: Overrides, flow: Flow, connector: str, keys: Iterable[str] | None = None) -> Overrides:
-    """Go back to what the file says, for some *keys* of a connector or for all."""
+    """Revert some *keys* of a connector, or all, to the file's values."""
     _check(flow, connector)
     if keys is None:
         return _with_config(overrides, connector, {})
@@ -158,7 +156,7 @@ def _with_config(overrides: Overrides, connector: str, values: Mapping[str, str]
 
 
 def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings) -> Asked:
-    """Read a body: values that differ from the *file*'s, None for values equal to them."""
+    """Parse a body: values that differ from the *file*'s, None for values equal to them."""
     said = connector_config(file, flow, connector)
     values: dict[str, str | None] = {}
     problems: list[str] = []
@@ -171,7 +169,7 @@ def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: Mi
                 values[row.full_name] = None
             continue
         if isinstance(value, dict | list):
-            problems.append(f"{name} must be a text")
+            problems.append(f"{name} must be a string")
             continue
         text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
         if _is_as_said(row, text, said.get(name, said.get(row.full_name) if row is not None else None)):
@@ -196,12 +194,12 @@ def _is_as_said(row: Key | None, text: str, said: str | None) -> bool:
 
 
 def _judge(flow: Flow, connector: str, name: str, row: Key | None, text: str) -> str:
-    """Return what is wrong with setting *name*, empty where nothing is."""
+    """Return the problem with setting *name*, empty if there is none."""
     reason = _why_not(flow, connector, name, row)
     if reason or row is None:
         return reason
     if "${" in text:
-        return f"{name}: what value providers give is named in the file alone"
+        return f"{name}: only the file may refer to value providers"
     try:
         row.parse(text)
     except ValueError as error:
@@ -210,13 +208,13 @@ def _judge(flow: Flow, connector: str, name: str, row: Key | None, text: str) ->
 
 
 def _why_not(flow: Flow, connector: str, name: str, row: Key | None) -> str:
-    """Return why a setting cannot be changed here, empty where it can."""
+    """Return why a setting cannot be changed here, empty if it can."""
     if name in _FIXED:
-        return f"{name} says which connector it is: it cannot be changed"
+        return f"{name} identifies the connector: it cannot be changed"
     if row is None:
         return _unknown(flow, connector, name)
     if row.place is Place.CLUSTER or row.is_secret:
-        return f"{name} says how a cluster is reached: {_IN_FILE}"
+        return f"{name} is a connection setting of a cluster: {_IN_FILE}"
     reason = next((reason for stem, reason in _REASONS.items() if row.full_name.startswith(stem)), "")
     if not reason and row.kind is Kind.CLASS:
         reason = f"it names code to be run: {_IN_FILE}"
@@ -233,11 +231,11 @@ def _why_not(flow: Flow, connector: str, name: str, row: Key | None) -> str:
 def _unknown(flow: Flow, connector: str, name: str) -> str:
     side, _, rest = name.partition(".cluster.")
     if side in {"source", "target"} and rest:
-        return f"{name} says how a cluster is reached: {_IN_FILE}"
+        return f"{name} is a connection setting of a cluster: {_IN_FILE}"
     if (row := find_key(Level.CLUSTER, name)) is not None and row.place in {Place.WORKER, Place.WORKER_TOP}:
-        return f"{name} is about all flows into cluster {flow.target}: {_IN_FILE}, as {flow.target}.{name}"
+        return f"{name} applies to all flows into cluster {flow.target}: {_IN_FILE}, as {flow.target}.{name}"
     if find_key(Level.TOP, name) is not None:
-        return f"{name} is about the whole process: {_IN_FILE}"
+        return f"{name} applies to the whole process: {_IN_FILE}"
     if (instead := FOREIGN_KEYS.get(name)) is not None:
         return f"{name} is a key of another mirror: {instead}"
     near = nearest(name, _names_of(flow, connector))
@@ -248,14 +246,14 @@ def _names_of(flow: Flow, connector: str) -> Iterator[str]:
     return (row.full_name for row in KEYS if row.stem is None and not _why_not(flow, connector, row.full_name, row))
 
 
-# What it amounts to.
+# As settings.
 
 
 def lines_of(flow: Flow, overrides: Overrides) -> dict[str, str]:
     """
     Return the settings of *overrides* as lines of a properties file, in the form with the highest precedence.
 
-    Raise OverrideRejectedError for those that this program does not know.
+    Raise OverrideRejectedError for those that this version does not know.
     """
     problems: list[str] = []
     lines: dict[str, str] = {}

@@ -1,9 +1,8 @@
 """
-What each verb of an operator makes of a flow's orders.
+The verbs by which operators change a flow's overrides.
 
-Every verb is a function from orders to orders. It raises an `OverrideRejectedError` where what was asked for cannot be,
-and an `OverrideConflictError` where it contradicts an order that still holds. Asked twice, it changes nothing the
-second time.
+Every verb is a function from overrides to overrides. It raises an `OverrideRejectedError` for an invalid request, and
+an `OverrideConflictError` if it contradicts an override in force. All verbs are idempotent.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _FACTORS: Final = {
     "": 1, "k": 1_000, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000,
     "ki": 1 << 10, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
 }  # fmt: skip
-#: As the fields of a limit are called where people write them, with the unit that each counts.
+#: The external names of a limit's fields, with their units.
 _LIMIT_FIELDS: Final = {"bytes_per_s": "B", "records_per_s": "records"}
-#: Less than this is a pause, and is to be called so.
+#: A lower rate would be a pause; it has its own verb.
 _LEAST_PER_S: Final = 0.01
 
 
@@ -41,28 +40,28 @@ _LEAST_PER_S: Final = 0.01
 
 
 def pause_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Have a task group do nothing and keep what it has opened."""
+    """Pause a task group, which keeps its connections."""
     return _want(overrides, connector, Wanted.PAUSED)
 
 
 def resume_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Have a task group run, whether it was paused or stopped (KIP-875)."""
+    """Resume a task group that was paused or stopped (KIP-875)."""
     return _want(overrides, connector, Wanted.RUNNING)
 
 
 def stop_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Have a task group hold nothing, so that its offsets may be altered (KIP-875)."""
+    """Stop a task group and release its resources, so that its offsets may be altered (KIP-875)."""
     return _want(overrides, connector, Wanted.STOPPED)
 
 
 def delete_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Stop a task group and list it no more; what it was told by settings beside the file's is forgotten."""
+    """Stop a task group and remove it from the list; its live settings are dropped."""
     gone = _want(overrides, connector, Wanted.DELETED)
     return attrs.evolve(gone, config={name: lines for name, lines in gone.config.items() if name != connector})
 
 
 def start_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Have a task group run that may have been deleted, as putting its config does."""
+    """Run a task group that may have been deleted, as putting its config does."""
     _check_connector(connector)
     return _set_wanted(overrides, connector, Wanted.RUNNING)
 
@@ -90,26 +89,26 @@ def _check_connector(connector: str) -> None:
 
 
 def pause_topic(overrides: Overrides, topic: str) -> Overrides:
-    """Copy nothing of a topic, whatever partitions it gets later."""
+    """Pause a topic, including partitions that it gets later."""
     _check_topic(topic)
     return attrs.evolve(overrides, topics=overrides.topics | {topic})
 
 
 def resume_topic(overrides: Overrides, topic: str) -> Overrides:
-    """Copy all of a topic: pauses of single partitions of it are taken back too."""
+    """Resume a topic, including single partitions that were paused."""
     _check_topic(topic)
     partitions = frozenset(partition for partition in overrides.partitions if partition.topic != topic)
     return attrs.evolve(overrides, topics=overrides.topics - {topic}, partitions=partitions)
 
 
 def pause_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:
-    """Copy nothing of one partition."""
+    """Pause one partition."""
     _check_partition(partition)
     return attrs.evolve(overrides, partitions=overrides.partitions | {partition})
 
 
 def resume_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:
-    """Copy one partition again; refused while its topic is paused as a whole, as nothing would be copied."""
+    """Resume one partition; refused while its topic is paused as a whole, because it would have no effect."""
     _check_partition(partition)
     if partition.topic in overrides.topics:
         what = f"topic {partition.topic} is paused as a whole"
@@ -132,13 +131,13 @@ def _check_partition(partition: TopicPartition) -> None:
 
 
 def set_limit(overrides: Overrides, limit: RateLimit) -> Overrides:
-    """Limit a flow as a whole; `NO_LIMIT` takes the limit back."""
+    """Limit a flow as a whole; `NO_LIMIT` removes the limit."""
     _check_limit(limit)
     return attrs.evolve(overrides, limit=limit)
 
 
 def set_topic_limit(overrides: Overrides, topic: str, limit: RateLimit) -> Overrides:
-    """Limit one topic, beside the flow's own limit; `NO_LIMIT` takes the limit back."""
+    """Limit one topic, in addition to the flow's limit; `NO_LIMIT` removes the limit."""
     _check_topic(topic)
     _check_limit(limit)
     others = {name: other for name, other in overrides.topic_limits.items() if name != topic}
@@ -164,11 +163,8 @@ def _judge_rate(name: str, value: float) -> str:
 
 
 def read_limit(asked: Mapping[str, object], before: RateLimit | None = None) -> RateLimit:
-    """
-    Read a limit as people write it: numbers, or text with a unit such as ``10 MB/s``, ``512Ki`` or ``50k``.
-
-    None and the empty text are no limit. What is not named stays as in *before*. Raise OverrideRejectedError with all
-    problems.
+    """Parse a limit: numbers, or text with a unit such as ``10 MB/s``, ``512Ki`` or ``50k``. None and the empty text
+    mean no limit. Omitted fields stay as in *before*. Raise OverrideRejectedError with all problems.
     """
     problems = [
         f"{name!r} is not known: a limit has {' and '.join(_LIMIT_FIELDS)}"
@@ -198,7 +194,7 @@ def _read_rate(name: str, asked: object) -> float | None:
 
 
 def _read_number(name: str, asked: object) -> float:
-    """Read a number, or one with a unit: decimal (k, M, G) or binary (Ki, Mi, Gi)."""
+    """Parse a number, or one with a unit: decimal (k, M, G) or binary (Ki, Mi, Gi)."""
     if isinstance(asked, bool) or not isinstance(asked, int | float | str):
         raise OverrideRejectedError((f"{name}: {asked!r} is neither a number nor a text with a unit",))
     if not isinstance(asked, str):

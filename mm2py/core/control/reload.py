@@ -1,4 +1,4 @@
-"""What a changed properties file means for flows that run."""
+"""The effect of a changed properties file on running flows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mm2py.model.flow import Flow
 
 @attrs.frozen
 class FlowChanges:
-    """Which flows differ between two readings; those that do not are left alone."""
+    """The flows that differ after a reload; the others are left alone."""
 
     added: tuple[FlowSettings, ...] = ()
     #: With their new settings.
@@ -35,7 +35,7 @@ def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings])
 
 
 def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:
-    """Return the keys that differ and only count at a start of the daemon."""
+    """Return the changed keys that take effect only at a start of the daemon."""
     spark = {key for key in {*before.spark, *after.spark} if before.spark.get(key) != after.spark.get(key)}
     rest_before, rest_after = (settings.rest for settings in (before, after))
     others = {

@@ -1,1 +1,1 @@
-"""Which offset at the target a source offset has become."""
+"""Translation of source offsets to target offsets."""

@@ -1,9 +1,9 @@
 """
 Which offset syncs are due, by the rules of MirrorMaker's OffsetSyncWriter, applied to runs instead of single records.
 
-A sync is due for the first record of a life, where the source has a gap or went back, where the target went back, and
-every ``offset.lag.max`` records. What is written is the newest record of those that were acknowledged together, not the
-one that made it due: it tells more, and MirrorMaker, too, writes only the newest that waits.
+A sync is due for the first record after a start, when the source has a gap or went back, when the target went back, and
+every ``offset.lag.max`` records. The newest of the records acknowledged together is written, not the one that made it
+due: it is more useful, and MirrorMaker, too, writes only the newest pending one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mm2py.model.epoch import Run
 
 @attrs.frozen
 class SyncProgress:
-    """What was acknowledged last of a topic-partition, and which downstream offset was due last; -1 for nothing yet."""
+    """The last acknowledged record of a topic-partition, and the last due downstream offset; -1 for none yet."""
 
     upstream: int = -1
     downstream: int = -1
     last_due: int = -1
-    #: Stays until the sync is taken.
+    #: Stays set until the sync is taken.
     is_due: bool = False
 
     @property
@@ -32,8 +32,8 @@ class SyncProgress:
 
 
 def advance(progress: SyncProgress, runs: Sequence[Run], *, lag_max: int) -> SyncProgress:
-    """Take the acknowledgement of *runs*, which follow what was acknowledged before."""
-    # Only what lies behind the last gap at the source decides which offset was due last.
+    """Add acknowledged *runs*, which follow those acknowledged before."""
+    # Only runs after the last gap at the source decide which offset was last due.
     first = len(runs)
     while first > 0:
         first -= 1

@@ -1,8 +1,5 @@
-"""
-Cutting an index of runs into chunks that are kept, and putting what was kept together again.
-
-What was kept is true of the topic that it was kept for; but a crash may have left older chunks beside newer ones. So
-what lies between two of them counts as unknown where they do not meet, and what overlaps counts once.
+"""Splitting an index of runs into stored chunks, and assembling it again. Stored chunks are valid for their topic; but
+a crash may have left older chunks beside newer ones. So gaps between two chunks are unknown, and overlaps count once.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ CHUNK_RUNS = 4096
 
 
 def chunk_count(index: RunIndex) -> int:
-    """Return how many chunks *index* is kept in; an empty one, which still says what it covers, is one."""
+    """Return the number of chunks of *index*; an empty one, which still records what it covers, has one."""
     return max(1, -(-len(index) // CHUNK_RUNS))
 
 
@@ -47,7 +44,7 @@ def cut_chunk(index: RunIndex, number: int) -> RunChunk:
 
 
 def put_together(kept: Iterable[KeptChunk]) -> RunIndex | None:
-    """Make the index of what was *kept* of one topic-partition; None where there is nothing."""
+    """Return the index from the *kept* chunks of one topic-partition; None if there are none."""
     index: RunIndex | None = None
     for one in sorted(kept, key=attrgetter("number")):
         chunk = one.chunk

@@ -1,10 +1,9 @@
 """
 MirrorMaker's rule for translating by offset syncs, as in its OffsetSyncStore.
 
-It is the fallback for what a Java MirrorMaker copied: nobody keeps more of that than its offset syncs. For each
-topic-partition 64 of them are kept, the newest in slot 0, the further back the further apart (KAFKA-12468). Behind a
-sync only its own record is known to have been copied; so an offset past it becomes the sync's plus one, however far
-past it is.
+It is the fallback for records that a Java MirrorMaker copied, of which only its offset syncs are known. For each
+topic-partition 64 of them are kept, the newest in slot 0, older ones further apart (KAFKA-12468). Beyond a sync only
+its own record is known to have been copied; so any offset past it becomes the sync's plus one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class SyncSlots:
         return self._slots[at]
 
     def add(self, new: Sync, *, is_only_newest: bool = False) -> None:
-        """Learn a sync. A rewind, or *is_only_newest*, makes it the only one that is known."""
+        """Add a sync. A rewind, or *is_only_newest*, makes it the only known one."""
         if is_only_newest or new.upstream < self._slots[0].upstream:
             self._slots = [new] * SLOTS
         else:
@@ -80,7 +79,7 @@ class SyncSlots:
             slots[current] = carry
 
     def downstream(self, upstream: int) -> Translation:
-        """Translate an offset of the source; never ahead of it, and seldom exact."""
+        """Translate an offset of the source; never ahead of it, and rarely exact."""
         found = next((sync for sync in self._slots if sync.upstream <= upstream), None)
         if found is None:
             return Untranslated.TOO_OLD
@@ -88,7 +87,7 @@ class SyncSlots:
         return Translated(found.downstream + step, Precision.OFFSET_SYNCS)
 
     def upstream(self, downstream: int) -> Translation:
-        """Translate an offset of the target; never ahead of it. MirrorMaker has no such thing."""
+        """Translate an offset of the target; never ahead of it. Not in MirrorMaker."""
         found = next((sync for sync in self._slots if sync.downstream <= downstream), None)
         if found is None:
             return Untranslated.TOO_OLD

@@ -1,18 +1,18 @@
 """
 Where the records of one topic-partition went: offsets of the source to offsets of the target, and back.
 
-Offsets are those that groups commit: of the next record to read. What an acknowledgement told is kept as runs, so that
-an offset inside one is translated exactly. An offset between two runs, where the source holds nothing that is copied
-(markers of transactions, compacted or aborted records), becomes that of the next record. An offset past what is
-copied becomes the end of what is copied. No answer is ever ahead of what it was asked for: a group that goes on from it
-may read records twice, but misses none.
+Offsets are those that groups commit: of the next record to read. Acknowledged batches are kept as runs, so that an
+offset inside a run is translated exactly. An offset between two runs, where the source holds nothing to copy
+(transaction markers, compacted or aborted records), becomes that of the next record. An offset beyond the last copied
+record becomes the end of the copied records. A translation is never ahead of the given offset: a group that continues
+from it may read records twice, but misses none.
 
     upstream    100 ......... 139 | 140 markers | 141 ......... 160 |       position 165
     downstream   90 ......... 129 |             | 130 ......... 149 |            end 150
 
-What is not known run by run is kept as a *stretch*: where it begins, how many upstream offsets it spans, and how many
-records it holds at least. Two runs become one stretch when memory runs short; what a Java MirrorMaker copied while it
-was on duty is a stretch of which nothing is known but its ends.
+What is not known run by run is kept as a *range*: where it begins, how many upstream offsets it spans, and how many
+records it holds at least. Two runs are merged into one range when memory runs short; what a Java MirrorMaker copied in
+between is a range of which only the ends are known.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from mm2py.model.run_chunk import RunChunk
 
 
 class Precision(enum.Enum):
-    """How good a translation is."""
+    """The precision of a translation."""
 
     EXACT = "the next record is the same on both sides"
-    END = "the offset lies past what is copied: the end of what is copied"
-    COARSE = "an estimate, never ahead: runs were put together to bound memory"
+    END = "beyond the last copied record: the end of the copied records"
+    COARSE = "an estimate, never ahead: runs were merged to bound memory"
     OFFSET_SYNCS = "an estimate, never ahead: MirrorMaker's rule on its offset syncs"
 
 
 @attrs.frozen
 class Translated:
-    """The same place on the other side, as an offset that a group may commit there."""
+    """The translated offset, which a group may commit on the other side."""
 
     offset: int
     precision: Precision = Precision.EXACT
 
     @property
     def is_exact(self) -> bool:
-        """Whether every life of the daemon would give the same answer, for as long as the group stays there."""
+        """Whether the answer is the same after a restart, as long as the group stays there."""
         return self.precision is Precision.EXACT
 
 
 class Untranslated(enum.Enum):
     """Why there is no translation."""
 
-    NOT_READY = "what was copied before is not read yet"
-    NOT_MIRRORED = "the topic-partition is not mirrored, or nothing is known of its records yet"
-    TOO_OLD = "the offset lies before everything that is known"
+    NOT_READY = "earlier translations are not read yet"
+    NOT_MIRRORED = "the topic-partition is not mirrored, or none of its records is known yet"
+    TOO_OLD = "the offset is before all known records"
 
 
 Translation = Translated | Untranslated
@@ -64,15 +64,15 @@ Translation = Translated | Untranslated
 
 class RunIndex:
     """
-    What is known of one topic-partition, in order of offsets; bounded by `coarsen`.
+    The known ranges of one topic-partition, in order of offsets; bounded by `coarsen`.
 
-    a. Stretch i begins with the record at `starts[i]`, which is at `downs[i]`, and spans `spans[i]` upstream offsets.
+    a. Range i begins with the record at `starts[i]`, which is at `downs[i]`, and spans `spans[i]` upstream offsets.
        They do not overlap: starts[i] + spans[i] <= starts[i+1], and downs[i] + counts[i] <= downs[i+1].
-    b. It holds `counts[i]` records or more. It is a run, and exact, where that equals its span; of one that holds 0
+    b. It holds `counts[i]` records or more. It is a run, and exact, if that equals its span; of one with 0
        nothing is known, not even that there is a record at its start.
-    c. From `covered_from` up to `covered_to`, what lies in no stretch holds no copied record.
-    d. Records from `covered_from` on are at `end_from` or behind it; those before `covered_to` are before `end`.
-    e. Where `is_origin`, nothing before `covered_from` is at the target.
+    c. From `covered_from` up to `covered_to`, offsets in no range hold no copied record.
+    d. Records from `covered_from` on are at `end_from` or after it; those before `covered_to` are before `end`.
+    e. If `is_origin`, nothing before `covered_from` is at the target.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class RunIndex:
     )
 
     def __init__(self, position: int, end: int, *, is_origin: bool = False) -> None:
-        """Begin an index at *position*; the next record will be at *end* or behind it."""
+        """Begin an index at *position*; the next record will be at *end* or after it."""
         self._begin(position, end, is_origin=is_origin)
 
     def _begin(self, position: int, end: int, *, is_origin: bool) -> None:
@@ -97,13 +97,13 @@ class RunIndex:
         self.covered_from = self.covered_to = position
         self.end_from = self.end = end
         self.is_origin = is_origin
-        #: The first stretch that is not as it was when this was last set to None, by whoever keeps the index.
+        #: The first range that changed since this was last set to None, by the code that stores the index.
         self.first_changed: int | None = 0
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    # Asking.
+    # Queries.
 
     def downstream(self, upstream: int) -> Translation:
         """Translate an offset of the source."""
@@ -120,7 +120,7 @@ class RunIndex:
             return Translated(down + before)
         if before == 0:
             return Translated(down, Precision.EXACT if count else Precision.COARSE)
-        # At most every offset from here to the stretch's end holds a record; all others are before this one.
+        # At most every offset from here to the range's end holds a record; all others are before this one.
         return Translated(down + max(min(count, 1), count - (span - before)), Precision.COARSE)
 
     def upstream(self, downstream: int) -> Translation:
@@ -148,31 +148,29 @@ class RunIndex:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every record that was ever copied is known."""
+        """Whether all records copied so far are known."""
         return self.is_origin and 0 not in self.counts
 
     def is_unknown(self, upstream: int) -> bool:
-        """Whether nothing is known of the records around *upstream*, so that offset syncs may know more."""
+        """Whether nothing is known of the records around *upstream*, so that offset syncs may be more precise."""
         if upstream < self.covered_from:
             return not self.is_origin
         at = bisect_right(self.starts, upstream) - 1
         return at >= 0 and self.counts[at] == 0 and upstream < self.starts[at] + self.spans[at]
 
     def is_unknown_at_target(self, downstream: int) -> bool:
-        """Say the same of an offset of the target."""
+        """The same for an offset of the target."""
         if downstream < self.end_from:
             return not self.is_origin
         at = bisect_right(self.downs, downstream) - 1
         return at >= 0 and self.counts[at] == 0 and downstream < self.end
 
-    # Learning.
+    # Updates.
 
     def take(self, begun_at: int, runs: Iterable[Run], position: int, end: int | None) -> None:
-        """
-        Learn what was copied from *begun_at* up to *position*; *end* is where the next record goes, None if unknown.
-
-        Runs that are known already are learnt again. Where copying went back to copy again, the new copy counts from
-        there on; where the target went back, nothing of before is true any more.
+        """Add what was copied from *begun_at* up to *position*; *end* is the next record's downstream offset, None if
+        unknown. Known runs may be added again. If copying went back, the new copy applies from there on; if the target
+        went back, everything known before is invalid.
         """
         new = runs if isinstance(runs, Runs) else Runs(runs)
         if len(new) and not _is_ascending(new):
@@ -200,7 +198,7 @@ class RunIndex:
         if upstream < self.covered_to:
             self._cut(upstream)
         if downstream < self.end:
-            # The target lost records, or is another one: what was where before is not there any more.
+            # The target lost records, or is another topic: earlier translations are invalid.
             self._begin(min(begun_at, upstream), downstream, is_origin=False)
         if begun_at > self.covered_to:
             self._skip_to(begun_at)
@@ -223,7 +221,7 @@ class RunIndex:
         self.counts.extend(runs.lengths[first:])
 
     def _skip_to(self, upstream: int) -> None:
-        """Note that nothing is known of what lies before *upstream* and was not covered."""
+        """Record that uncovered offsets before *upstream* are unknown."""
         self._change(len(self) - 1)
         if upstream > self.covered_to:
             self._append(self.covered_to, self.end, upstream - self.covered_to, 0)
@@ -236,7 +234,7 @@ class RunIndex:
         self.counts.append(count)
 
     def _cut(self, upstream: int) -> None:
-        """Forget what lies at *upstream* and behind it."""
+        """Drop everything from *upstream* on."""
         if upstream <= self.covered_from:
             self._begin(upstream, self.end_from, is_origin=self.is_origin)
             return
@@ -257,7 +255,7 @@ class RunIndex:
             self.spans[last] = self.counts[last] = before
             self.end = self.downs[last] + before
         else:
-            # The record at its start stays, if one is known there.
+            # The record at its start stays, if known.
             left = max(min(self.counts[last], 1), self.counts[last] - (self.spans[last] - before))
             self.spans[last], self.counts[last] = before, left
             self.end = self.downs[last] + left
@@ -267,10 +265,10 @@ class RunIndex:
         self.first_changed = at if self.first_changed is None else min(at, self.first_changed)
 
     def append_chunk(self, chunk: RunChunk) -> None:
-        """Take over stretches that were kept, as far as they lie behind what is known."""
+        """Add stored ranges, as far as they lie after what is known."""
         first = bisect_left(chunk.starts, self.covered_to)
         if first and chunk.starts[first - 1] + chunk.spans[first - 1] > self.covered_to:
-            # An older stretch, half of which is known better: where the other half went is not known.
+            # An older range, half of which is known better: where the other half went is unknown.
             if first == len(chunk.starts):
                 return
             known_from = chunk.starts[first]
@@ -290,10 +288,8 @@ class RunIndex:
     # Bounding memory.
 
     def coarsen(self) -> None:
-        """
-        Put the stretches of the older half together two by two.
-
-        The older an offset is, the coarser it is translated: by at most the gaps in its stretch, never ahead.
+        """Merge the ranges of the older half in pairs. Older offsets are translated less precisely: by at most the
+        gaps in their range, never ahead.
         """
         half = len(self) // 4 * 2
         if not half:
@@ -309,17 +305,15 @@ class RunIndex:
 
 
 def _together(first: int, second: int, span: int) -> int:
-    """
-    Count the records of two stretches as far as they are known, which must not look like a run.
-
-    Without a gap between them at the source there is one at the target. Where nothing is known of one, its start need
-    not hold a record; so nothing is known of both.
+    """Count the known records of two ranges; the result must not look like a run. Without a gap between them at the
+    source there is one at the target. If nothing is known of one, there may be no record at its start; so nothing is
+    known of both.
     """
     return min(first + second, span - 1) if first and second else 0
 
 
 def _is_ascending(runs: Runs) -> bool:
-    """Whether both sides only go forward, as they do unless a side loses records."""
+    """Whether both sides only advance, as they do unless one loses records."""
     behind_upstream = map(add, runs.upstreams, runs.lengths)
     behind_downstream = map(add, runs.downstreams, runs.lengths)
     following_upstream, following_downstream = iter(runs.upstreams), iter(runs.downstreams)

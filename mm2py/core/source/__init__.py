@@ -1,1 +1,1 @@
-"""What to copy, where to go on, and what an outcome means."""
+"""What to copy, where to continue, and what an outcome means."""

@@ -1,10 +1,10 @@
 """
-Which records of the source are at the target already, where their number does not say so.
+Which records of the source are already at the target, if their number does not tell.
 
-Compaction and retention remove records on either side after they were copied. What holds all the same: behind an offset
-that is accounted for, each of the target's offsets was given to one of the source's records, in their order. So between
-two records that are on both sides the target has no more offsets than the source, and a record that only the source has
-got an offset of which the target has no record any more. Somebody else's records do not fit into that.
+Compaction and retention remove records on either side after they were copied. Still, after an accounted offset, each of
+the target's offsets was given to one of the source's records, in order. So between two records that exist on both sides
+the target has no more offsets than the source, and a record that only the source has got an offset whose record the
+target no longer has. Foreign records do not fit this pattern.
 """
 
 from __future__ import annotations
@@ -23,27 +23,24 @@ def _numbers() -> array[int]:
 
 @attrs.define
 class Alignment:
-    """
-    Puts the source's records from *position* on beside the target's behind *downstream*.
-
-    First all of the target's are held, then the source's are met, both in order. A record is known by a digest of what
-    it holds.
+    """Aligns the source's records from *position* on with the target's after *downstream*. First all of the target's
+    are added, then the source's are matched, both in order. A record is identified by a digest of its content.
     """
 
     position: int
     downstream: int
     #: The offset that the target's next record will get.
     target_end: int
-    #: Where the records went that are on both sides.
+    #: The offsets of records that exist on both sides.
     runs: Runs = attrs.field(factory=Runs)
     _digests: array[int] = attrs.field(factory=_numbers, init=False)
     _offsets: array[int] = attrs.field(factory=_numbers, init=False)
-    #: The next of the target's records that may be met.
+    #: The next of the target's records that may match.
     _at: int = attrs.field(default=0, init=False)
-    #: Up to here both are accounted for.
+    #: Both sides are accounted for up to here.
     _upstream: int = attrs.field(init=False)
     _reached: int = attrs.field(init=False)
-    #: The source's records since then that the target does not hold, and the offset of the first one.
+    #: The source's records since then that the target does not have, and the offset of the first one.
     _alone: int = attrs.field(default=0, init=False)
     _alone_from: int | None = attrs.field(default=None, init=False)
 
@@ -51,15 +48,13 @@ class Alignment:
         self._upstream, self._reached = self.position - 1, self.downstream
 
     def hold(self, offset: int, digest: int) -> None:
-        """Take the next of the target's records."""
+        """Add the next of the target's records."""
         self._digests.append(digest)
         self._offsets.append(offset)
 
     def meet(self, offset: int, *digests: int) -> bool:
-        """
-        Take the next of the source's records, which may be known by any of *digests*.
-
-        False once no further one can be at the target.
+        """Match the next of the source's records, which may have any of *digests*. False once no further one can be at
+        the target.
         """
         # Compaction at the source leaves fewer records for as many offsets, never more.
         until = bisect.bisect_right(self._offsets, self._reached + offset - self._upstream, self._at)
@@ -75,18 +70,16 @@ class Alignment:
         return self._alone <= self._removed(len(self._offsets), self.target_end)
 
     def concluded(self, source_end: int) -> int | None:
-        """
-        Return the position from which on nothing is at the target, None where that is not proven.
-
-        *source_end* is where the source's records end that could be met. What the target has behind the last pair must
-        have been copied from records that the source has no more.
+        """Return the position from which on nothing is at the target, None if that is not proven. *source_end* is the
+        end of the source records that could match. Target records after the last pair must have been copied from
+        records that the source no longer has.
         """
         behind = source_end if self._alone_from is None else self._alone_from
         unmet = self.target_end - 1 - self._reached
         return self._upstream + 1 if unmet < behind - self._upstream else None
 
     def _first(self, digests: tuple[int, ...], at: int, until: int) -> int:
-        """Return the index of the first record held that has one of *digests*; *until* where none has."""
+        """Return the index of the first added record with one of *digests*; *until* if there is none."""
         for digest in digests:
             try:
                 until = self._digests.index(digest, at, until)
@@ -95,7 +88,9 @@ class Alignment:
         return until
 
     def _removed(self, at: int, offset: int) -> int:
-        """Return how many of the target's offsets before *offset* have no record any more, *at* being the next held."""
+        """Return how many of the target's offsets before *offset* no longer have a record, *at* being the next added
+        one.
+        """
         return offset - self._reached - 1 - (at - self._at)
 
     def _pair(self, upstream: int, at: int) -> None:

@@ -1,9 +1,8 @@
 """
 Which copy task gets which topic-partition.
 
-Partitions are weighed by the bytes per second they were measured at, and stay where they are unless a copy task
-carries clearly more than its share: a move costs the partition's connections and batches in flight, so it has to be
-worth it.
+Partitions are weighted by their measured bytes per second, and stay where they are unless a copy task has clearly more
+than its share: a move costs the partition's connections and batches in flight, so it has to be worth it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from mm2py.model.flow import TopicPartition
 
 #: A copy task may carry this many times the mean before partitions move away from it.
 TOLERATED_RATIO = 1.25
-#: Below this surplus nothing moves: one copy task takes a hundred times as much.
+#: Below this surplus nothing moves: one copy task handles a hundred times as much.
 TOLERATED_SURPLUS_BYTES_PER_S = 1024.0 * 1024.0
-#: What every partition weighs besides its bytes, so that idle ones spread as well.
+#: Weight of every partition besides its bytes, so that idle ones spread as well.
 _BASE_WEIGHT = 1024.0
 #: Each move makes the loads more equal, so moving ends by itself; this only bounds what rounding might do.
 _MOVES_PER_PARTITION = 16
@@ -46,13 +45,13 @@ class Assignment:
     reason: Reason
 
     def of_task(self, task: int) -> tuple[TopicPartition, ...]:
-        """Return what *task* shall copy, in order."""
+        """Return the partitions of *task*, in order."""
         return tuple(sorted(partition for partition, owner in self.task_of.items() if owner == task))
 
 
 @attrs.define
 class _Load:
-    """What one copy task carries so far."""
+    """The load of one copy task so far."""
 
     weight: float = 0.0
     partitions: list[TopicPartition] = attrs.field(factory=list)
@@ -108,7 +107,7 @@ def assign_beside(
     record_tasks: int,
 ) -> Assignment:
     """
-    Assign as `assign` does, but for those partitions that a record task has.
+    Assign like `assign`, except partitions of a record task.
 
     Record tasks have the numbers before all copy tasks.
     """
@@ -140,7 +139,7 @@ def _lightest(loads: list[_Load]) -> _Load:
 
 
 def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> bool:
-    """Even the loads out, empty copy tasks first; say whether anything moved."""
+    """Balance the loads, empty copy tasks first; return whether anything moved."""
     if not loads:
         return False
     has_moved = False
@@ -153,7 +152,7 @@ def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> boo
         if is_tolerable and lightest.partitions:
             break
         gap = heaviest.weight - lightest.weight
-        # A partition as heavy as the gap would only turn the imbalance round.
+        # A partition as heavy as the gap would only reverse the imbalance.
         heaviest_worth = gap - (TOLERATED_SURPLUS_BYTES_PER_S if lightest.partitions else 0.0)
         movable = [partition for partition in heaviest.partitions if weights[partition] < heaviest_worth]
         if not movable or len(heaviest.partitions) < 2:  # noqa: PLR2004 (the last one stays)

@@ -1,10 +1,10 @@
 """
-What to do when the source or the target is not what a position is about.
+What to do when the source or the target no longer matches a position.
 
 A source topic was deleted and created again, retention overtook the mirror, the source has lost records that were
-copied, the target has lost them. `diagnose` says which, from one look at both clusters, with the records concerned;
-`decide` says what follows under the flow's policies. Numbers of records are numbers of offsets: where a topic is
-compacted or transactional they are upper bounds.
+copied, the target has lost them. `diagnose` determines which, from a snapshot of both clusters, with the records
+concerned; `decide` returns the action under the flow's policies. Numbers of records are numbers of offsets: where a
+topic is compacted or transactional they are upper bounds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
 
 
-#: Ways out that always work, for hints.
+#: Remedies that always work, for hints.
 _BY_HAND = "or remove the partition's record from the offsets topic; then restart"
 #: A search begins close to where the record should be, and then at the source's start.
 _SEARCHES = 2
 
 
 class Trouble(enum.Enum):
-    """What is wrong."""
+    """Kinds of broken history."""
 
     RECREATED = "source topic re-created"
     EXPIRED = "source records expired"
@@ -39,11 +39,9 @@ class Trouble(enum.Enum):
 
 @attrs.frozen
 class Look:
-    """
-    What both clusters say of a topic-partition.
-
-    `history_end` is where the source's leader says that the leader epoch of the last copied record ends, -1 where its
-    log does not know that epoch, None where that could not be asked. Ends are offsets that the next record will get.
+    """A topic-partition on both clusters. `history_end` is where, according to the source's leader, the leader epoch
+    of the last copied record ends, -1 if its log does not know that epoch, None if it could not be queried. Ends are
+    offsets that the next record will get.
     """
 
     topic_id: str | None
@@ -58,12 +56,9 @@ class Look:
 
 @attrs.frozen
 class Finding:
-    """
-    What is wrong with a topic-partition.
-
-    `records` is how many records are concerned: lost at the source before they were copied, lost at the target, or held
-    by the target alone. `diverges_at` is the first upstream offset whose record is not the one that was copied, None
-    where that cannot be known.
+    """The broken history of a topic-partition. `records` is how many records are concerned: lost at the source before
+    they were copied, lost at the target, or only at the target. `diverges_at` is the first upstream offset whose record
+    is not the copied one, None if unknown.
     """
 
     trouble: Trouble
@@ -74,18 +69,16 @@ class Finding:
 
 @attrs.frozen
 class Stop:
-    """Copy nothing until somebody decides."""
+    """Copy nothing until an operator decides."""
 
     failure: PartitionFailure
 
 
 @attrs.frozen
 class GoOn:
-    """
-    Go on at upstream offset *position*; *downstream* is where the target ends now, less one.
-
-    Without a *downstream* the target's last record is searched for in the source from *position* on. `lost` records
-    will never be at the target, `repeated` ones may be there twice.
+    """Continue at upstream offset *position*; *downstream* is the target's end minus one. Without a *downstream* the
+    target's last record is searched for in the source from *position* on. `lost` records will never be at the target,
+    `repeated` ones may be there twice.
     """
 
     position: int
@@ -98,14 +91,14 @@ class GoOn:
 
 @attrs.frozen
 class RecreateRemote:
-    """Delete the remote topic, so that it is created again, then look again."""
+    """Delete the remote topic, so that it is created again, then check again."""
 
 
 Act = Stop | GoOn | RecreateRemote
 
 
 def diagnose(state: PartitionState, look: Look) -> Finding | None:
-    """Return what is wrong, the gravest first; None where both clusters are what the position is about."""
+    """Return the most serious finding; None if both clusters match the position."""
     position, downstream, remote_topic_id = _stood(state)
     if is_other_topic(state.topic_id, look.topic_id):
         left = max(0, state.high_watermark - position)
@@ -129,7 +122,7 @@ def _of_source(state: PartitionState, look: Look, position: int) -> Finding | No
     if look.history_end is not None and 0 <= look.history_end < position:
         at = look.history_end
         if state.leader is not None and look.history_epoch < state.leader.epoch:
-            # The whole epoch is missing, so all that was read of it differs, even where an older one reaches further.
+            # The whole epoch is missing, so everything read of it differs, even if an older one reaches further.
             at = min(at, state.leader.since)
         message = f"{state.source} at the source is not what was copied from upstream offset {at} to {position}"
         return Finding(Trouble.TRUNCATED, position - at, message, at)
@@ -144,7 +137,7 @@ def _of_source(state: PartitionState, look: Look, position: int) -> Finding | No
 
 
 def decide(finding: Finding, state: PartitionState, look: Look, settings: SourceTruthSettings) -> Act:
-    """Return what follows from *finding*."""
+    """Return the action for *finding*."""
     match finding.trouble:
         case Trouble.RECREATED:
             return _after_recreation(finding, state, look, settings.on_source_recreated)
@@ -170,13 +163,13 @@ def policy_of(trouble: Trouble, settings: SourceTruthSettings) -> tuple[str, str
 
 
 def position_after(act: GoOn, state: PartitionState, look: Look) -> Position:
-    """Return the position that is to be stored."""
+    """Return the position to store."""
     producer = state.producer if act.keeps_producer else None
     return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id)
 
 
 def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> PartitionState:
-    """Go on as *act* says; what was stored is for `core.source.progress.write` to note."""
+    """Continue as *act* says; `core.source.progress.write` records what was stored."""
     return attrs.evolve(
         state,
         position=act.position,
@@ -216,7 +209,7 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Look, polic
 def _after_expiry(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
     match policy:
         case "earliest" if state.is_unsure:
-            # More may be at the target than is known: its last record may still be in the source.
+            # The target may have more than is known: its last record may still be in the source.
             unknown = 0 if state.downstream is None else max(0, look.remote_end - 1 - state.downstream)
             return GoOn(look.log_start, None, lost=max(0, finding.records - unknown))
         case "earliest":
@@ -238,7 +231,7 @@ def _after_truncation(finding: Finding, look: Look, policy: str) -> Act:
         case "latest":
             return GoOn(look.log_end, behind, lost=0 if at is None else max(0, look.log_end - at))
         case "continue":
-            hint = "where its history changed cannot be known: set copy.on.source.truncated to earliest or latest"
+            hint = "where its history changed is unknown: set copy.on.source.truncated to earliest or latest"
             return _stop(finding, hint, "SourceTruncated")
         case _:
             hint = "set copy.on.source.truncated to continue, earliest or latest"
@@ -260,7 +253,7 @@ def _after_rewind(finding: Finding, state: PartitionState, look: Look, policy: s
 
 
 def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
-    """Copy what the target lacks: from the source's start, or from behind the target's last record, once found."""
+    """Copy what the target lacks: from the source's start, or after the target's last record, once found."""
     position, downstream, remote_topic_id = _stood(state)
     end, kept = look.remote_end, _kept(state, look)
     missing = None if downstream is None else downstream + 1 - kept
@@ -269,21 +262,21 @@ def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
     attempt = state.repair.attempt + 1 if state.repair is not None else 1
     limit = position - missing if missing is not None and missing > 0 else None
     if limit is not None and limit <= look.log_start and finding.trouble is Trouble.REWOUND:
-        # The target's last record is older than all that the source holds: nothing of that has to be searched for.
+        # The target's last record is older than everything in the source: there is nothing to search for.
         return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
     if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
         start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
         found_at = kept - 1 if kept < end else None
         return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
     if finding.trouble is Trouble.REMADE and limit is not None:
-        # What is in the new topic was sent before anybody saw that it is one: copy all behind it.
+        # Records in the new topic were sent before it was detected: append everything after them.
         return _from_start(finding, position, look, behind=end - 1)
     hint = "its last record is not in the source: set copy.on.target.rewound to continue"
     return _stop(finding, hint, "TargetRewound")
 
 
 def _kept(state: PartitionState, look: Look) -> int:
-    """Return where the target's copy ends: before its end, where a batch got in that belongs further behind."""
+    """Return where the target's copy ends: before its end, if a late batch got in."""
     return look.remote_end if state.stray_from is None else min(look.remote_end, state.stray_from)
 
 

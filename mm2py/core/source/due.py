@@ -1,8 +1,6 @@
-"""
-What is due between two epochs: where a partition begins, what is written of it, and when it may be planned.
-
-A position is written before anything is sent that rests on it, with the producer that sends it; from then on whenever
-that is worth it.
+"""What is due between two epochs: where a partition starts, which positions are written, and when it may be planned. A
+position is written before anything is sent that depends on it, with the producer that sends it; later whenever it is
+worth it.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.positions import Position
 
 
-#: After so many bytes a position is written ahead of its interval, so that a resume need not walk far.
+#: After this many bytes a position is written ahead of its interval, so that a resume has little to scan.
 WRITE_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -29,7 +27,7 @@ def begin(
     is_written: bool = True,
 ) -> PartitionState:
     """
-    Go on from a *position* that was read, or decided; ids that it does not know are those of the topics that are there.
+    Continue from a *position* that was read, or decided; unknown topic ids become those of the existing topics.
     """
     state = PartitionState(
         source=position.source,
@@ -49,13 +47,13 @@ def begin(
 
 
 def write(state: PartitionState, written: Position) -> PartitionState:
-    """Note that the positions topic holds *written* now."""
+    """Record that the positions topic now has *written*."""
     unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0
     return attrs.evolve(state, written=written, unwritten_bytes=unwritten)
 
 
 def fence(state: PartitionState, written: Position) -> PartitionState:
-    """Note that the positions topic holds *written*, and copy with its producer; leave one that has changed since."""
+    """Record that the positions topic has *written*, and copy with its producer; skip one that has changed since."""
     if state.is_fenced or attrs.evolve(state.standing, producer=written.producer) != written:
         return state
     return write(attrs.evolve(state, producer=written.producer), written)
@@ -68,12 +66,10 @@ def due_positions(
     is_transformed: Callable[[str], bool] = lambda _: False,
     is_exactly_once: bool = False,
 ) -> tuple[Position, ...]:
-    """
-    Return the positions to be written now.
-
-    All that moved, or before the interval is over those that moved far, and those of topics that are transformed: after
-    a crash, records of these are written again from the written position on. Where it *is_exactly_once*, theirs belong
-    to transactions, which write them: one written here could come behind a later one.
+    """Return the positions to be written now. All that changed, or before the interval is over those that advanced
+    far, and those of transformed topics: after a crash, their records are written again from the written position on.
+    With *is_exactly_once* these belong to transactions, which write them: one written here could come after a later
+    one.
     """
     return tuple(
         state.standing
@@ -86,12 +82,12 @@ def due_positions(
 
 
 def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
-    """Return the plans of those partitions that may be written to, and whose pause, if they took one, is over."""
+    """Return the plans of partitions that may be written to, and whose back-off, if any, is over."""
     return tuple(
         state.to_plan() for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced
     )
 
 
 def next_retry_at(states: Iterable[PartitionState]) -> float | None:
-    """Return when the first of *states* may be planned; None where none has a time for that."""
+    """Return when the first of *states* may be planned; None if none has such a time."""
     return min((state.retry_at for state in states if state.is_fenced), default=None)

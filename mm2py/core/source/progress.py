@@ -1,8 +1,6 @@
-"""
-How far each topic-partition is, and what follows from an epoch's outcome.
-
-A position moves only to what an outcome proves. Whatever else an outcome says decides when the partition is planned
-again: at once, after a short pause because a broker was away, or after a long one because it needs attention.
+"""The progress of each topic-partition, and the effect of an epoch's outcome. A position advances only to what an
+outcome proves. The rest of an outcome decides when the partition is planned again: at once, after a short pause because
+a broker was unavailable, or after a long one because it needs attention.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 
 
-#: What a fresh measurement counts against those before it.
+#: The weight of a new measurement against earlier ones.
 _FRESH_SHARE = 0.5
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
 QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
@@ -39,25 +37,25 @@ _LONG = Backoff(5.0, 300.0)
 class RetryPauses:
     """How long to wait after which kind of failure."""
 
-    #: A broker was away or a leader moved; the first time is free, as the copier has waited for it already.
+    #: A broker was unavailable or a leader moved; the first pause is 0, because the copier has already waited.
     interrupted: Backoff = attrs.field(default=_SHORT)
-    #: Somebody has to do something, and may have done it.
+    #: An operator has to act, and may have done so.
     stopped: Backoff = attrs.field(default=_LONG)
 
 
 class Occurrence(enum.Enum):
-    """What an outcome brought that somebody may want to know."""
+    """News in an outcome, for events."""
 
     RESUMED_EXACTLY = enum.auto()
     RESUME_UNPROVEN = enum.auto()
-    #: There was no position, and what the target holds is not in the source: that is copied from its end on.
+    #: There was no position, and the target's records are not in the source: it is copied from its end on.
     RECORDS_SKIPPED = enum.auto()
     INTERRUPTED = enum.auto()
     STOPPED = enum.auto()
     RECOVERED = enum.auto()
-    #: Somebody else writes to the remote topic, seen for the first time.
+    #: The remote topic has another writer, seen for the first time.
     FOREIGN_RECORDS = enum.auto()
-    #: The source or the target is not what the position is about: somebody has to look.
+    #: The source or the target does not match the position: both clusters must be checked.
     QUESTIONED = enum.auto()
 
 
@@ -66,9 +64,8 @@ class Repair:
     """
     A search for the target's last record in the source, because the target has lost records that were copied.
 
-    `position`, `downstream` and `remote_topic_id` are what stood before, and what is stored until the search has found
-    something. The record that is looked for lies before `found_before` at the source, and is at `found_at` at the
-    target, or the last one there.
+    `position`, `downstream` and `remote_topic_id` are the former values, which stay stored until the search succeeds.
+    The record lies before `found_before` at the source, and is at `found_at` at the target, or the last one there.
     """
 
     attempt: int
@@ -77,7 +74,7 @@ class Repair:
     remote_topic_id: str | None
     found_before: int | None
     found_at: int | None = None
-    #: Nothing is lost: the partition has no position yet, and begins at `position` where the search finds nothing.
+    #: Nothing is lost: the partition has no position yet, and starts at `position` if the search finds nothing.
     is_start: bool = False
 
 
@@ -86,12 +83,12 @@ class PartitionState(Counters):
     """
     One topic-partition between two epochs.
 
-    a. Everything before `position` is at the target, and the last of it is at `downstream` where that is known.
+    a. Everything before `position` is at the target, and the last of it is at `downstream` if that is known.
     b. While `is_unsure`, more may be there.
     c. `written` is what the positions topic holds, and is never ahead of `position`. Before it `is_fenced` nothing is
        planned.
     d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
-    e. While `is_questioned` nothing is planned at all; somebody looks at both clusters, not before `look_at`.
+    e. While `is_questioned` nothing is planned at all; both clusters are checked, not before `look_at`.
     f. While there is a `repair`, `position` is a guess and is not written.
     """
 
@@ -101,14 +98,14 @@ class PartitionState(Counters):
     downstream: int | None
     is_unsure: bool = True
     written: Position | None = None
-    #: Do its records go through a transform?
+    #: Whether its records go through a transform.
     is_transformed: bool = False
     topic_id: str | None = None
     remote_topic_id: str | None = None
     producer: ProducerMark | None = None
     leader: LeaderMark | None = None
     repair: Repair | None = None
-    #: From here on the target has lost what was copied, and holds a batch that belongs further behind.
+    #: From here on the target has lost copied records, and has a batch that belongs further back.
     stray_from: int | None = None
     is_questioned: bool = False
     look_at: float = 0.0
@@ -117,7 +114,7 @@ class PartitionState(Counters):
     failures: int = 0
     failed_at: float = 0.0
     retry_at: float = 0.0
-    #: Before this a lost epoch may still write; no impatience shortens a pause beyond it.
+    #: Before this a lost epoch may still write; a pause is never shortened beyond it.
     quiet_until: float = 0.0
     failure: PartitionFailure | None = None
     ended: Ended = Ended.OK
@@ -125,13 +122,13 @@ class PartitionState(Counters):
     unwritten_bytes: int = 0
     log_start_offset: int = -1
     high_watermark: int = -1
-    #: How far the source may be read where only what is committed is; -1 where all is.
+    #: The source's last stable offset with read_committed; -1 otherwise.
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
 
     @property
     def lag(self) -> int | None:
-        """Return how many records the target is behind, as of the last fetch answer; None before there was one."""
+        """Return how many records the target is behind, as of the last fetch answer; None before the first."""
         return max(0, self.high_watermark - self.position) if self.high_watermark >= 0 else None
 
     @property
@@ -149,12 +146,10 @@ class PartitionState(Counters):
 
     @property
     def is_fenced(self) -> bool:
-        """
-        Whether the positions topic holds where the copy began and which producer writes it since.
-
-        Only then may anything be sent: whoever comes after a crash, at whatever moment, sends the same records with the
-        same sequences, and the broker takes none of them twice. A search (`repair`) sends nothing, and of a transformed
-        topic records are written at least once, or in transactions.
+        """Whether the positions topic has the start of the copy and its producer. Only then may anything be sent: the
+        daemon that follows after a crash, at any moment, then sends the same records with the same sequences, and the
+        broker accepts none of them twice. A search (`repair`) sends nothing, and of a transformed topic records are
+        written at least once, or in transactions.
         """
         if self.written is None or self.is_transformed or self.repair is not None:
             return self.written is not None
@@ -198,7 +193,7 @@ def account(
     pauses: RetryPauses,
 ) -> Accounted:
     """
-    Take over what an epoch did to a partition; *outcome* is None where it did nothing and learnt nothing.
+    Apply an epoch's outcome to a partition; *outcome* is None if it did nothing and learnt nothing.
 
     *now* is the clock's monotonic time, *jitter* the random part of the next pause.
     """
@@ -206,7 +201,7 @@ def account(
         return Accounted(_faded(state))
     moved = _counted(state, outcome, elapsed_s)
     if state.is_questioned:
-        # Somebody looks at it already; what the epoch says of its end was perhaps about something else.
+        # It is already in question; the epoch's ending may have another cause.
         return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
     occurrences = _found(state, outcome)
     if outcome.ended in QUESTIONABLE or (outcome.ended is Ended.UNPROVEN and _is_repairing(state)):
@@ -219,7 +214,7 @@ def account(
             moved = _copying(moved, is_unsure=outcome.is_unsure)
         case Ended.UNPROVEN:
             occurrences.append(Occurrence.RESUME_UNPROVEN if state.repair is None else Occurrence.RECORDS_SKIPPED)
-            # From here on at least once: what the target holds explains nothing, and the copy goes on behind it.
+            # From here on at least once: the target's records prove nothing, and the copy is appended.
             moved = _copying(moved, is_unsure=False)
         case Ended.INTERRUPTED:
             occurrences.append(Occurrence.INTERRUPTED)
@@ -252,7 +247,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
     if outcome.ended is Ended.UNPROVEN and state.repair is not None:
         stood = {"position": state.repair.position, "leader": None} if state.repair.is_start else {"downstream": None}
         outcome = attrs.evolve(outcome, **stood)
-    # A position never goes back: what was proven once stays proven.
+    # A position never goes back: what was proven stays proven.
     has_moved = outcome.position >= state.position
     rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0
     known = rate if state.bytes_per_s is None else state.bytes_per_s
@@ -304,14 +299,14 @@ def _pausing(state: PartitionState, stage: PartitionStage, failures: int, now: f
 
 
 def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
-    """Note that the epoch which held the partition is lost: more may be at the target than anybody knows."""
+    """Record that the partition's epoch is lost: the target may have more than is known."""
     state = attrs.evolve(state, quiet_until=quiet_until)
     stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
     failure = PartitionFailure(message=cause, error="EpochLostError")
     is_cut_short = state.repair is not None and state.stray_from is not None
     state = _unrepaired(attrs.evolve(state, is_unsure=True))
     if is_cut_short:
-        # What the target holds now is in no order that a resume could tell.
+        # The target's records are now in an order that a resume cannot verify.
         state = question(state, Ended.TARGET_REWOUND, failure, now=retry_at)
     if state.is_questioned:
         return attrs.evolve(state, look_at=max(state.look_at, retry_at))
@@ -319,12 +314,12 @@ def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: flo
 
 
 def hasten(state: PartitionState, *, now: float) -> PartitionState:
-    """End the pause of a partition because somebody cannot wait, but not before a lost epoch can no longer write."""
+    """End the back-off of a partition early, but not before a lost epoch can no longer write."""
     return attrs.evolve(state, retry_at=min(state.retry_at, max(now, state.quiet_until)))
 
 
 def question(state: PartitionState, ended: Ended, failure: PartitionFailure | None, *, now: float) -> PartitionState:
-    """Note that somebody has to look at both clusters before the partition is planned again."""
+    """Put the partition in question: both clusters must be checked before it is planned again."""
     is_stopped = state.stage is PartitionStage.STOPPED
     return attrs.evolve(
         state,
@@ -340,7 +335,7 @@ def question(state: PartitionState, ended: Ended, failure: PartitionFailure | No
 
 
 def clear_doubt(state: PartitionState, *, now: float, jitter: float, pauses: RetryPauses) -> PartitionState:
-    """Note that both clusters are what the position is about, after all."""
+    """Clear the doubt: both clusters match the position."""
     pause_s = pauses.interrupted.pause_s(state.failures, jitter)
     return attrs.evolve(
         _unrepaired(state), is_questioned=False, failures=state.failures + 1, retry_at=now + pause_s, look_at=0.0
@@ -348,7 +343,7 @@ def clear_doubt(state: PartitionState, *, now: float, jitter: float, pauses: Ret
 
 
 def _unrepaired(state: PartitionState) -> PartitionState:
-    """Return up a search: what stood before it stands again. One for a start is started again."""
+    """Abandon a search: the former values apply again. A search for a start is restarted."""
     stood = state.repair
     if stood is None or stood.is_start:
         return state
@@ -365,7 +360,7 @@ def _unrepaired(state: PartitionState) -> PartitionState:
 def stop(
     state: PartitionState, failure: PartitionFailure, *, now: float, jitter: float, pauses: RetryPauses
 ) -> PartitionState:
-    """Note that the partition must not be copied as things are at both clusters; they are looked at again later."""
+    """Stop the partition because of the state of both clusters; they are checked again later."""
     is_stopped = state.stage is PartitionStage.STOPPED
     failures = state.failures + 1 if is_stopped else 1
     return attrs.evolve(
@@ -382,15 +377,15 @@ def stop(
 
 
 def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -> PartitionState:
-    """Note where the source's log begins and ends, while nobody reads it."""
+    """Record the source's start and end offsets while it is not being read."""
     if (log_start_offset, high_watermark) == (state.log_start_offset, state.high_watermark):
         return state
-    # How far it may be read is not known any more: the look did not ask for that.
+    # The last stable offset is unknown now: it was not queried.
     return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark, last_stable_offset=-1)
 
 
 def hold_back(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:
-    """Note why a partition cannot be planned that is not fenced yet."""
+    """Record why a partition that is not fenced yet cannot be planned."""
     if state.stage is PartitionStage.STOPPED:
         return state
     return attrs.evolve(_pausing(state, PartitionStage.BACKING_OFF, state.failures, now, 0.0), failure=failure)

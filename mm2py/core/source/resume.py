@@ -1,9 +1,6 @@
-"""
-Where to go on when nobody knows what has arrived.
-
-Only the mirror writes to a remote topic, and copying is deterministic: the records that the target holds past the
-last accounted one are the next data records of the source, in order. So their number says how far the copy got, and
-one comparison of records says whether that conclusion holds.
+"""Where to continue when it is unknown what has arrived. Only the mirror writes to a remote topic, and copying is
+deterministic: the target's records beyond the last accounted one are the next data records of the source, in order. So
+their number tells how far the copy got, and comparing one record verifies it.
 """
 
 from __future__ import annotations
@@ -13,14 +10,14 @@ import attrs
 
 @attrs.frozen
 class Exact:
-    """The target holds nothing past the position."""
+    """The target has nothing beyond the position."""
 
     downstream: int
 
 
 @attrs.frozen
 class Skip:
-    """The next *records* data records of the source are at the target already, the last one at *downstream*."""
+    """The next *records* data records of the source are already at the target, the last one at *downstream*."""
 
     records: int
     downstream: int
@@ -28,14 +25,14 @@ class Skip:
 
 @attrs.frozen
 class Match:
-    """The position's downstream offset is not known: find the target's last record, at *downstream*, in the source."""
+    """The position's downstream offset is unknown: find the target's last record, at *downstream*, in the source."""
 
     downstream: int
 
 
 @attrs.frozen
 class Rewound:
-    """The target ends at *end*, before what the position says it holds."""
+    """The target ends at *end*, before the position's downstream offset."""
 
     end: int
 
@@ -47,8 +44,8 @@ def judge(*, downstream: int | None, target_end: int) -> Resume:
     """
     Return how to resume from a position whose last record went to *downstream*, with the target ending at *target_end*.
 
-    *downstream* is -1 where nothing had been copied when the target was still empty, and None where a Java MM2 wrote
-    the position, which keeps upstream offsets only. *target_end* is the offset that the next record will get.
+    *downstream* is -1 where nothing had been copied when the target was still empty, and None if Java MM2 wrote the
+    position, which keeps upstream offsets only. *target_end* is the offset that the next record will get.
     """
     if downstream is None:
         return Exact(-1) if target_end == 0 else Match(target_end - 1)

@@ -1,9 +1,6 @@
-"""
-Which topic-partitions stand still for a reason that nothing else tells.
-
-One that is stopped or in question, or whose epoch was lost, has an event of its own. One that is interrupted again and
-again, or that waits for a transaction of the source to end, has none: it goes on by itself, sooner or later. Where that
-takes too long, somebody should know.
+"""Topic-partitions that are blocked for a reason that no other event reports. A stopped or questioned one, or one
+whose epoch was lost, has its own event. One that is interrupted repeatedly, or that waits for a transaction at the
+source to end, has none: it recovers by itself, sooner or later. If that takes too long, it is reported.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ OPEN_TRANSACTION = "OpenTransaction"
 
 @attrs.frozen
 class Stall:
-    """A topic-partition that stands still at upstream offset *position*, since when, and why."""
+    """A topic-partition that is blocked at upstream offset *position*, since when, and why."""
 
     source: TopicPartition
     position: int
@@ -40,7 +37,7 @@ class Stall:
 
 @attrs.frozen
 class Followed:
-    """What stands still after a look; what of it is to be told now, and what was told and goes on again."""
+    """The blocked partitions; those to report now, and those reported before that continue."""
 
     stalls: Mapping[TopicPartition, Stall]
     begun: tuple[Stall, ...] = ()
@@ -48,13 +45,13 @@ class Followed:
 
 
 def held_by_transaction(state: PartitionState) -> PartitionFailure | None:
-    """Return what holds *state* where all is copied that may be read, and a transaction at the source is still open."""
+    """Return the open transaction at the source that blocks *state* once everything readable is copied."""
     stable, end = state.last_stable_offset, state.high_watermark
     if not 0 <= stable == state.position < end:
         return None
     source = state.source
     return PartitionFailure(
-        f"a transaction that is still open at the source keeps {source} from being read past offset {stable}; "
+        f"a transaction that is still open at the source blocks {source} from being read past offset {stable}; "
         f"it ends at {end}",
         OpenTransactionError.hint,
         OPEN_TRANSACTION,
@@ -63,14 +60,14 @@ def held_by_transaction(state: PartitionState) -> PartitionFailure | None:
 
 
 def why_it_waits(state: PartitionState) -> PartitionFailure | None:
-    """Return why nothing of *state* is copied at the moment; None where it is, or where nobody knows."""
+    """Return why *state* is not being copied at the moment; None if it is, or if the reason is unknown."""
     if state.stage is PartitionStage.COPYING:
         return None if state.is_questioned else held_by_transaction(state)
     return state.failure
 
 
 def follow(known: Mapping[TopicPartition, Stall], states: Iterable[PartitionState], *, now: float) -> Followed:
-    """Return which of *states* stand still, after those that were *known* to."""
+    """Return which of *states* are blocked, given those *known* to be."""
     stalls: dict[TopicPartition, Stall] = {}
     begun, over = [], []
     for state in states:
@@ -91,5 +88,5 @@ def follow(known: Mapping[TopicPartition, Stall], states: Iterable[PartitionStat
 
 def _patience_s(why: PartitionFailure) -> float:
     if why.error == "EpochLostError":
-        return math.inf  # told with each loss
+        return math.inf  # reported with each loss
     return TRANSACTION_S if why.error == OPEN_TRANSACTION else INTERRUPTED_S

@@ -1,9 +1,7 @@
-"""
-Which access control entries the target needs so that who may read a topic at the source may read its remote topic.
-
-The rules are MirrorMaker 2's: entries for topics by their full names; nobody gets the right to write to a remote
-topic, because only the mirror writes there, so ALLOW ALL becomes ALLOW READ; what is denied stays denied. Everything
-else is as at the source, principal and host included.
+"""The ACLs that the target needs so that principals that may read a topic at the source may read its remote topic. The
+rules are MirrorMaker 2's: ACLs for topics by their full names; no permission to write to a remote topic, because only
+the mirror writes there, so ALLOW ALL becomes ALLOW READ; DENY is copied. Everything else is as at the source, including
+principal and host.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ import attrs
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 
 
-#: In place of a topic's name: all topics. Under a remote name it would mean a topic called ``A.*``.
+#: Instead of a topic's name: all topics. As a remote name it would mean a topic called ``A.*``.
 _ALL_TOPICS = "*"
-#: Stands for the rest of a name behind a prefix.
+#: Stands for the rest of a name after a prefix.
 _SOME_REST = "orders"
 
 NameRemote = Callable[[str], str]
@@ -25,7 +23,7 @@ NameRemote = Callable[[str], str]
 
 @attrs.frozen
 class AclPlan:
-    """What is due: entries to create and to delete at the target, and those that the mirror answers for no longer."""
+    """The changes due: ACLs to create and to delete at the target, and those that the mirror no longer manages."""
 
     create: tuple[TopicAcl, ...] = ()
     delete: tuple[TopicAcl, ...] = ()
@@ -35,10 +33,8 @@ class AclPlan:
 def mirrored_acls(
     source: Collection[TopicAcl], takes_topic: Callable[[str], bool], name_remote: NameRemote, *, with_prefixed: bool
 ) -> frozenset[TopicAcl]:
-    """
-    Return what the entries of the *source* mean for the target.
-
-    Prefixed entries, which MirrorMaker 2 leaves out, are taken *with_prefixed* where a remote name keeps the prefix.
+    """Return the target's ACLs for those of the *source*. Prefixed ones, which MirrorMaker 2 skips, are included
+    *with_prefixed* if a remote name keeps the prefix.
     """
     remote: set[TopicAcl] = set()
     for acl in source:
@@ -65,10 +61,10 @@ def plan_acls(
     """
     Compare what is *wanted* with what the *target* has.
 
-    *upstream* is what all entries of the source mean, those of topics that are not chosen too: an entry is gone when
-    the source has it no longer, not when its topic is no longer mirrored. *synced* are the entries that the mirror
-    created. One that was there before it came may have been made by hand, so it is never deleted. An entry of the
-    mirror's that somebody deleted at the target is created again while the source has it.
+    *upstream* are the results for all ACLs of the source, including topics that are not selected: an ACL is gone when
+    the source no longer has it, not when its topic is no longer mirrored. *synced* are the ACLs that the mirror
+    created. One that existed before may have been made by hand, so it is never deleted. One of the mirror's that was
+    deleted at the target is created again while the source has it.
     """
     present = frozenset(target)
     gone = [acl for acl in synced if acl not in upstream]

@@ -1,14 +1,11 @@
-"""
-What has to change in a remote topic's configs so that they follow its source's.
+"""The changes to a remote topic's configs so that they follow its source's. The rule: a key whose value at the remote
+topic is what the mirror wrote, or equals the source's, belongs to the mirror. It follows the source, and is removed
+when the source no longer sets it. A key with any other value was set by an operator: it stays, and the mirror no longer
+manages it. A key that is not set at the remote topic is free: the mirror sets it if the source does. So an operator
+takes over a key by setting it at the remote topic, and gives it back by deleting it there.
 
-The rule: a key that is set at the remote topic to what the mirror put there, or to what the source says, is the
-mirror's. It follows the source, and goes when the source no longer sets it. A key that is set to anything else was set
-by an operator: it stays, and the mirror forgets that it ever had it. A key that is not set at the remote topic is free:
-the mirror sets it where the source does. So an operator takes a key by setting it at the remote topic, and gives it
-back by deleting it there.
-
-Only what is set on the topic itself counts as set; brokers' defaults of the target are nobody's hand. Where they are
-narrower than what the source topic takes, they are widened for the remote topic: see `core.topics.limits`.
+Only configs on the topic itself count as set, not the target brokers' defaults. Where these are narrower than what the
+source topic accepts, they are widened for the remote topic: see `core.topics.limits`.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.policy.filters import ConfigPropertyFilter, is_ruled_out
 
 
-#: They name replicas of one cluster's own brokers, so they are copied under no setting.
+#: They name replicas of one cluster's brokers, so they are never copied.
 NEVER_COPIED = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 
 Configs = Mapping[str, ConfigEntry]
@@ -30,27 +27,24 @@ Configs = Mapping[str, ConfigEntry]
 
 @attrs.frozen
 class ConfigPlan:
-    """What is due for one remote topic."""
+    """The changes due for one remote topic."""
 
-    #: What to send: a value to set, None to delete.
+    #: The changes to send: a value to set, None to delete.
     changes: Mapping[str, str | None] = attrs.field(factory=dict)
-    #: What to remember before that is sent: per key the values that are the mirror's.
+    #: To record before they are sent: per key the mirror's values.
     remember: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    #: What is no longer the mirror's.
+    #: Keys that are no longer the mirror's.
     forget: frozenset[str] = frozenset()
-    #: What an operator set by hand and the source would have otherwise.
+    #: Keys that an operator set by hand, where the source differs.
     kept: Mapping[str, str] = attrs.field(factory=dict)
-    #: Those of the changes that let records through which the source took, see `core.topics.limits`.
+    #: Changes that widen limits to the source's, see `core.topics.limits`.
     limits: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def copied_configs(source: Configs, chosen: ConfigPropertyFilter) -> dict[str, str]:
-    """
-    Return the configs that a remote topic shall have, as MirrorMaker 2 chooses them
-    (MirrorSourceConnector.targetConfig).
-
-    What the source topic has from a dynamic setting of its brokers becomes the remote topic's own; what stands in the
-    brokers' files does not, nor do Kafka's defaults unless the filter wants them.
+    """Return the desired configs of a remote topic, selected as in MirrorMaker 2 (MirrorSourceConnector.targetConfig).
+    Dynamic broker configs of the source become the remote topic's own; those in brokers' files do not, nor do Kafka's
+    defaults unless the filter includes them.
     """
     return {
         key: entry.value
@@ -70,10 +64,8 @@ def plan_configs(
     *,
     overwrites: bool = False,
 ) -> ConfigPlan:
-    """
-    Compare both topics; *synced* is what is remembered of what the mirror set.
-
-    *overwrites* does away with what was set by hand, as MirrorMaker 2 does.
+    """Compare both topics; *synced* is the record of what the mirror set. *overwrites* replaces what was set by hand,
+    as MirrorMaker 2 does.
     """
     copied = copied_configs(source, chosen)
     own = {
@@ -99,7 +91,7 @@ def plan_configs(
             remember[key] = (has,)
         elif has is None or has in synced.get(key, ()) or (overwrites and _says_something_of(key, source)):
             changes[key] = want
-            # A crash before the change, or a broker that answers from yesterday, still shows the value before.
+            # After a crash before the change, or on a broker with stale metadata, the old value is still visible.
             remember[key] = tuple(dict.fromkeys(value for value in (has, want) if value is not None))
         else:
             kept[key] = has
@@ -113,6 +105,6 @@ def _may_be_copied(key: str, entry: ConfigEntry, chosen: ConfigPropertyFilter) -
 
 
 def _says_something_of(key: str, source: Configs) -> bool:
-    """Whether MirrorMaker 2 would act on *key*: it goes by what the source tells, brokers' files left out."""
+    """Whether MirrorMaker 2 would change *key*: it uses the source's configs, except those from brokers' files."""
     entry = source.get(key)
     return entry is not None and entry.source is not ConfigSource.STATIC_BROKER

@@ -1,10 +1,8 @@
-"""
-Limits of a topic that its remote topic must not have narrower: else records that the source took stop the copy.
-
-A record that is large, or ahead of the clock, was taken because the source topic allows it. So the remote topic allows
-as much, even where that comes from the source's brokers, or from defaults that differ: Kafka 4 refuses what is more
-than an hour ahead, older versions took anything. No limit is narrowed. For age there is none at all, whatever the
-source has: what is mirrored is older than when it was written.
+"""Limits that must not be narrower on a remote topic than on its source: otherwise records that the source accepted
+stop the copy. A record that is large, or ahead of the clock, was accepted because the source topic allows it. So the
+remote topic allows as much, even if the limit comes from the source's brokers, or from different defaults: Kafka 4
+rejects records more than an hour ahead, older versions accepted any. No limit is narrowed. For age there is none at
+all, regardless of the source: mirrored records are older than when they were first written.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from mm2py.policy.filters import ConfigPropertyFilter, is_ruled_out
 AHEAD: Final = "message.timestamp.after.max.ms"
 AGE: Final = "message.timestamp.before.max.ms"
 SIZE: Final = "max.message.bytes"
-#: What brokers before Kafka 4 have for both limits on timestamps, and those before 3.6 alone.
+#: The single config for both timestamp limits: in brokers before Kafka 4, the only one before 3.6.
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _UNLIMITED: Final = 2**63 - 1
 
-#: Each limit, and what brokers call theirs for topics that set none.
+#: Each limit, and the brokers' name of its default.
 BROKER_NAMES: Final[Mapping[str, str]] = {
     AHEAD: "log.message.timestamp.after.max.ms",
     AGE: "log.message.timestamp.before.max.ms",
@@ -34,7 +32,7 @@ Configs = Mapping[str, ConfigEntry]
 
 
 def limits_of_brokers(configs: Configs) -> dict[str, int]:
-    """Return the limits of a topic that is yet to be created, from a description of its brokers."""
+    """Return the limits of a topic to be created, from a description of its brokers."""
     found = {key: _number(configs.get(name)) for key, name in BROKER_NAMES.items()}
     return {key: limit for key, limit in found.items() if limit is not None}
 
@@ -46,10 +44,8 @@ def limits_beneath(configs: Configs) -> dict[str, int]:
 
 
 def wider_limits(source: Configs, beneath: Mapping[str, int], chosen: ConfigPropertyFilter) -> dict[str, str]:
-    """
-    Return what to set on a remote topic so that it takes what *source* takes, where the limits *beneath* are narrower.
-
-    What an operator ruled out under the topic's name is left alone, and so is a limit that one side does not know.
+    """Return the configs for a remote topic to accept what *source* accepts, where the limits *beneath* are narrower.
+    A limit that an operator excluded by its topic-level name is left alone, and so is one that a side does not know.
     """
     needed = _needed(source)
     return {
@@ -60,7 +56,7 @@ def wider_limits(source: Configs, beneath: Mapping[str, int], chosen: ConfigProp
 
 
 def is_wide_enough(has: str, wanted: str) -> bool:
-    """Whether the limit *has* lets through whatever *wanted* does."""
+    """Whether the limit *has* allows everything that *wanted* does."""
     return has.isdigit() and int(has) >= int(wanted)
 
 

@@ -1,8 +1,6 @@
-"""
-What has to change at the target so that every mirrored topic-partition has a place.
-
-Remote topics are created with their source's partition count, and grown when the source grew. A topic that is gone at
-the source asks for nothing: its remote topic stays.
+"""The changes at the target so that every mirrored topic-partition has a remote one. Remote topics are created with
+their source's partition count, and grown when the source grows. A topic deleted at the source needs no action: its
+remote topic stays.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class CreateTopic:
 
 @attrs.frozen
 class GrowPartitions:
-    """Give a remote topic the partitions that its source has and it has not."""
+    """Add the missing partitions of its source to a remote topic."""
 
     remote_topic: str
     before: int
@@ -51,7 +49,9 @@ Action = CreateTopic | GrowPartitions
 
 @attrs.frozen
 class Selected:
-    """What a flow mirrors: remote topic by topic; `clashes` are topics left out because another has their name."""
+    """What a flow mirrors: remote topic by topic; `clashes` are topics excluded because another has the same remote
+    name.
+    """
 
     remote_of: Mapping[str, str]
     clashes: Mapping[str, str]
@@ -66,10 +66,8 @@ def select(
     heartbeats_replication_enabled: bool,
     transforms: TopicTransforms = NO_TRANSFORMS,
 ) -> Selected:
-    """
-    Choose the topics that *flow* mirrors and name their remote topics, as the policy renames what routers make of them.
-
-    Two topics with one remote name would be mixed into each other: the first in order keeps it.
+    """Select the topics that *flow* mirrors and name their remote topics: the policy renames what the routers return.
+    Two topics with one remote name would be mixed: the first in order keeps it.
     """
     remote_of: dict[str, str] = {}
     clashes: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""Which topics have transforms, and what Connect's do to a record."""
+"""Which topics have transforms, and Connect's transforms of a record."""

@@ -1,8 +1,6 @@
-"""
-Which topics of a flow have a transform, what their remote topics are called, and which task runs it.
-
-A step that only looks at the topic's name, a router, has done its work once the topic is named: where no other step is
-left, records travel unopened. All records of a topic have the same remote topic.
+"""Which topics of a flow have a transform, their remote topics' names, and which task runs it. A step that depends
+only on the topic's name, a router, is done once the topic is named: if no other step is left, batches stay unopened.
+All records of a topic have the same remote topic.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ TOPIC_NAME_MATCHES = "TopicNameMatches"
 
 
 def routed(topic: str, steps: tuple[Step, ...]) -> str:
-    """Return the name that *topic* has behind *steps*, before the replication policy names its remote topic."""
+    """Return the name of *topic* after *steps*, before the replication policy names its remote topic."""
     for name, step in _on_its_way(topic, steps):
         topic = _renamed(name, step)
     return topic
 
 
 def _on_its_way(topic: str, steps: tuple[Step, ...]) -> Iterator[tuple[str, Step]]:
-    """Return the steps that are for *topic*, as far as names tell, each with the name at that point."""
+    """Return the steps that may apply to *topic* by name, each with the name at that point."""
     for step in steps:
         if holds_for(topic, step):
             yield topic, step
@@ -40,7 +38,7 @@ def _renamed(topic: str, step: Step) -> str:
 
 
 def holds_for(topic: str, step: Step) -> bool:
-    """Whether *step* is for records of *topic*, as far as the name tells."""
+    """Whether *step* may apply to records of *topic*, by name."""
     if step.predicate is None:
         return True
     if step.predicate.kind != TOPIC_NAME_MATCHES:
@@ -54,13 +52,13 @@ def matches_name(topic: str, predicate: Predicate) -> bool:
 
 
 def reroute(topic: str, step: Step) -> str:
-    """Return the name that a RegexRouter gives; one that does not match stays."""
+    """Return the name that a RegexRouter produces; one that does not match stays."""
     found = compile_java(step.settings["regex"]).fullmatch(topic)
     return topic if found is None else expand(step.settings["replacement"], found)
 
 
 def expand(replacement: str, match: re.Match[str]) -> str:
-    """Fill a replacement of Java's in: ``$1``, ``${name}``, and a backslash before what is meant as it stands."""
+    """Expand a Java replacement: ``$1``, ``${name}``, and a backslash before literal characters."""
     out: list[str] = []
     at = 0
     while at < len(replacement):
@@ -73,7 +71,7 @@ def expand(replacement: str, match: re.Match[str]) -> str:
             out.append(match[replacement[at + 2 : end]] or "")
             at = end + 1
         elif char == "$" and replacement[at + 1 : at + 2].isdigit():
-            # As many digits as make the number of a group that there is.
+            # As many digits as form the number of an existing group.
             end = at + 2
             while replacement[end : end + 1].isdigit() and int(replacement[at + 1 : end + 1]) <= match.re.groups:
                 end += 1
@@ -86,7 +84,7 @@ def expand(replacement: str, match: re.Match[str]) -> str:
 
 
 def looks_at_names_alone(step: Step) -> bool:
-    """Whether all that *step* does follows from the topic's name."""
+    """Whether the effect of *step* depends only on the topic's name."""
     return step.kind == ROUTER and (step.predicate is None or step.predicate.kind == TOPIC_NAME_MATCHES)
 
 
@@ -97,10 +95,10 @@ class _Rule:
 
 
 class TopicTransforms:
-    """What a flow's settings say of transforms, topic by topic."""
+    """A flow's transforms, topic by topic."""
 
     def __init__(self, settings: FlowTransforms, is_exempt: Callable[[str], bool] = lambda _: False) -> None:
-        """Read *settings*; topics for which *is_exempt* holds, the heartbeats, are mirrored as they are."""
+        """Evaluate *settings*; topics for which *is_exempt* is true, the heartbeats, are mirrored unchanged."""
         self._settings = settings
         self._is_exempt = is_exempt
         self._rules = tuple(
@@ -114,11 +112,11 @@ class TopicTransforms:
         rest = (
             (Transform("transforms", steps=settings.steps, errors=settings.errors),) if self._may_need_records else ()
         )
-        #: What each record task does.
+        #: The work of each record task.
         self.tasks: tuple[Transform, ...] = (*(rule.transform for rule in self._rules), *rest)
 
     def task_of(self, topic: str) -> int | None:
-        """Return which record task transforms the records of *topic*; None where they travel unopened."""
+        """Return which record task transforms the records of *topic*; None if its batches stay unopened."""
         if self._is_exempt(topic):
             return None
         for number, rule in enumerate(self._rules):
@@ -143,12 +141,12 @@ class TopicTransforms:
         return topic if self._is_exempt(topic) else routed(topic, self._settings.steps)
 
 
-#: Stretches of so many topic-partitions are transformed side by side for each record task.
+#: Offset ranges of this many topic-partitions are transformed in parallel by each record task.
 _SLOTS_OF_A_TASK = 2
 
 
 def record_slots(settings: FlowTransforms) -> int:
-    """Return how many of Spark's slots a flow's record tasks want, beside those of its copy tasks."""
+    """Return how many Spark slots a flow's record tasks need, besides those of its copy tasks."""
     return _SLOTS_OF_A_TASK * len(TopicTransforms(settings).tasks)
 
 

@@ -1,9 +1,9 @@
 """
 Kafka Connect's single message transforms, on one record at a time.
 
-Steps that look into a key or a value take it for JSON without a schema, as Java's do behind a JsonConverter with
+Steps that read a key or a value treat it as JSON without a schema, as Java's do with a JsonConverter with
 ``schemas.enable=false``: an object's fields, numbers as long or double. The names of classes and settings are Java's
-(org.apache.kafka.connect.transforms), and so is what becomes of nulls and missing fields.
+(org.apache.kafka.connect.transforms), and so is the handling of nulls and missing fields.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONG: Final = range(-(2**63), 2**63)
 
 @attrs.define
 class StepRecord:
-    """A record on its way through steps; `timestamp` is in milliseconds, -1 for none."""
+    """A record passing through steps; `timestamp` is in milliseconds, -1 for none."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class StepRecord:
 
 
 class StepError(ValueError):
-    """A record that a step cannot take. `error` is what Java would call it."""
+    """A record that a step cannot process. `error` is Java's exception."""
 
     def __init__(self, message: str, column: str = "") -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ Holds = Callable[[StepRecord], bool]
 
 
 class StepChain:
-    """Steps one behind the other."""
+    """A sequence of steps."""
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         self._steps = [(step, _MAKERS[_stem(step.kind)](step), _condition(step)) for step in steps]
@@ -63,7 +63,7 @@ class StepChain:
 
     def apply(self, record: StepRecord) -> str:
         """
-        Send *record* through all steps, changing it; give the name of the step that dropped it, empty where none did.
+        Apply all steps to *record*, in place; return the name of the step that dropped it, empty if none did.
 
         Raise `StepFailedError`.
         """
@@ -79,7 +79,7 @@ class StepChain:
 
 
 class StepFailedError(ValueError):
-    """A step that could not take a record."""
+    """A step that could not process a record."""
 
     def __init__(self, stage: str, cause: StepError) -> None:
         super().__init__(str(cause))
@@ -112,7 +112,7 @@ def _predicate(predicate: Predicate) -> Holds:
     return lambda record: record.value is None
 
 
-# Steps that leave keys and values alone.
+# Steps that do not touch keys and values.
 
 
 def _router(step: Step) -> Run:
@@ -158,7 +158,7 @@ Change = Callable[[dict[str, Any], StepRecord], dict[str, Any]]
 
 
 def _on_fields(step: Step, purpose: str, change: Change, *, takes_null: bool = True) -> Run:
-    """Make a step that changes the fields of the key or of the value; a null stays what it is where it *takes_null*."""
+    """Return a step that changes the fields of the key or of the value; a null stays null if it *takes_null*."""
     column = "key" if step.kind.endswith(f"${_KEY}") else "value"
 
     def run(record: StepRecord) -> bool:
@@ -177,7 +177,7 @@ def _on_fields(step: Step, purpose: str, change: Change, *, takes_null: bool = T
 
 def _insert_field(step: Step) -> Run:
     settings = step.settings
-    # A ! or ? behind the name says whether the field is required: without a schema that means nothing.
+    # A ! or ? after the name marks the field as required or optional, which has no effect without a schema.
     names = {key: re.sub(r"[!?]\Z", "", settings[key]) for key in settings if key.endswith(".field") and settings[key]}
 
     def change(fields: dict[str, Any], record: StepRecord) -> dict[str, Any]:

@@ -272,7 +272,7 @@ async def post_connector(ask: Ask) -> object:
     problems = [
         problem
         for is_bad, problem in (
-            (not isinstance(name, str), "name must be a text"),
+            (not isinstance(name, str), "name must be a string"),
             (not isinstance(config, dict), "config must be an object"),
             (initial is not None and initial not in _INITIAL, f"initial_state must be one of {', '.join(_INITIAL)}"),
         )

@@ -39,7 +39,7 @@ def test_a_body_as_connect_gives_it_is_taken() -> None:
     [
         (SOURCE, None, {"offset": 1}, "partition must be an object"),
         (SOURCE, {"topic": "t", "partition": 0}, {"offset": 1}, "cluster is missing"),
-        (SOURCE, {**T0, "topic": 7}, {"offset": 1}, "topic must be a text"),
+        (SOURCE, {**T0, "topic": 7}, {"offset": 1}, "topic must be a string"),
         (SOURCE, {**T0, "partition": "0"}, {"offset": 1}, "partition must be a whole number"),
         (SOURCE, {**T0, "partition": True}, {"offset": 1}, "partition must be a whole number"),
         (SOURCE, {**T0, "partition": -1}, {"offset": 1}, "partition must be from 0"),
