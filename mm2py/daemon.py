@@ -329,12 +329,12 @@ class MirrorMaker:
 
     def _drain_s(self, settings: FlowSettings) -> float:
         """Return how long a flow's epochs may take to end; on a Spark cluster they do not see stop files."""
-        epoch_ms = 0 if self._spark.settings.is_embedded else max(settings.epoch_ms, SETTLING_MS)
-        return (epoch_ms + max(settings.shutdown_ms, settings.drain_ms)) / 1000
+        epoch_ms = 0 if self._spark.settings.is_embedded else max(settings.copying.epoch_ms, SETTLING_MS)
+        return (epoch_ms + max(settings.copying.shutdown_ms, settings.copying.drain_ms)) / 1000
 
 
 def _copy_tasks(flows: Iterable[FlowSettings]) -> int:
-    return sum(flow.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
+    return sum(flow.copying.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
 
 
 def _tune_garbage_collector() -> None:

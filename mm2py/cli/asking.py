@@ -65,7 +65,7 @@ class Mirror:
 
     def positions_topics(self, target: str) -> frozenset[str]:
         """Return the positions topics of all flows into *target*."""
-        return frozenset(flow.offset_storage_topic for flow in self.settings.flows if flow.flow.target == target)
+        return frozenset(flow.offset_storage.topic for flow in self.settings.flows if flow.flow.target == target)
 
     def only_target(self) -> str:
         """Return the cluster that need not be named, because it is the target of all flows."""

@@ -88,7 +88,7 @@ async def _translate(options: argparse.Namespace) -> None:
     mirror = Mirror.read(options.file)
     flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
     settings = mirror.flow(flow)
-    positions_topic = settings.offset_storage_topic if settings else ""
+    positions_topic = settings.offset_storage.topic if settings else ""
     needs_source = not options.back and any(_PLACE.fullmatch(what) is None for what in options.what)
     async with AsyncExitStack() as clients:
         target = await clients.enter_async_context(MirrorClient(mirror.client_config(flow.target, source=flow.source)))

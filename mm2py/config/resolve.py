@@ -13,6 +13,19 @@ from typing import cast
 
 import attrs
 
+from mm2py.config.flow_settings import (
+    CheckpointSettings,
+    CopySettings,
+    FlowSettings,
+    HeartbeatSettings,
+    MembershipSettings,
+    OffsetSyncSettings,
+    PolicySettings,
+    SourceTruthSettings,
+    StorageSettings,
+    TopicSettings,
+    TopicSyncSettings,
+)
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.row import Key
 from mm2py.config.keys.table import key_named
@@ -24,141 +37,12 @@ from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
-from mm2py.model.transform import FlowTransforms
 
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
 _LAST_PORT = 65_535
 #: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
-
-
-@attrs.frozen
-class CheckpointSettings:
-    """Which consumer groups a flow translates, and how it syncs their offsets. The defaults are MirrorMaker's."""
-
-    groups: tuple[str, ...] = (".*",)
-    groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
-    group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
-    refresh_enabled: bool = True
-    refresh_interval_s: float = 600.0
-    is_emitted: bool = True
-    emit_interval_s: float = 60.0
-    is_synced: bool = False
-    sync_interval_s: float = 60.0
-    #: Whether a group's offsets at the target may be set back.
-    sync_rewinds: bool = False
-    topic_replication_factor: int = 3
-
-
-@attrs.frozen
-class OffsetSyncSettings:
-    """How a flow tracks offset translation. The defaults are MirrorMaker's if it has any."""
-
-    is_emitted: bool = True
-    #: The cluster that stores the offset syncs: source or target.
-    location: str = "source"
-    topic_replication_factor: int = 3
-    lag_max: int = 100
-    #: How many runs are kept in memory, of 32 bytes each.
-    flow_runs_max: int = 2_000_000
-    partition_runs_max: int = 200_000
-
-
-@attrs.frozen
-class TopicSyncSettings:
-    """How a flow synchronises configs and ACLs of remote topics. The defaults are MirrorMaker's if it has any."""
-
-    configs_exclude: tuple[str, ...] = split_list(key_named("config.properties.exclude").default or "")
-    config_filter_class: str = "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter"
-    use_defaults_from: str = "target"
-    configs_enabled: bool = True
-    configs_interval_s: float = 600.0
-    #: Whether to overwrite what an operator set on a remote topic.
-    configs_overwrite: bool = False
-    acls_enabled: bool = True
-    acls_interval_s: float = 600.0
-    acls_delete: bool = False
-    acls_prefixed: bool = False
-
-
-@attrs.frozen
-class SourceTruthSettings:
-    """What a flow does when the source or the target no longer matches a position."""
-
-    on_source_recreated: str = "fail"
-    on_source_expired: str = "earliest"
-    on_source_truncated: str = "continue"
-    on_target_rewound: str = "copy-again"
-
-
-@attrs.frozen
-class MembershipSettings:
-    """The group at the target that keeps two nodes from running one flow. The defaults are MirrorMaker's."""
-
-    #: Empty: the source's alias and ``-mm2``.
-    group: str = ""
-    session_ms: int = 10_000
-    heartbeat_ms: int = 3_000
-    #: Whether a second node stands by.
-    refuses: bool = True
-
-
-@attrs.frozen
-class FlowSettings:
-    """How one flow is run."""
-
-    flow: Flow
-    #: Whether its topics are mirrored.
-    is_enabled: bool
-    emits_heartbeats: bool
-    source: ClusterEndpoint
-    target: ClusterEndpoint
-    topics: tuple[str, ...]
-    topics_exclude: tuple[str, ...]
-    topic_filter_class: str
-    policy_class: str
-    policy_separator: str
-    policy_internal_separator_enabled: bool
-    tasks_max: int
-    #: Of new remote topics: a number, -1 for the brokers' default, None for the source topic's own.
-    replication_factor: int | None
-    refresh_topics_enabled: bool
-    refresh_topics_interval_s: float
-    heartbeats_replication_enabled: bool
-    heartbeats_interval_s: float
-    heartbeats_replication_factor: int
-    auto_offset_reset: str
-    offset_storage_topic: str
-    offset_storage_partitions: int
-    offset_storage_replication_factor: int
-    offset_flush_interval_ms: int
-    admin_timeout_ms: int
-    shutdown_ms: int
-    limits: CopyLimits
-    epoch_ms: int
-    drain_ms: int
-    restart_backoff_ms: int
-    restart_backoff_max_ms: int
-    checkpoints: CheckpointSettings = CheckpointSettings()
-    topic_sync: TopicSyncSettings = TopicSyncSettings()
-    truth: SourceTruthSettings = SourceTruthSettings()
-    offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
-    membership: MembershipSettings = MembershipSettings()
-    #: The consumer group at the source at whose offsets partitions without a position start; may be empty.
-    start_group: str = ""
-    transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
-    #: Whether the records of transforms are written in transactions.
-    is_exactly_once: bool = False
-    transaction_timeout_ms: int = 60_000
-    #: The topic for overrides; empty: `mm2-configs.<source>.internal`.
-    config_storage_topic: str = ""
-    config_storage_replication_factor: int = 3
-
-    @property
-    def group_id(self) -> str:
-        """The group at the target that the flow's node joins."""
-        return self.membership.group or f"{self.flow.source}-mm2"
 
 
 @attrs.frozen
@@ -242,29 +126,27 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
     return FlowSettings(
         flow=flow,
         is_enabled=of.flag("enabled"),
-        emits_heartbeats=of.flag("emit.heartbeats.enabled"),
         source=source,
         target=target,
-        topics=of.texts("topics"),
-        topics_exclude=of.texts("topics.exclude"),
-        topic_filter_class=of.text("topic.filter.class"),
-        policy_class=of.text("replication.policy.class"),
-        policy_separator=of.text("replication.policy.separator"),
-        policy_internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
-        tasks_max=of.number("tasks.max"),
-        replication_factor=_remote_factor(of.text("replication.factor")),
-        refresh_topics_enabled=of.flag("refresh.topics.enabled"),
-        refresh_topics_interval_s=float(of.number("refresh.topics.interval.seconds")),
-        heartbeats_replication_enabled=of.flag("heartbeats.replication.enabled"),
-        heartbeats_interval_s=float(of.number("emit.heartbeats.interval.seconds")),
-        heartbeats_replication_factor=of.number("heartbeats.topic.replication.factor"),
-        auto_offset_reset=of.text("consumer.auto.offset.reset"),
-        offset_storage_topic=of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
-        offset_storage_partitions=of.number("offset.storage.partitions"),
-        offset_storage_replication_factor=of.number("offset.storage.replication.factor"),
-        offset_flush_interval_ms=of.number("offset.flush.interval.ms"),
+        topics=_topics(of),
+        policy=PolicySettings(
+            class_name=of.text("replication.policy.class"),
+            separator=of.text("replication.policy.separator"),
+            internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
+        ),
+        heartbeats=HeartbeatSettings(
+            is_emitted=of.flag("emit.heartbeats.enabled"),
+            interval_s=float(of.number("emit.heartbeats.interval.seconds")),
+            topic_replication_factor=of.number("heartbeats.topic.replication.factor"),
+        ),
+        offset_storage=StorageSettings(
+            of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
+            of.number("offset.storage.replication.factor"),
+            of.number("offset.storage.partitions"),
+        ),
+        copying=_copying(of),
+        limits=_limits(of),
         admin_timeout_ms=of.number("admin.timeout.ms"),
-        shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         checkpoints=_checkpoints(of),
         topic_sync=_topic_sync(of),
         truth=SourceTruthSettings(
@@ -275,17 +157,38 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         ),
         offset_syncs=_offset_syncs(of),
         membership=_membership(of, flow),
-        start_group=of.text("copy.start.group").strip(),
         transforms=read_transforms(layers, flow),
-        is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
-        transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
-        config_storage_topic=of.text("config.storage.topic").strip(),
-        config_storage_replication_factor=of.number("config.storage.replication.factor"),
-        limits=_limits(of),
+        config_storage=StorageSettings(
+            of.text("config.storage.topic").strip(), of.number("config.storage.replication.factor")
+        ),
+    )
+
+
+def _topics(of: FlowReader) -> TopicSettings:
+    return TopicSettings(
+        names=of.texts("topics"),
+        exclude=of.texts("topics.exclude"),
+        filter_class=of.text("topic.filter.class"),
+        heartbeats_enabled=of.flag("heartbeats.replication.enabled"),
+        refresh_enabled=of.flag("refresh.topics.enabled"),
+        refresh_interval_s=float(of.number("refresh.topics.interval.seconds")),
+        replication_factor=_remote_factor(of.text("replication.factor")),
+    )
+
+
+def _copying(of: FlowReader) -> CopySettings:
+    return CopySettings(
+        tasks_max=of.number("tasks.max"),
+        auto_offset_reset=of.text("consumer.auto.offset.reset"),
+        offset_flush_interval_ms=of.number("offset.flush.interval.ms"),
+        shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
+        start_group=of.text("copy.start.group").strip(),
+        is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
+        transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
     )
 
 

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
+from mm2py.config.flow_settings import FlowSettings, SourceTruthSettings
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.table import first_words, nearest
 from mm2py.config.layers import Layers, Side
@@ -25,8 +26,6 @@ from mm2py.config.providers import Machine, ThisMachine
 from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
-    FlowSettings,
-    SourceTruthSettings,
     cluster_aliases,
     cluster_endpoint,
     flow_endpoint,
@@ -360,7 +359,7 @@ def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Pro
     for alias in sorted(first_words().intersection(cluster_aliases(layers))):
         yield Problem(where, "clusters", f"alias {alias} is a word that settings begin with", "choose another alias")
     for settings in flows:
-        separator, alias = settings.policy_separator, settings.flow.source
+        separator, alias = settings.policy.separator, settings.flow.source
         if settings.is_enabled and separator in alias:
             message = f"alias {alias} contains the separator {separator!r}: cycles cannot be told from topic names"
             yield Problem(where, "clusters", message, "choose another alias or replication.policy.separator")

@@ -54,7 +54,7 @@ class HeartbeatGroup(FlowGroup):
                 if not await self._first_beat(log):
                     continue
                 self._came_up()
-                self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats_interval_s))
+                self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats.interval_s))
                 await self._run_until_quiet([("beat", self._beat_forever(log))])
 
     async def _first_beat(self, log: TopicLog) -> bool:
@@ -67,7 +67,7 @@ class HeartbeatGroup(FlowGroup):
         return False
 
     async def _beat_forever(self, log: TopicLog) -> None:
-        interval_s = self._settings.heartbeats_interval_s
+        interval_s = self._settings.heartbeats.interval_s
         last = self._clock.monotonic()
         while True:
             # As in Java the interval begins once the last one is written. So what could not be written in its time is
@@ -88,7 +88,7 @@ class HeartbeatGroup(FlowGroup):
                 if not is_topic_sure:
                     await log.ensure(
                         1,
-                        settings.heartbeats_replication_factor,
+                        settings.heartbeats.topic_replication_factor,
                         setting="heartbeats.topic.replication.factor",
                     )
                 await log.append([self._record()])

@@ -14,17 +14,17 @@ from mm2py.policy.replication import ReplicationPolicy
 def policy_of(settings: FlowSettings) -> ReplicationPolicy:
     """Make the replication policy of a flow. Raise `PluginError` where its class cannot be used."""
     return load_policy(
-        settings.policy_class,
+        settings.policy.class_name,
         source_alias=settings.flow.source,
-        separator=settings.policy_separator,
-        internal_separator_enabled=settings.policy_internal_separator_enabled,
+        separator=settings.policy.separator,
+        internal_separator_enabled=settings.policy.internal_separator_enabled,
     )
 
 
 def topic_filter_of(settings: FlowSettings) -> TopicFilter:
     """Make the topic filter of a flow. Raise `PluginError` where its class cannot be used."""
     return load_topic_filter(
-        settings.topic_filter_class, topics=settings.topics, topics_exclude=settings.topics_exclude
+        settings.topics.filter_class, topics=settings.topics.names, topics_exclude=settings.topics.exclude
     )
 
 

@@ -113,7 +113,7 @@ class FlowRunner:
             else None
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
-        self._heartbeats = HeartbeatGroup(around) if settings.emits_heartbeats else None
+        self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
         self._membership = FlowMembership(around, us) if settings.is_enabled else None
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:

@@ -94,8 +94,8 @@ class FlowGroup(ABC):
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What epochs and a slow cluster may take where nobody said how long a drain may.
-        epoch_ms = max(self._settings.epoch_ms, SETTLING_MS)
-        self._patience_s = (epoch_ms + max(self._settings.shutdown_ms, self._settings.drain_ms)) / 1000
+        epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
+        self._patience_s = (epoch_ms + max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)) / 1000
         self._is_leaving = False
         self._is_admitted = True
         #: Why it is not, where that is known, and what may be tried.

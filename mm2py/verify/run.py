@@ -200,7 +200,7 @@ class Verification:
             settings.flow,
             policy_of(settings),
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
-            heartbeats_replication_enabled=settings.heartbeats_replication_enabled and not wanted,
+            heartbeats_replication_enabled=settings.topics.heartbeats_enabled and not wanted,
             transforms=transforms_of(settings),
         )
         if not selected.remote_of:
@@ -228,10 +228,10 @@ class Verification:
     ) -> None:
         """Read what the flow says of where it stands, and of where records went."""
         settings = self._settings
-        if settings.offset_storage_topic not in remote:
+        if settings.offset_storage.topic not in remote:
             return
         stored = PositionsTopic(settings.flow.source)
-        for record in await TopicLog(target, settings.offset_storage_topic).read_all():
+        for record in await TopicLog(target, settings.offset_storage.topic).read_all():
             stored.take(record)
         self._positions = stored.positions
         for tp, position in list(self._positions.items()):

@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
+from mm2py.config.flow_settings import (
+    CopySettings,
+    FlowSettings,
+    HeartbeatSettings,
+    PolicySettings,
+    StorageSettings,
+    TopicSettings,
+)
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext
@@ -26,34 +33,32 @@ DRAIN_S = 2.0
 SETTINGS = FlowSettings(
     flow=FLOW,
     is_enabled=True,
-    emits_heartbeats=False,
     source=ClusterEndpoint("A", ("a:1",)),
     target=ClusterEndpoint("B", ("b:1",)),
-    topics=(".*",),
-    topics_exclude=(),
-    topic_filter_class="default",
-    policy_class="default",
-    policy_separator=".",
-    policy_internal_separator_enabled=True,
-    tasks_max=2,
-    replication_factor=1,
-    refresh_topics_enabled=True,
-    refresh_topics_interval_s=600.0,
-    heartbeats_replication_enabled=True,
-    heartbeats_interval_s=1.0,
-    heartbeats_replication_factor=1,
-    auto_offset_reset="earliest",
-    offset_storage_topic="mm2-offsets.A.internal",
-    offset_storage_partitions=25,
-    offset_storage_replication_factor=1,
-    offset_flush_interval_ms=60_000,
-    admin_timeout_ms=60_000,
-    shutdown_ms=5_000,
+    topics=TopicSettings(
+        names=(".*",),
+        exclude=(),
+        filter_class="default",
+        heartbeats_enabled=True,
+        refresh_enabled=True,
+        refresh_interval_s=600.0,
+        replication_factor=1,
+    ),
+    policy=PolicySettings("default", ".", internal_separator_enabled=True),
+    heartbeats=HeartbeatSettings(is_emitted=False, interval_s=1.0, topic_replication_factor=1),
+    offset_storage=StorageSettings("mm2-offsets.A.internal", replication_factor=1, partitions=25),
+    copying=CopySettings(
+        tasks_max=2,
+        auto_offset_reset="earliest",
+        offset_flush_interval_ms=60_000,
+        shutdown_ms=5_000,
+        epoch_ms=round(EPOCH_S * 1000),
+        drain_ms=round(DRAIN_S * 1000),
+        restart_backoff_ms=1_000,
+        restart_backoff_max_ms=60_000,
+    ),
     limits=CopyLimits(),
-    epoch_ms=round(EPOCH_S * 1000),
-    drain_ms=round(DRAIN_S * 1000),
-    restart_backoff_ms=1_000,
-    restart_backoff_max_ms=60_000,
+    admin_timeout_ms=60_000,
 )
 
 

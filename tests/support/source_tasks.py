@@ -128,7 +128,7 @@ async def running(
     """Run a group over topic t and drain it at the end; *refusals* come before the first epoch."""
     clock = LoopClock()
     events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals))
-    settings = attrs.evolve(SETTINGS, tasks_max=tasks_max)
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=tasks_max))
     tasks = SourceTasks(settings, epochs, clock=clock, events=events, jitter=lambda: 0.5)
     look = mirrored(*range(partitions))
     tasks.adopt(look, positions(look))

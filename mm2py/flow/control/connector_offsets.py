@@ -121,7 +121,7 @@ class ConnectorOffsets:
         return records
 
     async def _read(self, target: Cluster, connector: str) -> _Kept:
-        topic = self._settings.offset_storage_topic
+        topic = self._settings.offset_storage.topic
         await target.refresh_metadata({topic})
         if not target.partitions_of(topic):
             return _Kept({}, {}, ())
@@ -138,10 +138,10 @@ class ConnectorOffsets:
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         settings = self._settings
-        log = TopicLog(target, settings.offset_storage_topic)
+        log = TopicLog(target, settings.offset_storage.topic)
         await log.ensure(
-            settings.offset_storage_partitions,
-            settings.offset_storage_replication_factor,
+            settings.offset_storage.partitions,
+            settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
         )
         await log.append(list(records))

@@ -91,7 +91,7 @@ class OverrideStore:
     @property
     def topic(self) -> str:
         """Return the name of the topic."""
-        return self._settings.config_storage_topic or overrides_topic(self.flow.source)
+        return self._settings.config_storage.topic or overrides_topic(self.flow.source)
 
     @property
     def flow(self) -> Flow:
@@ -117,7 +117,7 @@ class OverrideStore:
         record = LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)
         async with self._open() as cluster:
             log = TopicLog(cluster, self.topic)
-            await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            await log.ensure(1, self._settings.config_storage.replication_factor, setting=_SETTING)
             await log.append([record])
             winner = self._winner(await self._records(cluster))
             if winner is None or winner.value == record.value:
@@ -138,7 +138,7 @@ class OverrideStore:
             if is_there and (records or not is_other_topic(topic_id, seen)):
                 return seen, None
             log = TopicLog(cluster, self.topic)
-            was_made = await log.ensure(1, self._settings.config_storage_replication_factor, setting=_SETTING)
+            was_made = await log.ensure(1, self._settings.config_storage.replication_factor, setting=_SETTING)
             await log.append([LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)])
             policy = await wrong_policy(cluster, self.topic)
             return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)

@@ -354,4 +354,4 @@ def _of_flow(settings: MirrorSettings, flow: Flow) -> FlowSettings:
 
 def _topic_of(settings: FlowSettings) -> tuple[object, ...]:
     """Return the cluster and topic that hold a flow's overrides."""
-    return settings.target, settings.config_storage_topic
+    return settings.target, settings.config_storage.topic

@@ -53,7 +53,7 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         except Mm2Error:
             continue
         routed = transforms.routed if transforms.has_routers else None
-        yield Mirror(flow.flow, policy, topic_filter, flow.heartbeats_replication_enabled, routed)
+        yield Mirror(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed)
 
 
 def _found(mirrors: Sequence[Mirror]) -> Loop | None:

@@ -96,7 +96,7 @@ class OffsetSyncs:
         self._passed_over = around.passed_over
         self._translations = translations
         self._ledger = life.tasks.ledger
-        self._still_s = settings.epoch_ms / 1000
+        self._still_s = settings.copying.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
         self._pending: dict[TopicPartition, OffsetSync] = {}

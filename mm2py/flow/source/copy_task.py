@@ -119,7 +119,9 @@ class CopyTask:
         self._clock = clock
         self._events = events
         self._jitter = jitter
-        self._backoff = Backoff(settings.restart_backoff_ms / 1000, settings.restart_backoff_max_ms / 1000)
+        self._backoff = Backoff(
+            settings.copying.restart_backoff_ms / 1000, settings.copying.restart_backoff_max_ms / 1000
+        )
         self._poked = asyncio.Event()
         self._epoch = 0
         self._lost_in_a_row = 0
@@ -210,7 +212,7 @@ class CopyTask:
             partitions=partitions,
             limits=settings.limits,
             epoch_ms=self._epoch_ms(),
-            drain_ms=settings.drain_ms,
+            drain_ms=settings.copying.drain_ms,
             rates=self._planner.rates(self.task, partitions),
             transform=self._transform,
             transactions=transactions_of(settings, self._transform),
@@ -219,7 +221,7 @@ class CopyTask:
         return plan
 
     def _epoch_ms(self) -> int:
-        full_ms = self._settings.epoch_ms
+        full_ms = self._settings.copying.epoch_ms
         if self._epoch > 0:
             return full_ms
         share_ms = full_ms * (self.task + 1) // max(1, self._planner.copy_tasks)

@@ -139,7 +139,7 @@ class SourceGroup(FlowGroup):
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
-        if not 0 <= task < (tasks.copy_tasks if tasks is not None else self._settings.tasks_max):
+        if not 0 <= task < (tasks.copy_tasks if tasks is not None else self._settings.copying.tasks_max):
             return False
         if tasks is None or self._state in {FlowState.FAILED, FlowState.RESTARTING}:
             self.restart(by=by)
@@ -337,9 +337,9 @@ class SourceGroup(FlowGroup):
     # Its loops.
 
     async def _refresh_forever(self, life: SourceLife, *, is_settled: bool) -> None:
-        interval_s = self._settings.refresh_topics_interval_s
+        interval_s = self._settings.topics.refresh_interval_s
         while True:
-            is_over = is_settled and not self._settings.refresh_topics_enabled
+            is_over = is_settled and not self._settings.topics.refresh_enabled
             pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
             await life.topics.until_due(None if is_over else pause_s)
 
@@ -350,7 +350,7 @@ class SourceGroup(FlowGroup):
             is_settled = mirrored is not None and mirrored.is_settled
 
     async def _write_forever(self, life: SourceLife) -> None:
-        interval_s = self._settings.offset_flush_interval_ms / 1000
+        interval_s = self._settings.copying.offset_flush_interval_ms / 1000
         # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
         written_at = self._clock.monotonic() - interval_s * self._around.jitter()
         while True:

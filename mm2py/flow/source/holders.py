@@ -61,7 +61,7 @@ class Holders:
             partitions,
             {partition: rate for partition, rate in rates.items() if rate is not None},
             before,
-            tasks_max=self._settings.tasks_max,
+            tasks_max=self._settings.copying.tasks_max,
             record_task_of={it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None},
             record_tasks=len(self._transforms.tasks),
         )

@@ -33,14 +33,14 @@ class IdleSourceWatch:
 
     def __init__(self, around: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
         self._source = around.flow.source
-        self._interval_s = around.settings.refresh_topics_interval_s
+        self._interval_s = around.settings.topics.refresh_interval_s
         self._begun_at = 0.0
         self._reach = around.reach
         self._clock = around.clock
         self._measures = measures
         settings = around.settings
         self._asked_after_s, measures.lag_holds_s = lag_holds_s(
-            settings.epoch_ms, settings.drain_ms, look_every_s=_LOOK_EVERY_S
+            settings.copying.epoch_ms, settings.copying.drain_ms, look_every_s=_LOOK_EVERY_S
         )
         self._life = life
         self._admin = Admin(life.source)

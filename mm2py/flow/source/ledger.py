@@ -35,7 +35,7 @@ class Ledger:
         self.has_unfenced = asyncio.Event()
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
-        self._is_exactly_once = settings.is_exactly_once
+        self._is_exactly_once = settings.copying.is_exactly_once
         self._transforms = transforms
         self._holders = holders
         self._clock = clock

@@ -97,7 +97,7 @@ class SourceTasks:
         self._holder, self._states = self.holders.holder, self.ledger.states
         self._tasks = [
             CopyTask(settings, task, transform, planner=self, epochs=epochs, clock=clock, events=events, jitter=jitter)
-            for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.tasks_max)])
+            for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.copying.tasks_max)])
         ]
 
     # What there is to copy.

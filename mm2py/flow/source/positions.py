@@ -56,8 +56,8 @@ class Positions:
         self._settings = settings
         self._source = source
         self._target = target
-        correct = self._overtaken if settings.is_exactly_once else None
-        topic = settings.offset_storage_topic
+        correct = self._overtaken if settings.copying.is_exactly_once else None
+        topic = settings.offset_storage.topic
         self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct)
         self.beside: Callable[[], Sequence[LogRecord]] = tuple
         self.committed: Callable[[], Iterable[Position]] = tuple
@@ -71,8 +71,8 @@ class Positions:
         """Read what the topic holds; create it where there is none."""
         settings = self._settings
         await self.log.ensure(
-            settings.offset_storage_partitions,
-            settings.offset_storage_replication_factor,
+            settings.offset_storage.partitions,
+            settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
         )
         # Behind a transaction of a killed daemon, be it Java's, more may have been written.
@@ -135,7 +135,7 @@ class Positions:
         if not places:
             return {}
         remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
-        when = LATEST if self._settings.auto_offset_reset == "latest" else EARLIEST
+        when = LATEST if self._settings.copying.auto_offset_reset == "latest" else EARLIEST
         is_committed = self._settings.limits.reads_committed
         group = await self._start_group()
         committed = {source: at.offset for source, at in group.items() if source not in self._removed}
@@ -200,7 +200,7 @@ class Positions:
 
     async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
         """Return what the group has committed that partitions start from. Raise what keeps it from being known."""
-        group = self._settings.start_group
+        group = self._settings.copying.start_group
         if not group:
             return {}
         answer = (await Groups(self._source).committed([group]))[group]

@@ -20,10 +20,10 @@ from mm2py.wire.transactions import TransactionalProducer
 
 def transactions_of(settings: FlowSettings, transform: Transform | None) -> Transactions | None:
     """Return how the records of *transform* are written; None where not in transactions."""
-    if transform is None or not settings.is_exactly_once:
+    if transform is None or not settings.copying.is_exactly_once:
         return None
     transactional_id = f"mm2py-{settings.flow}-{transform.name}"
-    return Transactions(transactional_id, settings.offset_storage_topic, settings.transaction_timeout_ms)
+    return Transactions(transactional_id, settings.offset_storage.topic, settings.copying.transaction_timeout_ms)
 
 
 async def end_open_transactions(settings: FlowSettings, target: Cluster) -> bool:

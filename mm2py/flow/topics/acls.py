@@ -109,7 +109,7 @@ class AclSync:
                 settings.flow,
                 self._policy,
                 self._filter,
-                heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
             ).is_replicated
 
         with_prefixed = settings.topic_sync.acls_prefixed

@@ -38,7 +38,7 @@ class TopicCreation:
     def __init__(
         self, settings: FlowSettings, source: Admin, target: Admin, memory: SyncedMemory, events: EventLog
     ) -> None:
-        self._replication_factor = settings.replication_factor
+        self._replication_factor = settings.topics.replication_factor
         self._source = source
         self._target = target
         self._memory = memory

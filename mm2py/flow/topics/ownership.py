@@ -63,7 +63,7 @@ class SyncedMemory:
         self, settings: FlowSettings, target: Cluster, events: EventLog, passed_over: PassedOver | None = None
     ) -> None:
         self._passed_over = passed_over or PassedOver(settings.flow, events)
-        self._replication_factor = settings.offset_storage_replication_factor
+        self._replication_factor = settings.offset_storage.replication_factor
         self._cluster = target.alias
         topic = synced_topic(settings.flow.source)
         self.log = kept_log(settings.flow, target, topic, events, self._contents)

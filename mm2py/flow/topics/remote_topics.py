@@ -180,7 +180,7 @@ class Topics:
             settings.flow,
             self._policy,
             self._filter,
-            heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+            heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
             transforms=self._transforms,
         )
         for topic, other in selected.clashes.items():
@@ -217,7 +217,7 @@ class Topics:
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting where more replicas are asked for than there are brokers; Kafka's words name none."""
-        factor, brokers = self._settings.replication_factor, self._target.brokers
+        factor, brokers = self._settings.topics.replication_factor, self._target.brokers
         if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and factor is not None and factor > brokers:
             return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
         return unseen(error)
@@ -255,7 +255,7 @@ class Topics:
         """Report that nothing is mirrored: mostly somebody misspelt a name, or forgot what a pattern must match."""
         was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, remote_of))
         if self._is_idle and not was_idle:
-            near = near_misses(self._settings.topics, source)
+            near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
 

@@ -46,14 +46,14 @@ def load(tmp_path: Path) -> Load:
 )
 def test_transactions_are_switched_on_for_the_target(load: Load, line: str, expected: bool) -> None:
     """As in Java the worker's key counts, written for the target, in any case of letters; preparing changes nothing."""
-    assert load(line + "\n").is_exactly_once is expected
+    assert load(line + "\n").copying.is_exactly_once is expected
 
 
 def test_a_transactions_length_is_the_producers(load: Load) -> None:
     """The producer's own key says when brokers give a transaction up; no round would be done in a second."""
-    assert load("").transaction_timeout_ms == 60_000
-    assert load("B.producer.transaction.timeout.ms = 120000\n").transaction_timeout_ms == 120_000
-    assert load("B.producer.transaction.timeout.ms = 1\n").transaction_timeout_ms == 10_000
+    assert load("").copying.transaction_timeout_ms == 60_000
+    assert load("B.producer.transaction.timeout.ms = 120000\n").copying.transaction_timeout_ms == 120_000
+    assert load("B.producer.transaction.timeout.ms = 1\n").copying.transaction_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_required_needs_exactly_once(load: Load, lines: str, message: str, hint:
 
 def test_required_runs_where_all_is_set(load: Load) -> None:
     """With both lines there is nothing to refuse; merely requested is never refused."""
-    assert load("A->B.exactly.once.support = required\n" + ENABLED + COMMITTED).is_exactly_once
-    assert not load("A->B.exactly.once.support = requested\n").is_exactly_once
+    assert load("A->B.exactly.once.support = required\n" + ENABLED + COMMITTED).copying.is_exactly_once
+    assert not load("A->B.exactly.once.support = requested\n").copying.is_exactly_once

@@ -287,10 +287,10 @@ def test_an_old_name_counts_only_where_the_new_one_is_absent(tmp_path: Path) -> 
     path = tmp_path / "mm2.properties"
 
     path.write_text(BASE + "A->B.topics.blacklist = old\n")
-    assert load_settings(path).flows[0].topics_exclude == ("old",)
+    assert load_settings(path).flows[0].topics.exclude == ("old",)
 
     path.write_text(BASE + "A->B.topics.blacklist = old\ntopics.exclude = new\n")
-    assert load_settings(path).flows[0].topics_exclude == ("new",)
+    assert load_settings(path).flows[0].topics.exclude == ("new",)
 
 
 def test_an_override_that_nobody_knows_is_named(notes: Notes) -> None:

@@ -128,7 +128,7 @@ def test_the_readme_s_first_file(tmp_path: Path) -> None:
     settings = _load(tmp_path, README_START.replace("     # disabled by default", ""))
 
     assert _enabled(settings) == ["us-west->us-east"]
-    assert settings.flows[0].topics == (".*",)
+    assert settings.flows[0].topics.names == (".*",)
     assert (
         "14: us-west->us-east.emit.heartbeats: unknown key, ignored "
         "(did you mean us-west->us-east.emit.heartbeats.enabled?)"
@@ -163,7 +163,7 @@ def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
     settings = _load(tmp_path, mended)
 
     assert _enabled(settings) == ["primary->backup"]
-    assert settings.flows[0].topics_exclude == ("topics_to_blacklist",)
+    assert settings.flows[0].topics.exclude == ("topics_to_blacklist",)
     assert {
         "8: primary->backup.topics.blacklist: a former name of topics.exclude (write topics.exclude)",
         (
@@ -204,4 +204,4 @@ def test_kip_382_s_file(tmp_path: Path) -> None:
     assert "3: cluster.us-west.brokers.list: KIP-382's draft spelling (write us-west.bootstrap.servers)" in notes
     assert any("add us-west->us-east.enabled = true" in note for note in notes)
     assert _enabled(running) == ["us-west->us-east"]
-    assert not running.flows[0].emits_heartbeats
+    assert not running.flows[0].heartbeats.is_emitted

@@ -120,7 +120,7 @@ def _refusal(tmp_path: Path, lines: str) -> str:
 )
 def test_references_are_replaced(tmp_path: Path, lines: str, topics: tuple[str, ...]) -> None:
     """Each provider that the file names gives values, several in one line, and with Kafka's class names."""
-    assert _load(tmp_path, lines).flows[0].topics == topics
+    assert _load(tmp_path, lines).flows[0].topics.names == topics
 
 
 def test_what_names_no_provider_stays_as_it_is(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_reference_that_gives_nothing_is_a_problem(tmp_path: Path, lines: str,
 
 def test_a_number_may_come_from_a_provider(tmp_path: Path) -> None:
     """The value is read as if it had been written there."""
-    assert _load(tmp_path, "config.providers = env\ntasks.max = ${env:TASKS}").flows[0].tasks_max == 3
+    assert _load(tmp_path, "config.providers = env\ntasks.max = ${env:TASKS}").flows[0].copying.tasks_max == 3
 
 
 def test_clusters_may_come_from_a_provider(tmp_path: Path) -> None:
@@ -257,4 +257,4 @@ def test_this_machine_is_read_where_nothing_else_is_said(tmp_path: Path, monkeyp
         f"topics = ${{file:{tmp_path}/s.properties:t}}, ${{dir:{tmp_path}:two}}, ${{env:MM2PY_TEST_TOPIC}}"
     )
 
-    assert load_settings(path).flows[0].topics == ("one", "two", "three")
+    assert load_settings(path).flows[0].topics.names == ("one", "two", "three")

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.resolve import CheckpointSettings, MembershipSettings
+from mm2py.config.flow_settings import (
+    CheckpointSettings,
+    CopySettings,
+    HeartbeatSettings,
+    MembershipSettings,
+    PolicySettings,
+    StorageSettings,
+    TopicSettings,
+)
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
@@ -55,34 +63,40 @@ def test_the_defaults_are_mirror_makers(load: Load) -> None:
     assert flow == FlowSettings(
         flow=Flow("A", "B"),
         is_enabled=True,
-        emits_heartbeats=True,
         source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), client_id="A->B"),
         target=ClusterEndpoint("B", ("b1:9092",), client_id="A->B"),
-        topics=(".*",),
-        topics_exclude=(r"mm2.*\.internal", r".*\.replica", "__.*"),
-        topic_filter_class="org.apache.kafka.connect.mirror.DefaultTopicFilter",
-        policy_class="org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
-        policy_separator=".",
-        policy_internal_separator_enabled=True,
-        tasks_max=1,
-        replication_factor=2,
-        refresh_topics_enabled=True,
-        refresh_topics_interval_s=600.0,
-        heartbeats_replication_enabled=True,
-        heartbeats_interval_s=1.0,
-        heartbeats_replication_factor=3,
-        auto_offset_reset="earliest",
-        offset_storage_topic="mm2-offsets.A.internal",
-        offset_storage_partitions=25,
-        offset_storage_replication_factor=3,
-        offset_flush_interval_ms=60_000,
-        admin_timeout_ms=60_000,
-        shutdown_ms=5_000,
+        topics=TopicSettings(
+            names=(".*",),
+            exclude=(r"mm2.*\.internal", r".*\.replica", "__.*"),
+            filter_class="org.apache.kafka.connect.mirror.DefaultTopicFilter",
+            heartbeats_enabled=True,
+            refresh_enabled=True,
+            refresh_interval_s=600.0,
+            replication_factor=2,
+        ),
+        policy=PolicySettings(
+            "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
+            ".",
+            internal_separator_enabled=True,
+        ),
+        heartbeats=HeartbeatSettings(
+            is_emitted=True,
+            interval_s=1.0,
+            topic_replication_factor=3,
+        ),
+        offset_storage=StorageSettings("mm2-offsets.A.internal", 3, 25),
+        copying=CopySettings(
+            tasks_max=1,
+            auto_offset_reset="earliest",
+            offset_flush_interval_ms=60_000,
+            shutdown_ms=5_000,
+            epoch_ms=10_000,
+            drain_ms=5_000,
+            restart_backoff_ms=1_000,
+            restart_backoff_max_ms=60_000,
+        ),
         limits=CopyLimits(),
-        epoch_ms=10_000,
-        drain_ms=5_000,
-        restart_backoff_ms=1_000,
-        restart_backoff_max_ms=60_000,
+        admin_timeout_ms=60_000,
     )
     assert dict(settings.spark) == {"spark.master": "local[*]"}
     assert (settings.log_format, settings.log_level, settings.notes) == ("auto", "info", ())
@@ -100,7 +114,7 @@ def test_the_defaults_are_mirror_makers(load: Load) -> None:
 )
 def test_a_flows_own_line_beats_the_top_level(load: Load, lines: str, expected: int) -> None:
     """Flow keys: default < top level < flow; a cluster's line does not count."""
-    assert expected == _flow(load(BASE + lines)).tasks_max
+    assert expected == _flow(load(BASE + lines)).copying.tasks_max
 
 
 @pytest.mark.parametrize(
@@ -147,7 +161,7 @@ def test_a_targets_producer_line_beats_the_flows_plain_one(load: Load, lines: st
 )
 def test_the_top_level_beats_the_target_for_storage_keys(load: Load, lines: str, expected: int) -> None:
     """Runtime keys belong to the target cluster, and the top level beats it for some, as in Java."""
-    assert expected == _flow(load(BASE + lines)).offset_storage_partitions
+    assert expected == _flow(load(BASE + lines)).offset_storage.partitions
 
 
 def test_every_key_with_effect_reaches_its_field(load: Load) -> None:
@@ -219,29 +233,38 @@ B.producer.receive.buffer.bytes = 31
     assert flow == FlowSettings(
         flow=Flow("A", "B"),
         is_enabled=True,
-        emits_heartbeats=False,
         source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
         target=ClusterEndpoint("B", ("b1:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
-        topics=("orders", r"log-\d{1,3}"),
-        topics_exclude=(),
-        topic_filter_class="shop.Filter",
-        policy_class="identity",
-        policy_separator="_",
-        policy_internal_separator_enabled=False,
-        tasks_max=1,
-        replication_factor=-1,
-        refresh_topics_enabled=False,
-        refresh_topics_interval_s=7.0,
-        heartbeats_replication_enabled=False,
-        heartbeats_interval_s=11.0,
-        heartbeats_replication_factor=2,
-        auto_offset_reset="latest",
-        offset_storage_topic="positions",
-        offset_storage_partitions=25,
-        offset_storage_replication_factor=1,
-        offset_flush_interval_ms=9,
-        admin_timeout_ms=8,
-        shutdown_ms=10,
+        topics=TopicSettings(
+            names=("orders", r"log-\d{1,3}"),
+            exclude=(),
+            filter_class="shop.Filter",
+            heartbeats_enabled=False,
+            refresh_enabled=False,
+            refresh_interval_s=7.0,
+            replication_factor=-1,
+        ),
+        policy=PolicySettings(
+            "identity",
+            "_",
+            internal_separator_enabled=False,
+        ),
+        heartbeats=HeartbeatSettings(
+            is_emitted=False,
+            interval_s=11.0,
+            topic_replication_factor=2,
+        ),
+        offset_storage=StorageSettings("positions", 1, 25),
+        copying=CopySettings(
+            tasks_max=1,
+            auto_offset_reset="latest",
+            offset_flush_interval_ms=9,
+            shutdown_ms=10,
+            epoch_ms=501,
+            drain_ms=102,
+            restart_backoff_ms=103,
+            restart_backoff_max_ms=104,
+        ),
         limits=CopyLimits(
             reads_committed=True,
             fetch_min_bytes=11,
@@ -257,10 +280,7 @@ B.producer.receive.buffer.bytes = 31
             coalesce_below_bytes=0,
             coalesce_batch_bytes=70003,
         ),
-        epoch_ms=501,
-        drain_ms=102,
-        restart_backoff_ms=103,
-        restart_backoff_max_ms=104,
+        admin_timeout_ms=8,
         membership=MembershipSettings("mirrors", 32, 33, refuses=False),
     )
 
@@ -338,7 +358,7 @@ def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
     settings = load(text, targets=targets)
 
     *_, note = settings.notes
-    assert [flow.emits_heartbeats for flow in settings.flows] == [True] * len(settings.flows)
+    assert [flow.heartbeats.is_emitted for flow in settings.flows] == [True] * len(settings.flows)
     assert "only emits heartbeats" in note.message
     assert hint in str(note)
 
@@ -414,7 +434,7 @@ def test_overrides_beat_the_file(load: Load) -> None:
     """An override is a line after the last one, and is named as the origin."""
     settings = load(BASE + "A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
 
-    assert (_flow(settings).tasks_max, settings.log_level) == (3, "debug")
+    assert (_flow(settings).copying.tasks_max, settings.log_level) == (3, "debug")
     assert ("3", "--override, A->B.tasks.max") in {(row.value, row.origin) for row in settings.effective}
 
 

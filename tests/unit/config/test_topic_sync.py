@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.resolve import FlowSettings, TopicSyncSettings
+from mm2py.config.flow_settings import FlowSettings, TopicSyncSettings
 from mm2py.config.settings import ConfigError, load_settings
 
 
@@ -68,7 +68,7 @@ def test_replication_factor(tmp_path: Path, text: str, factor: int | None) -> No
     """A number, -1 for the brokers' default, or the word for the source topic's own."""
     lines = f"replication.factor = {text}\n" if text else ""
 
-    assert load(tmp_path, lines).replication_factor == factor
+    assert load(tmp_path, lines).topics.replication_factor == factor
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "target", "2.5", ""])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.resolve import FlowSettings
+from mm2py.config.flow_settings import FlowSettings
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 
 

@@ -35,7 +35,9 @@ def _fleet() -> Fleet:
 async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -> None:
     """What this node runs it knows best; of another node's flow it knows what the file, as read last, says."""
     fleet = _fleet()
-    back, changed = (attrs.evolve(SETTINGS, flow=BACK, tasks_max=number) for number in (3, 4))
+    back, changed = (
+        attrs.evolve(SETTINGS, flow=BACK, copying=attrs.evolve(SETTINGS.copying, tasks_max=number)) for number in (3, 4)
+    )
     fleet.add([SETTINGS])
     runner = fleet.runner(SETTINGS.flow)
     assert runner is not None

@@ -161,7 +161,11 @@ async def test_a_flow_has_the_groups_that_its_settings_ask_for(
 ) -> None:
     """Disabled heartbeats have no group; a flow that is not enabled has no other (MirrorHeartBeatConnectorTest)."""
     clock = LoopClock()
-    settings = attrs.evolve(SETTINGS, is_enabled=is_enabled, emits_heartbeats=emits_heartbeats)
+    settings = attrs.evolve(
+        SETTINGS,
+        is_enabled=is_enabled,
+        heartbeats=attrs.evolve(SETTINGS.heartbeats, is_emitted=emits_heartbeats),
+    )
     runner = FlowRunner(settings, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
 
     view = runner.view()

@@ -56,8 +56,8 @@ def test_two_files_and_a_topic_are_a_flow(load: Load) -> None:
     assert str(flow.flow) == "mirror-group->target"
     assert flow.is_enabled
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert (flow.topics, flow.policy_class) == (("orders",), "identity")
-    assert flow.offset_storage_topic == "mm2-offsets.mirror-group.internal"
+    assert (flow.topics.names, flow.policy.class_name) == (("orders",), "identity")
+    assert flow.offset_storage.topic == "mm2-offsets.mirror-group.internal"
     assert set(settings.clusters) == {"mirror-group", "target"}
 
 
@@ -66,7 +66,7 @@ def test_the_mirror_begins_where_the_group_stands(load: Load) -> None:
     settings = load()
     flow = _flow(settings)
 
-    assert (flow.start_group, flow.auto_offset_reset) == ("mirror-group", "earliest")
+    assert (flow.copying.start_group, flow.copying.auto_offset_reset) == ("mirror-group", "earliest")
     assert "consumer.properties:2: group.id: the mirror starts at this group's committed" in str(settings.notes[0])
 
 
@@ -74,7 +74,7 @@ def test_a_consumer_begins_at_the_end_unless_told_otherwise(load: Load) -> None:
     """Without auto.offset.reset the first MirrorMaker's consumer skips what is there; so does the flow, and says so."""
     settings = load(CONSUMER.replace("auto.offset.reset = earliest\n", ""))
 
-    assert _flow(settings).auto_offset_reset == "latest"
+    assert _flow(settings).copying.auto_offset_reset == "latest"
     assert any(note.key == "auto.offset.reset" and "from their end" in note.message for note in settings.notes)
 
 
@@ -82,14 +82,14 @@ def test_new_features_are_off(load: Load) -> None:
     """Nothing is written but records, positions and what copying needs; brokers say how often topics are replicated."""
     flow = _flow(load())
 
-    assert not flow.emits_heartbeats
-    assert not flow.heartbeats_replication_enabled
+    assert not flow.heartbeats.is_emitted
+    assert not flow.topics.heartbeats_enabled
     assert not flow.checkpoints.is_emitted
     assert not flow.offset_syncs.is_emitted
     assert not flow.topic_sync.configs_enabled
     assert not flow.topic_sync.acls_enabled
-    assert (flow.replication_factor, flow.offset_storage_replication_factor) == (-1, -1)
-    assert "__consumer_offsets" in flow.topics_exclude
+    assert (flow.topics.replication_factor, flow.offset_storage.replication_factor) == (-1, -1)
+    assert "__consumer_offsets" in flow.topics.exclude
 
 
 def test_each_client_gets_its_own_settings(load: Load) -> None:
@@ -106,7 +106,7 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
     assert (flow.source.security.protocol, flow.target.security.protocol) == ("SSL", "SASL_PLAINTEXT")
     assert (flow.limits.fetch_min_bytes, flow.limits.produce_request_max_bytes) == (7, 70000)
     assert (flow.source.client_id, flow.target.client_id) == ("mirror-group->target", "writer")
-    assert flow.refresh_topics_interval_s == 30.0
+    assert flow.topics.refresh_interval_s == 30.0
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
 )
 def test_topics_are_read_as_the_first_mirror_maker_does(load: Load, written: str, read: str) -> None:
     """A comma is a bar, blanks and outer quotes are nothing."""
-    assert _flow(load(include=written)).topics == (read,)
+    assert _flow(load(include=written)).topics.names == (read,)
 
 
 def test_every_option_counts(load: Load) -> None:
@@ -136,7 +136,7 @@ def test_every_option_counts(load: Load) -> None:
     flow = _flow(settings)
     noted = {note.key for note in settings.notes}
 
-    assert (flow.tasks_max, flow.offset_flush_interval_ms, str(flow.flow)) == (4, 5000, "west->target")
+    assert (flow.copying.tasks_max, flow.copying.offset_flush_interval_ms, str(flow.flow)) == (4, 5000, "west->target")
     assert noted >= {"--whitelist", "--abort.on.send.failure", "--consumer.rebalance.listener"}
 
 
@@ -221,4 +221,4 @@ def test_a_group_that_names_no_topic_needs_an_alias(load: Load) -> None:
     assert problem.startswith(
         "consumer.properties:2: group.id: positions cannot be stored under the name 'mirror group!'"
     )
-    assert _flow(load(consumer, source_alias="west")).start_group == "mirror group!"
+    assert _flow(load(consumer, source_alias="west")).copying.start_group == "mirror group!"

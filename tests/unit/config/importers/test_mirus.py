@@ -79,11 +79,11 @@ def test_a_connector_is_a_flow(load: Load) -> None:
 
     assert str(flow.flow) == "mirus-source->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert (flow.source.client_id, flow.policy_class, flow.is_enabled) == ("mirus", "identity", True)
-    assert flow.refresh_topics_interval_s == 60.0
-    assert not any((flow.emits_heartbeats, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
+    assert (flow.source.client_id, flow.policy.class_name, flow.is_enabled) == ("mirus", "identity", True)
+    assert flow.topics.refresh_interval_s == 60.0
+    assert not any((flow.heartbeats.is_emitted, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
     assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled))
-    assert (flow.offset_storage_topic, flow.offset_storage_replication_factor) == (
+    assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == (
         "mm2-offsets.mirus-source.internal",
         1,
     )
@@ -103,7 +103,7 @@ def test_any_of_three_ways_selects_a_topic(load: Load, lines: str, topics: tuple
     """Names are names: their dots match dots alone. Without any, nothing is mirrored, as with Mirus."""
     flow = _flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
 
-    assert flow.topics == topics
+    assert flow.topics.names == topics
 
 
 def test_no_topic_at_all_is_noted(load: Load) -> None:
@@ -117,8 +117,8 @@ def test_the_monitor_s_interval_is_that_of_new_topics(load: Load) -> None:
     """Milliseconds become seconds, at least one; what is no number is a problem of its own line."""
     connector = CONNECTOR + "monitor.poll.wait.ms = {}\n"
 
-    assert _flow(load(connector.format(90_500))).refresh_topics_interval_s == 90.0
-    assert _flow(load(connector.format(100))).refresh_topics_interval_s == 1.0
+    assert _flow(load(connector.format(90_500))).topics.refresh_interval_s == 90.0
+    assert _flow(load(connector.format(100))).topics.refresh_interval_s == 1.0
     assert _problems(load, connector.format("often")) == [
         "mirus.properties:6: monitor.poll.wait.ms: expected a whole number, found 'often'"
     ]
@@ -142,7 +142,7 @@ def test_the_quickstart_is_told_what_to_change(load: Load) -> None:
     flow = _flow(load(named, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
 
     assert problem.startswith("quickstart.json:6: destination.topic.name.suffix: remote topics would keep their names")
-    assert (flow.policy_class, flow.tasks_max, flow.topics) == ("shop.Suffixed", 5, ("test",))
+    assert (flow.policy.class_name, flow.copying.tasks_max, flow.topics.names) == ("shop.Suffixed", 5, ("test",))
 
 
 def test_converters_that_change_records_are_refused(load: Load) -> None:

@@ -83,7 +83,7 @@ def _flow(settings: MirrorSettings) -> FlowSettings:
 
 
 def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
-    return flow.is_enabled, flow.is_enabled and flow.checkpoints.is_emitted, flow.emits_heartbeats
+    return flow.is_enabled, flow.is_enabled and flow.checkpoints.is_emitted, flow.heartbeats.is_emitted
 
 
 def _problems(load: Load, *files: str) -> list[str]:
@@ -99,7 +99,7 @@ def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> Non
 
     assert str(flow.flow) == "upstream->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("host1:9092",), ("host2:9092",))
-    assert (flow.topics, flow.tasks_max, _groups(flow)) == ((".*",), 1, (True, False, False))
+    assert (flow.topics.names, flow.copying.tasks_max, _groups(flow)) == ((".*",), 1, (True, False, False))
     assert settings.notes == ()
 
 
@@ -120,7 +120,7 @@ def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
     text = f'{{"name": "s", "config": {{{config}}}}}'
     flow = _flow(import_settings(read(WORKER, {"s.json": text})))
 
-    assert (str(flow.flow), flow.tasks_max, flow.source.bootstrap_servers) == ("source->target", 3, ("a:1",))
+    assert (str(flow.flow), flow.copying.tasks_max, flow.source.bootstrap_servers) == ("source->target", 3, ("a:1",))
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_each_connector_s_own_settings_count(load: Load) -> None:
     flow = _flow(settings)
     notes = [str(note) for note in settings.notes]
 
-    assert (flow.topics, flow.tasks_max) == (("orders",), 4)
+    assert (flow.topics.names, flow.copying.tasks_max) == (("orders",), 4)
     assert (flow.checkpoints.emit_interval_s, flow.checkpoints.groups) == (8.0, ("g1",))
-    assert flow.heartbeats_interval_s == 9.0
+    assert flow.heartbeats.interval_s == 9.0
     assert "2.properties:6: topics: overruled by 1.properties:6: a flow has one such setting" in notes
     assert any(note.startswith("2.properties:7: tasks.max: without effect: tasks.max") for note in notes)
 
@@ -212,7 +212,7 @@ def test_several_flows_run_in_one_worker(load: Load) -> None:
 
     assert [str(flow.flow) for flow in settings.flows] == ["A->B", "C->B"]
     assert [flow.source.bootstrap_servers for flow in settings.flows] == [("source:9092",), ("third:9092",)]
-    assert {flow.offset_flush_interval_ms for flow in settings.flows} == {7000}
+    assert {flow.copying.offset_flush_interval_ms for flow in settings.flows} == {7000}
 
 
 def test_clients_are_reached_as_their_prefixes_say(load: Load) -> None:
@@ -259,8 +259,8 @@ def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
     worker = WORKER + "offset.storage.file.filename = /tmp/connect.offsets\n"
     settings = load(worker, SOURCE + "offset-syncs.topic.replication.factor = 1\nreplication.factor = 2\n")
 
-    assert _flow(settings).offset_storage_topic == "mm2-offsets.A.internal"
-    assert _flow(settings).offset_storage_replication_factor == 1
+    assert _flow(settings).offset_storage.topic == "mm2-offsets.A.internal"
+    assert _flow(settings).offset_storage.replication_factor == 1
     (note,) = settings.notes
     assert str(note).startswith("worker.properties:2: offset.storage.file.filename: without effect")
 
@@ -270,14 +270,14 @@ def test_what_is_about_the_process_is_in_the_worker_s_file(load: Load) -> None:
     settings = load(WORKER + "spark.ui.port = 4050\nlog.level = debug\ncopy.epoch.ms = 700\n", SOURCE)
 
     assert (settings.spark["spark.ui.port"], settings.log_level) == ("4050", "debug")
-    assert _flow(settings).epoch_ms == 700
+    assert _flow(settings).copying.epoch_ms == 700
 
 
 def test_a_connector_s_settings_in_the_worker_s_file(load: Load) -> None:
     """A worker hands none of its settings to connectors; who expects that is told where to write them."""
     settings = load(WORKER + "replication.factor = 1\n", SOURCE)
 
-    assert _flow(settings).replication_factor == 2
+    assert _flow(settings).topics.replication_factor == 2
     assert [str(note) for note in settings.notes] == [
         "worker.properties:2: replication.factor: has no effect in a worker's file (write it in the connector's file)"
     ]
@@ -361,7 +361,7 @@ def test_overrides_are_written_as_in_mirror_makers_file(load: Load) -> None:
     """--override names flows and clusters, and beats what the files say."""
     settings = load(WORKER, SOURCE + "topics = a\n", **{"A->B.topics": "b", "B.offset.flush.interval.ms": "7"})
 
-    assert (_flow(settings).topics, _flow(settings).offset_flush_interval_ms) == (("b",), 7)
+    assert (_flow(settings).topics.names, _flow(settings).copying.offset_flush_interval_ms) == (("b",), 7)
 
 
 def test_all_problems_come_at_once_file_by_file(load: Load) -> None:

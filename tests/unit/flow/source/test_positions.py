@@ -28,8 +28,8 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
     """
     brokers, clock = FakeBrokers(), LoopClock()
     events = EventLog(clock)
-    settings = attrs.evolve(SETTINGS, is_exactly_once=True)
-    topic = settings.offset_storage_topic
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, is_exactly_once=True))
+    topic = settings.offset_storage.topic
     key, value, headers = encode_position("A", Position(BUSY, 150, 149))
     (committed,) = _built([LogRecord(key, value, tuple(headers))], 0)
 

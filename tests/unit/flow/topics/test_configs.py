@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.config.resolve import TopicSyncSettings
+from mm2py.config.flow_settings import TopicSyncSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.synced import Synced, SyncedConfig

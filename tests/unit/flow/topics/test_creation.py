@@ -172,6 +172,11 @@ async def test_a_memory_that_is_away_does_not_hold_up_topics(events: EventLog) -
 async def test_replication_factor(events: EventLog, setting: int | None, brokers: int, factor: int) -> None:
     """The factor is the setting's, the brokers' default, or the source's as far as there are brokers for it."""
     target = TargetAdmin(brokers=brokers)
-    await create(events, SourceAdmin(), target, settings=attrs.evolve(SETTINGS, replication_factor=setting))
+    await create(
+        events,
+        SourceAdmin(),
+        target,
+        settings=attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=setting)),
+    )
 
     assert [topic.replication_factor for topic in target.created] == [factor]
