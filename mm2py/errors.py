@@ -1,8 +1,8 @@
 """
 Every error this package raises on purpose.
 
-An error says what went wrong and where in its fields, what the caller may do about it in `verdict`, and what the
-operator may try in `hint`. Errors cross Spark's process border, so they pickle: fields are positional.
+An error has what went wrong and where in its fields, what the caller may do in `verdict`, and what the operator may try
+in `hint`. Errors cross Spark's process border, so they pickle: fields are positional.
 """
 
 from __future__ import annotations
@@ -13,25 +13,23 @@ from typing import ClassVar, Final
 import attrs
 
 
-#: As much is kept, in characters, of what a broker, Spark or somebody's function says of one failure.
+#: Longest error message, in characters, that is kept from a broker, Spark or a user's function.
 _LONGEST_WORDS: Final = 1_000
 
 
 def shortened(text: str, longest: int = _LONGEST_WORDS) -> str:
-    """
-    Return *text*; of one that is longer than *longest* characters the beginning and the end.
-
-    Whatever others say passes through here before it becomes part of an error or an event: they may say it of every
-    record of a batch, and it is told again at every retry.
+    """Return *text*; if it is longer than *longest* characters, its beginning and end. Foreign messages pass through
+    here before they become part of an error or an event: they may repeat it for every record of a batch, and at every
+    retry.
     """
     if len(text) <= longest:
         return text
     end = longest // 4
-    return f"{text[: longest - end]} … ({len(text) - longest} characters left out) … {text[-end:]}"
+    return f"{text[: longest - end]} … ({len(text) - longest} characters omitted) … {text[-end:]}"
 
 
 class Verdict(enum.Enum):
-    """What the caller of a failed step may do about it."""
+    """How the caller of a failed step may react."""
 
     RETRY = "retry"
     REFRESH_METADATA = "refresh-metadata"
@@ -63,7 +61,7 @@ class ClusterUnreachableError(Mm2Error):
 
 @attrs.define(eq=False)
 class BrokerConnectionError(Mm2Error):
-    """A connection to one broker broke or timed out; what was in flight on it is unsure."""
+    """A connection to one broker failed or timed out; the state of requests in flight is unknown."""
 
     verdict: ClassVar[Verdict] = Verdict.REFRESH_METADATA
 
@@ -92,11 +90,11 @@ class BrokerAnsweredError(Mm2Error):
 
 @attrs.define(eq=False)
 class OpenTransactionError(BrokerAnsweredError):
-    """What lies behind an offset cannot be read, or counts for nothing yet: a transaction there is still open."""
+    """Records after an offset cannot be read, or are not committed yet: a transaction there is still open."""
 
     hint: ClassVar[str] = (
-        "it ends with its producer or, once transaction.timeout.ms is over, by itself. kafka-transactions.sh of that "
-        "cluster shows the producer (describe-producers), and ends a transaction that stays (abort --start-offset)"
+        "it ends with its producer or, once transaction.timeout.ms is over, by itself. kafka-transactions.sh on that "
+        "cluster shows the producer (describe-producers), and aborts a hanging transaction (abort --start-offset)"
     )
 
 
@@ -105,8 +103,8 @@ class CorruptBatchError(Mm2Error):
     """A record batch of the source does not match its own checksum or structure."""
 
     hint: ClassVar[str] = (
-        "the source broker's copy is damaged: check its disk, move leadership to a healthy replica, "
-        "or step over the batch by setting the partition's position past it"
+        "the source broker's copy is damaged: check its disk, move leadership to a healthy replica, or skip the batch "
+        "by setting the partition's position past it"
     )
 
     topic: str
@@ -120,7 +118,7 @@ class CorruptBatchError(Mm2Error):
 
 @attrs.define(eq=False)
 class RecordTooLargeError(Mm2Error):
-    """A single source record does not fit into any batch the target topic takes."""
+    """A single source record is larger than any batch the target topic accepts."""
 
     hint: ClassVar[str] = "raise max.message.bytes of the remote topic, or message.max.bytes of the target brokers"
 
@@ -132,14 +130,14 @@ class RecordTooLargeError(Mm2Error):
 
     def __str__(self) -> str:
         return (
-            f"record {self.topic}-{self.partition} offset {self.offset} needs {self.size_bytes} bytes, "
-            f"the target takes {self.limit_bytes}"
+            f"record {self.topic}-{self.partition} offset {self.offset} needs {self.size_bytes} bytes, the target "
+            f"accepts {self.limit_bytes}"
         )
 
 
 @attrs.define(eq=False)
 class UnknownFlowError(Mm2Error):
-    """Somebody asked for a flow that this node does not run."""
+    """A request named a flow that this node does not run."""
 
     hint: ClassVar[str] = "GET /status lists the flows of this node; another node may run it"
 
@@ -151,7 +149,7 @@ class UnknownFlowError(Mm2Error):
 
 @attrs.define(eq=False)
 class UnknownConnectorError(Mm2Error):
-    """A flow has no task group of that name, or it was deleted."""
+    """A flow has no task group with that name, or it was deleted."""
 
     hint: ClassVar[str] = "the flow's status lists its connectors; putting the config of a deleted one creates it again"
 
@@ -164,7 +162,7 @@ class UnknownConnectorError(Mm2Error):
 
 @attrs.define(eq=False)
 class UnknownTaskError(Mm2Error):
-    """A task group has no task of that number."""
+    """A task group has no task with that number."""
 
     hint: ClassVar[str] = "the connector's status lists its tasks"
 
@@ -178,7 +176,7 @@ class UnknownTaskError(Mm2Error):
 
 @attrs.define(eq=False)
 class OverrideRejectedError(Mm2Error):
-    """An order cannot be obeyed as it was given; each problem is a sentence that names what is wrong."""
+    """An override is invalid; each problem is a sentence that names what is wrong."""
 
     problems: tuple[str, ...]
 
@@ -188,7 +186,7 @@ class OverrideRejectedError(Mm2Error):
 
 @attrs.define(eq=False)
 class OverrideConflictError(Mm2Error):
-    """An order contradicts another one that still holds, or what the flow is doing right now."""
+    """An override conflicts with another one in force, or with the current state of the flow."""
 
     what: str
     way_out: str = ""
@@ -199,7 +197,7 @@ class OverrideConflictError(Mm2Error):
 
 @attrs.define(eq=False)
 class OverridesNotStoredError(Mm2Error):
-    """The target cluster does not hold an order, so that it would be forgotten; it was not obeyed either."""
+    """The target cluster did not store an override, so it was not applied either."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
     hint: ClassVar[str] = "try again once the target cluster answers"
@@ -209,4 +207,4 @@ class OverridesNotStoredError(Mm2Error):
     cause: str
 
     def __str__(self) -> str:
-        return f"orders of flow {self.flow} cannot be kept on cluster {self.cluster}: {self.cause}"
+        return f"overrides of flow {self.flow} cannot be stored on cluster {self.cluster}: {self.cause}"

@@ -1,4 +1,4 @@
-"""Access control entries for topics as Kafka keeps them; the numbers are the protocol's."""
+"""ACLs for topics as in Kafka; the numbers are the protocol's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 
 class Operation(enum.IntEnum):
-    """What an entry is about (Kafka's AclOperation)."""
+    """The operation of an ACL (Kafka's AclOperation)."""
 
     ALL = 2
     READ = 3
@@ -27,14 +27,14 @@ class Operation(enum.IntEnum):
 
 
 class Permission(enum.IntEnum):
-    """Whether an entry gives or takes (Kafka's AclPermissionType)."""
+    """Whether an ACL allows or denies (Kafka's AclPermissionType)."""
 
     DENY = 2
     ALLOW = 3
 
 
 class PatternType(enum.IntEnum):
-    """How an entry's name is meant (Kafka's PatternType)."""
+    """How an ACL's resource name matches (Kafka's PatternType)."""
 
     LITERAL = 3
     PREFIXED = 4
@@ -42,7 +42,7 @@ class PatternType(enum.IntEnum):
 
 @attrs.frozen(order=True)
 class TopicAcl:
-    """One entry for a topic, or for all topics whose names begin so."""
+    """One ACL for a topic, or for all topics with a prefix."""
 
     topic: str
     pattern: PatternType

@@ -1,9 +1,9 @@
 """
 The byte form of checkpoints in ``<source>.checkpoints.internal``, as Java MirrorMaker 2 reads and writes it.
 
-A checkpoint says how far a consumer group has read a topic-partition: the offset it committed at the source, and the
-one that means the same at the target. The topic is named as the target calls it, because that is where the record is
-read. Strings are UTF-8 behind a length of two bytes, numbers are big-endian; what follows the last field is ignored.
+A checkpoint records how far a consumer group has read a topic-partition: the offset it committed at the source, and its
+translation at the target. The topic has its name at the target, where the record is read. Strings are UTF-8 after a
+length of two bytes, numbers are big-endian; what follows the last field is ignored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _VALUE: Final = struct.Struct(">hqq")
 
 @attrs.define(eq=False)
 class MalformedCheckpointError(Mm2Error):
-    """A record of a checkpoints topic is no checkpoint that this version understands."""
+    """A record of a checkpoints topic is not a checkpoint that this version understands."""
 
-    hint: ClassVar[str] = "something else writes to the checkpoints topic, or a newer MirrorMaker does"
+    hint: ClassVar[str] = "another program writes to the checkpoints topic, or a newer MirrorMaker does"
 
     reason: str
 
@@ -67,14 +67,16 @@ def checkpoint_key(group: str, remote: TopicPartition) -> bytes:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
-    """Return key and value of the record that holds *checkpoint*; `MalformedCheckpointError` for too long a text."""
+    """Return key and value of the record of *checkpoint*; raise `MalformedCheckpointError` for a string that is too
+    long.
+    """
     metadata = pack_text(checkpoint.metadata, MalformedCheckpointError)
     value = _VALUE.pack(VERSION, checkpoint.upstream, checkpoint.downstream) + metadata
     return checkpoint_key(checkpoint.group, checkpoint.remote), value
 
 
 def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
-    """Read a record. Raise `MalformedCheckpointError` where it is none, or of a version that is not known."""
+    """Parse a record. Raise `MalformedCheckpointError` if it is invalid, or of an unknown version."""
     if key is None or value is None:
         raise MalformedCheckpointError("it has no key" if key is None else "it has no value")
     group, at = unpack_text(key, 0, MalformedCheckpointError)

@@ -1,9 +1,9 @@
 """
-What Kafka Connect calls a source connector's offsets: which partition, and how far it is (KIP-875).
+A source connector's offsets in Kafka Connect's sense: a partition, and its offset (KIP-875).
 
-They are the records of ``mm2-offsets.<source>.internal``. MirrorMaker's connectors have one form each: where a
-topic-partition of the source is copied to, and two that say nothing but that the connector was there. The order of the
-members is Java's, because the key's hash chooses the partition in the topic.
+They are the records of ``mm2-offsets.<source>.internal``. MirrorMaker's connectors have one form each: the offset up to
+which a source topic-partition is copied, and two that carry no information. The order of the members is Java's, because
+the key's hash selects the partition in the topic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConnectorOffset:
 
     @property
     def source(self) -> TopicPartition:
-        """The topic-partition that it is about, of a source connector's."""
+        """The topic-partition of a source connector's offset."""
         return TopicPartition(self.partition["topic"], self.partition["partition"])
 
 
@@ -55,7 +55,7 @@ def offset_key(connector: str, partition: Mapping[str, Any]) -> bytes:
 
 
 def read_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
-    """Read a record's key: the connector and its partition; None for what is no connector's."""
+    """Parse a record's key: the connector and its partition; None if it is not a connector's."""
     match _parsed(key):
         case [str(connector), dict(partition)]:
             return connector, partition
@@ -64,13 +64,13 @@ def read_key(key: bytes | None) -> tuple[str, dict[str, Any]] | None:
 
 
 def read_value(value: bytes | None) -> dict[str, Any] | None:
-    """Read a record's value, None where the offset was removed or is nothing that Connect could have written."""
+    """Parse a record's value, None if the offset was removed or cannot be from Connect."""
     found = _parsed(value)
     return found if isinstance(found, dict) else None
 
 
 def is_of(flow: Flow, connector: str, partition: Mapping[str, Any]) -> bool:
-    """Whether a partition is one of *flow*'s: clusters that share a source's alias share the topic."""
+    """Whether a partition belongs to *flow*: flows with the same source alias share the topic."""
     if connector == SOURCE:
         return bool(partition.get("cluster") == flow.source)
     if connector == HEARTBEAT:

@@ -1,4 +1,4 @@
-"""What is counted of a topic-partition, from the batch in a worker up to the metrics of a flow: each counter once."""
+"""The counters of a topic-partition, from the batch in a worker up to the metrics of a flow, each defined once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Counters:
     """
     The counters of an epoch, of a partition or of a flow, whichever derives from it.
 
-    `records` and `bytes` are what was copied. Batches go to the target as they came (`batches_unopened`), opened and
+    `records` and `bytes` were copied. Batches go to the target unchanged (`batches_unopened`), opened and
     written again (`batches_rebuilt`), or not at all (`batches_dropped`: control batches and aborted ones).
     A resume found `resumed_records` on the target that had not been accounted for. `foreign_records` are downstream
     offsets that appeared between ours: another producer writes to the remote topic.

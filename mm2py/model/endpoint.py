@@ -1,4 +1,4 @@
-"""How to reach a cluster."""
+"""Connection settings of a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Security:
     How connections to a cluster are protected.
 
     `protocol` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. The remaining client keys (``ssl.*``, ``sasl.*``)
-    stay as text until the room that opens connections reads them. They hold secrets: they are left out of ``repr``,
-    and a plan that carries them crosses to Spark's workers sealed (`mm2py.pipeline.spark.sealing`).
+    stay as text until `wire` reads them. They contain secrets: they are excluded from ``repr``, and a plan with them is
+    sent to Spark's workers sealed (`mm2py.pipeline.spark.sealing`).
     """
 
     protocol: str = "PLAINTEXT"
@@ -39,7 +39,7 @@ class ClusterEndpoint:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     security: Security = Security()
-    #: How long connecting to a broker may take, its login apart.
+    #: Time limit for connecting to a broker, excluding the login.
     connection_setup_ms: int = 10_000
     #: Sizes of the sockets' buffers; -1 leaves them to the operating system.
     send_buffer_bytes: int = -1

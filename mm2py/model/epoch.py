@@ -1,7 +1,7 @@
 """
 An epoch's plan and its outcome.
 
-An epoch is one round of a copy task: one Spark job of one Spark task. The daemon sends the plan in and gets the
+An epoch is one Spark job of a copy task, with one Spark task. The daemon sends the plan in and gets the
 outcome back; nothing else passes between them. Offsets follow two rules everywhere: a *position* is the next
 upstream offset to read, and *downstream* is the offset that the last copied record got at the target.
 """
@@ -23,13 +23,13 @@ from mm2py.model.rates import RateShare, RateUse
 from mm2py.model.transform import Transform
 
 
-#: What an epoch may take, however short epochs are, until its clusters are connected and its partitions are sure.
+#: How long an epoch may take, however short epochs are, until its clusters are connected and its partitions are sure.
 SETTLING_MS = 5_000
 
 
 @attrs.frozen
 class CopyLimits:
-    """What a copy task may take: all sizes in bytes, all times in milliseconds."""
+    """Limits of a copy task: all sizes in bytes, all times in milliseconds."""
 
     reads_committed: bool = False
     fetch_max_bytes: int = 8 * 1024 * 1024
@@ -44,21 +44,21 @@ class CopyLimits:
     coalesce_batch_bytes: int = 256 * 1024
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    #: Kafka's number of the codec that every batch is to have at the target; None keeps the source's.
+    #: Kafka's number of the codec for all batches at the target; None keeps the source's.
     codec: int | None = None
-    #: Where the reader is; the source's leaders name replicas there to be read instead (KIP-392).
+    #: The reader's rack, in which the source's leaders name preferred read replicas (KIP-392).
     rack: str = ""
 
 
 @attrs.frozen
 class ProducerMark:
     """
-    Who writes a remote partition, and the sequence that the record at its position must carry (KIP-98).
+    The producer of a remote partition, and the sequence of the record at its position (KIP-98).
 
-    It goes from epoch to epoch and from worker to worker with the position, which makes it a fence: the broker takes
-    each sequence once. A batch that a lost worker sent, and that arrives late, meets the same sequences from the next
-    one, and whichever comes second is refused. `is_contested` says that the broker refused a sequence: what it
-    expects must be found out before more is sent.
+    It goes from epoch to epoch and from worker to worker with the position, which makes it a fence: the broker accepts
+    each sequence once. A late batch of a lost worker and the batch of the next worker carry the same sequences, and
+    whichever comes second is rejected. `is_contested` means that the broker rejected a sequence: the expected one must
+    be determined before more is sent.
     """
 
     producer_id: int
@@ -69,11 +69,9 @@ class ProducerMark:
 
 @attrs.frozen
 class LeaderMark:
-    """
-    Under which leader epoch of the source the last record before a position was written (KIP-101, KIP-320).
-
-    The source's leader knows where that epoch's records end in its log. If that is before the position, the source has
-    lost what was copied, whatever it holds there now. `since` is an offset from which on that epoch is known to hold.
+    """The leader epoch of the source in which the last record before a position was written (KIP-101, KIP-320). The
+    source's leader knows where that epoch ends in its log. If that is before the position, the source has lost copied
+    records, whatever it has there now. `since` is an offset from which on that epoch is known to hold.
     """
 
     epoch: int
@@ -85,11 +83,11 @@ class PartitionPlan:
     """
     One topic-partition to copy.
 
-    `is_unsure` means that the target may already hold records past `downstream`, because whoever wrote them could
-    not tell: after a crash, or after an epoch that ended with requests unanswered. The copier then compares the
-    target's end offset and its last batch with the source before it writes. `downstream` is None where the position
-    comes from a Java MM2, which does not keep it. `topic_id` names the source topic that the position belongs to,
-    `remote_topic_id` the remote topic; either is None where nobody knows it.
+    `is_unsure` means that the target may already hold records beyond `downstream`, without confirmation: after a crash,
+    or after an epoch that ended with unanswered requests. The copier then compares the target's end offset and its last
+    batch with the source before it writes. `downstream` is None if the position comes from Java MM2, which does not
+    keep it. `topic_id` names the source topic that the position belongs to, `remote_topic_id` the remote topic; either
+    may be unknown, None.
     """
 
     source: TopicPartition
@@ -98,29 +96,29 @@ class PartitionPlan:
     downstream: int | None
     is_unsure: bool
     max_message_bytes: int = 1_048_588
-    #: None where nothing is written to it in this epoch: its position is only looked for. And with a transform where a
-    #: worker has to take one.
+    # : None if nothing is written in this epoch, because the position is only searched for; or with a transform if a
+    # worker has to obtain one.
     producer: ProducerMark | None = None
     topic_id: str | None = None
     remote_topic_id: str | None = None
     leader: LeaderMark | None = None
-    #: What the target ends with comes from before this upstream offset; if not, the target is not what it seems.
+    #: The target's last records come from before this upstream offset; otherwise it is not this mirror's copy.
     found_before: int | None = None
     #: Target offset of the record to find; None: the last one.
     found_at: int | None = None
-    #: Where a stretch of records ends that a transform gets; None where batches are copied for as long as the epoch is.
+    #: End of the offset range for a transform; None if batches are copied for the whole epoch.
     until: int | None = None
 
     @property
     def remote(self) -> TopicPartition:
-        """Where the records go."""
+        """The remote partition."""
         return TopicPartition(self.remote_topic, self.source.partition)
 
 
 @attrs.frozen
 class Transactions:
     """
-    How records and the positions behind them become visible at the target, all at once or never (KIP-98).
+    The transaction that makes records and their positions visible at the target together or never (KIP-98).
 
     `transactional_id` is the same wherever and whenever the same topics are transformed. Brokers abort a transaction
     that is open for `timeout_ms`.
@@ -136,10 +134,10 @@ class EpochPlan:
     """
     All that a copy task needs to know for one epoch.
 
-    The epoch ends `epoch_ms` after its Spark task started; what is in flight then gets `drain_ms` to be answered. No
+    The epoch ends `epoch_ms` after its Spark task started; requests in flight then have `drain_ms` to be answered. No
     request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file;
-    where it cannot, the epoch just runs its time. It runs longer, for `longest_ms` at most, while connections are being
-    opened or partitions are unsure: that must not start again in each epoch and so never end.
+    otherwise, the epoch runs its full time. It runs longer, for `longest_ms` at most, while connections are being
+    opened or partitions are unsure: that must not start over in each epoch and so never end.
     """
 
     flow: Flow
@@ -152,11 +150,11 @@ class EpochPlan:
     epoch_ms: int
     drain_ms: int
     stop_file: str | None = None
-    #: What it may take of the limits that operators set.
+    #: Its shares of rate limits.
     rates: tuple[RateShare, ...] = ()
-    #: What happens to the records; None where batches are copied unopened.
+    #: The transform of the records; None if batches are copied unopened.
     transform: Transform | None = None
-    #: None where records become visible as they are written.
+    #: None if records become visible as they are written.
     transactions: Transactions | None = None
 
     @property
@@ -166,7 +164,7 @@ class EpochPlan:
 
     @property
     def name(self) -> str:
-        """What the Spark UI shows, ``A->B source 0, epoch 17``."""
+        """The name in the Spark UI, ``A->B source 0, epoch 17``."""
         return f"{self.flow} source {self.task}, epoch {self.epoch}"
 
 
@@ -181,7 +179,7 @@ class Run:
 
 class Runs(Sequence[Run]):
     """
-    Runs one behind the other, in arrays: a compacted or a transactional topic makes one for every few records.
+    Consecutive runs, in arrays: a compacted or a transactional topic makes one for every few records.
 
     They follow the order of upstream offsets. A run that continues the last one becomes part of it.
     """
@@ -232,7 +230,7 @@ class Ended(enum.Enum):
     """How a partition ended its epoch. The numbers reach metrics and never change."""
 
     OK = 0
-    #: Nothing wrong with the partition itself: a broker was away, a leader moved. Plan it again.
+    #: The partition itself is fine: a broker was unavailable, a leader moved. Plan it again.
     INTERRUPTED = 1
     #: It needs attention: corrupt source batch, record too large, no permission, remote partition missing.
     FAILED = 2
@@ -240,11 +238,11 @@ class Ended(enum.Enum):
     OUT_OF_RANGE = 3
     #: The target ends before the position says it should.
     TARGET_REWOUND = 4
-    #: What the target holds past the position could not be matched with the source. Copying has not started.
+    #: The target's records beyond the position could not be matched with the source. Copying has not started.
     UNPROVEN = 5
-    #: The source topic is another one of the same name.
+    #: The source topic was re-created under the same name.
     RECREATED = 6
-    #: The source has lost records that were copied; what it holds at the position is not what follows them.
+    #: The source has lost copied records; its records at the position do not follow them.
     TRUNCATED = 7
 
 
@@ -256,21 +254,21 @@ class PartitionFailure:
     hint: str = ""
     error: str = ""
     offset: int | None = None
-    #: Which cluster does not let us in, or not do that, where one does not.
+    #: The cluster that denied the login or the operation, if any.
     cluster: str = ""
 
 
-#: A position means nothing in another topic of the same name.
+#: A position is meaningless in a re-created topic.
 RECREATED = PartitionFailure(
     message="the source topic was deleted and created again since its position was written",
-    hint="choose with copy.on.source.recreated what becomes of the new topic, and restart",
+    hint="set copy.on.source.recreated for what to do with the new topic, and restart",
     error="TopicRecreated",
 )
 
 
 @attrs.frozen
 class Measured:
-    """A time that an epoch measured of one partition, in milliseconds: of how many records, and what it came to."""
+    """A time that an epoch measured for one partition, in milliseconds, with the number of records."""
 
     count: int
     total_ms: int
@@ -284,8 +282,8 @@ class PartitionOutcome(Counters):
     """
     What an epoch did to one topic-partition.
 
-    `position` and `downstream` are what is proven: everything before `position` is at the target. `is_unsure` says
-    that more may have arrived. Offsets of the source's log are -1 until a fetch answer told them.
+    `position` and `downstream` are proven: everything before `position` is at the target. `is_unsure` means that more
+    may have arrived. Offsets of the source's log are -1 until the first fetch answer.
     """
 
     source: TopicPartition
@@ -294,22 +292,22 @@ class PartitionOutcome(Counters):
     is_unsure: bool
     ended: Ended = Ended.OK
     failure: PartitionFailure | None = None
-    #: What is known of where records went, those found by a resume included.
+    #: The runs copied in this epoch, including those found by a resume.
     runs: Sequence[Run] = ()
-    #: The upstream offset from which `runs` tell all, where that is not the position that the epoch began at.
+    #: The upstream offset from which `runs` are complete, if not the epoch's first position.
     known_from: int | None = None
     log_start_offset: int = -1
     high_watermark: int = -1
-    #: Where what may be read ends, if only what is committed may be; -1 where all may.
+    #: The last stable offset with read_committed; -1 otherwise.
     last_stable_offset: int = -1
     last_timestamp_ms: int = -1
-    #: Goes with `position`; None where the next one to write needs a new producer id.
+    #: Belongs to `position`; None if the next writer needs a new producer id.
     producer: ProducerMark | None = None
-    #: Goes with `position`; None where the source does not tell.
+    #: Belongs to `position`; None if the source does not report it.
     leader: LeaderMark | None = None
-    #: Where the target put a batch that belongs further behind: from there on it has lost what was copied.
+    #: Where the target appended a batch that belongs further back: from there on it has lost copied records.
     stray_from: int | None = None
-    #: How old records were when they were read, and when the target had them: by the newest one of each batch.
+    #: Ages of records when they were read, and when the target had them, by the newest record of each batch.
     age: Measured | None = None
     latency: Measured | None = None
 
@@ -323,7 +321,7 @@ HISTOGRAM_BOUNDS_MS: tuple[float, ...] = (
 
 @attrs.frozen
 class Histogram:
-    """Counts of records per bucket of `HISTOGRAM_BOUNDS_MS`, and the sum, least and greatest value seen."""
+    """Counts of records per bucket of `HISTOGRAM_BOUNDS_MS`, with the sum, minimum and maximum."""
 
     counts: tuple[int, ...] = (0,) * (len(HISTOGRAM_BOUNDS_MS) + 1)
     total_ms: float = 0.0
@@ -335,7 +333,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile_ms(self, q: float) -> float | None:
-        """Return the upper bound of the bucket that holds the *q* quantile, or None when nothing was counted."""
+        """Return the upper bound of the bucket with the *q* quantile, or None if nothing was counted."""
         wanted = q * self.count
         if wanted == 0:
             return None
@@ -361,10 +359,10 @@ class Histogram:
 @attrs.frozen
 class EpochOutcome:
     """
-    What one epoch did. Partitions that neither moved, nor failed, nor learnt anything are left out.
+    The outcome of one epoch. Partitions that neither advanced, nor failed, nor learnt anything are omitted.
 
     `elapsed_s` runs from the first line of the Spark task to its last, `cpu_s` is the worker process's CPU time in
-    it, `throttled_ms` what both clusters' quotas asked for.
+    it, `throttled_ms` the time for which both clusters' quotas throttled it.
     """
 
     flow: Flow

@@ -1,7 +1,5 @@
-"""
-Reading what anybody may have written: records of internal topics, which every client with a right to write can fill.
-
-What is read here is a value or a refusal in words, whatever the bytes are, and in bounded time and memory.
+"""Parsing untrusted records: internal topics can be filled by every client with write permission. Parsing returns a
+value or an error message, whatever the bytes are, in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -14,30 +12,27 @@ import attrs
 
 INT32_MOST: Final = 2**31 - 1
 INT64_MOST: Final = 2**63 - 1
-#: No log comes near it, and what is counted on from there still fits into the protocol's 64 bits.
+#: No log comes near it, and sums starting from it still fit into the protocol's 64 bits.
 OFFSET_MOST: Final = 2**62
-#: The longest name of a topic that Kafka takes.
+#: The longest topic name in Kafka.
 LONGEST_TOPIC: Final = 249
-#: More than brokers take in one record unless they are told to, and more than the mirror ever writes.
+#: More than brokers accept in one record by default, and more than the mirror ever writes.
 _LONGEST_JSON_BYTES: Final = 16 * 1024 * 1024
-#: What the mirror writes is five deep at most.
+#: The mirror's own records are nested at most five deep.
 _DEEPEST: Final = 32
 _LONGEST_NUMBER: Final = 20
 
 
 @attrs.frozen
 class Unreadable:
-    """A record that looks like one of the mirror's and is none; `problem` says why, for the operator."""
+    """A record that looks like one of the mirror's but is invalid; `problem` says why, for the operator."""
 
     problem: str
 
 
 def read_json(raw: bytes) -> Any:
-    """
-    Return what the JSON *raw* says. Raise ValueError that says why it says nothing that may be relied on.
-
-    That is the case beside what JSON forbids, too: for what is nested too deep, numbers that do not fit into 64 bits or
-    are none, members that stand there twice, and half of a surrogate pair, which is no text.
+    """Parse the JSON *raw*. Raise ValueError that says why it is invalid. Besides JSON's own rules, these are invalid:
+    deep nesting, numbers beyond 64 bits or NaN, duplicate members, and lone surrogates.
     """
     if len(raw) > _LONGEST_JSON_BYTES:
         raise ValueError(f"{len(raw)} bytes are more than it ever has")
@@ -50,29 +45,29 @@ def read_json(raw: bytes) -> Any:
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at {error.pos}") from None
+        raise ValueError(f"it is not valid JSON: {error.msg} at {error.pos}") from None
     _check(found)
     return found
 
 
 def whole(value: object, *, least: int = 0, most: int = OFFSET_MOST) -> int:
-    """Return *value* where it is a whole number of that range, and raise ValueError where it is not."""
+    """Return *value* if it is an integer in that range, else raise ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         if least <= value <= most:
             return value
         raise ValueError(f"{value} is not between {least} and {most}")
-    raise ValueError(f"a whole number is expected, found {_shown(value)}")
+    raise ValueError(f"an integer is expected, found {_shown(value)}")
 
 
 def words(value: object) -> str:
-    """Return *value* where it is text, and raise ValueError where it is not."""
+    """Return *value* if it is a string, else raise ValueError."""
     if isinstance(value, str):
         return value
-    raise ValueError(f"text is expected, found {_shown(value)}")
+    raise ValueError(f"a string is expected, found {_shown(value)}")
 
 
 def topic_name(value: object) -> str:
-    """Return *value* where it may name a topic, and raise ValueError where no topic can be called so."""
+    """Return *value* if it is a valid topic name, else raise ValueError."""
     name = words(value)
     if len(name) > LONGEST_TOPIC:
         raise ValueError(f"a topic's name has {LONGEST_TOPIC} characters at most, not {len(name)}")
@@ -92,7 +87,7 @@ def _no_constant(name: str) -> NoReturn:
 def _members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member stands there twice")
+        raise ValueError("a member is duplicated")
     return members
 
 
@@ -121,7 +116,7 @@ def _check_text(value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError("half of a surrogate pair is no text") from None
+        raise ValueError("a lone surrogate is not valid text") from None
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Consumer groups as the control plane sees them: their kind, whether anybody is in them, what they committed."""
+"""Consumer groups as the control plane sees them: their kind, members and committed offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 
 class GroupType(enum.Enum):
-    """Which protocol a group speaks, in Kafka's words (KIP-848)."""
+    """A group's type, in Kafka's terms (KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -18,12 +18,12 @@ class GroupType(enum.Enum):
 
     @classmethod
     def of(cls, name: str) -> GroupType:
-        """Read Kafka's word; brokers before 3.7 give none, and have classic groups only."""
+        """Parse Kafka's group type; brokers before 3.7 return none, and have classic groups only."""
         known = {kind.value: kind for kind in cls}
         return known.get(name.lower(), cls.UNKNOWN) if name else cls.CLASSIC
 
 
-#: States of a group that nobody is in. A group that does not exist is described as dead.
+#: States of a group without members. A group that does not exist is described as dead.
 _IDLE_STATES = frozenset({"empty", "dead"})
 
 
@@ -42,7 +42,7 @@ class GroupDescription:
     """
     A group as its coordinator describes it.
 
-    `exists` is False where the coordinator knows no classic and no consumer group of that name.
+    `exists` is False if the coordinator knows neither a classic nor a consumer group with that name.
     """
 
     group: str
@@ -54,13 +54,13 @@ class GroupDescription:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is in the group. Consumers that only assign and commit are never in theirs."""
+        """Whether the group has no members. Consumers that only assign and commit are never members."""
         return self.members == 0 and self.state.lower() in _IDLE_STATES
 
 
 @attrs.frozen
 class GroupMember:
-    """A member of a classic group. `metadata` is its own bytes; a coordinator shows them only of a stable group."""
+    """A member of a classic group. `metadata` is its own data, visible only in a stable group."""
 
     member_id: str
     client_host: str
@@ -69,7 +69,7 @@ class GroupMember:
 
 @attrs.frozen
 class GroupMembers:
-    """Who is in a classic group. `protocol` is what the members have agreed on, empty while they have not."""
+    """The members of a classic group. `protocol` is the agreed protocol, empty until there is one."""
 
     state: str = ""
     protocol_type: str = ""
@@ -79,7 +79,7 @@ class GroupMembers:
 
 @attrs.frozen
 class CommittedOffset:
-    """What a group committed for a partition."""
+    """A group's committed offset for a partition."""
 
     offset: int
     metadata: str = ""

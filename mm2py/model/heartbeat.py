@@ -1,9 +1,9 @@
 """
 The byte form of heartbeats in ``heartbeats``, as Java MirrorMaker 2 reads and writes it.
 
-A heartbeat says that the mirror from one cluster to another was alive at that moment. It is written on the target, and
-mirrored on from there as any record; so its topic's names tell, cluster by cluster, which mirrors feed which. Strings
-are UTF-8 behind a length of two bytes, numbers are big-endian; what follows the last field is ignored.
+A heartbeat shows that the mirror from one cluster to another was alive at that moment. It is written on the target, and
+mirrored from there like any record; so its topics' names show, cluster by cluster, which mirrors exist. Strings are
+UTF-8 after a length of two bytes, numbers are big-endian; what follows the last field is ignored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _VALUE: Final = struct.Struct(">hq")
 
 @attrs.define(eq=False)
 class MalformedHeartbeatError(Mm2Error):
-    """A record of a heartbeats topic is no heartbeat that this version understands."""
+    """A record of a heartbeats topic is not a heartbeat that this version understands."""
 
-    hint: ClassVar[str] = "something else writes to the heartbeats topic, or a newer MirrorMaker does"
+    hint: ClassVar[str] = "another program writes to the heartbeats topic, or a newer MirrorMaker does"
 
     reason: str
 
@@ -52,14 +52,14 @@ class Heartbeat:
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
-    """Return key and value of the record that holds *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
+    """Return key and value of the record of *heartbeat*. Raise `MalformedHeartbeatError` for a long alias."""
     aliases = (heartbeat.source_alias, heartbeat.target_alias)
     key = b"".join(pack_text(alias, MalformedHeartbeatError) for alias in aliases)
     return key, _VALUE.pack(VERSION, heartbeat.timestamp_ms)
 
 
 def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
-    """Read a record. Raise `MalformedHeartbeatError` where it is none, or of a version that is not known."""
+    """Parse a record. Raise `MalformedHeartbeatError` if it is invalid, or of an unknown version."""
     if key is None or value is None:
         raise MalformedHeartbeatError("it has no key" if key is None else "it has no value")
     source_alias, at = unpack_text(key, 0, MalformedHeartbeatError)

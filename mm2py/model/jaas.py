@@ -1,9 +1,9 @@
 """
 The grammar of ``sasl.jaas.config``: ``some.LoginModule required user="mm2" password="…";``.
 
-Read as Kafka's `JaasConfig` reads it, which leaves the work to Java's `StreamTokenizer`: quotes of both kinds with
-escapes, bare words of letters, digits and ``$ - _ .``, comments, a semicolon at the end. What is wrong is said without
-showing any of the text, because a stray quote turns a part of the password into a name.
+Parsed like Kafka's `JaasConfig`, which uses Java's `StreamTokenizer`: quotes of both kinds with escapes, bare words of
+letters, digits and ``$ - _ .``, comments, a semicolon at the end. Errors do not show any of the text, because a stray
+quote turns part of the password into a name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM = 'MODULE required username="…" password="…";'
 
 
 class JaasError(ValueError):
-    """A line cannot be read. The message says what is expected, and shows nothing of the line's values."""
+    """A line is invalid. The message says what is expected, without any of the line's values."""
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class JaasLine:
 
     @property
     def short_module(self) -> str:
-        """The module's name without its package."""
+        """The module's class name without its package."""
         return self.module.rpartition(".")[2]
 
 
@@ -48,7 +48,7 @@ class _Token:
 
 
 def parse_jaas(text: str) -> JaasLine:
-    """Read a line with one login module. Raise `JaasError` that says what is expected."""
+    """Parse a line with one login module. Raise `JaasError` with what is expected."""
     tokens = iter(list(_tokens(text)))
     module = next(tokens, None)
     if module is None:
@@ -63,13 +63,13 @@ def parse_jaas(text: str) -> JaasLine:
     for token in tokens:
         if not token.is_word and token.text == ";":
             if next(tokens, None) is not None:
-                raise JaasError("something follows the first semicolon; write one login module, and nothing behind it")
+                raise JaasError("something follows the first semicolon; write one login module, and nothing after it")
             return JaasLine(module.text, flag.text.lower(), options)
         equals, value = next(tokens, None), next(tokens, None)
         if not token.is_word or equals is None or equals.is_word or equals.text != "=":
-            raise JaasError(f"name=value is expected behind {last}; put values with odd characters in double quotes")
+            raise JaasError(f"name=value is expected after {last}; put values with odd characters in double quotes")
         if value is None or not value.is_word:
-            raise JaasError(f"a value is missing behind {last}; put numbers and special characters in double quotes")
+            raise JaasError(f"a value is missing after {last}; put numbers and special characters in double quotes")
         options[token.text] = value.text
         last = f"option {len(options)}"
     raise JaasError(f"a semicolon is missing at the end; expected is {_FORM}")
@@ -93,7 +93,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token(text[at:end], is_word=True)
             at = end
         else:
-            # Digits too: Java's tokenizer makes a number of them, and a number is no word.
+            # Digits too: Java's tokenizer parses them as a number, which is not a word.
             end = at + 1
             while char.isdigit() and end < len(text) and (text[end].isdigit() or text[end] == "."):
                 end += 1
@@ -120,7 +120,7 @@ def _behind_comment(text: str, at: int) -> int:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """Read a quoted word; like Java's it also ends where the line does."""
+    """Parse a quoted word; as in Java it also ends at the end of the line."""
     quote, out = text[at], []
     at += 1
     while at < len(text) and text[at] not in (quote, "\n", "\r"):

@@ -1,4 +1,4 @@
-"""Kafka's STRING, as the records of MirrorMaker 2's internal topics hold it: UTF-8 behind a length of two bytes."""
+"""Kafka's STRING, as in the records of MirrorMaker 2's internal topics: UTF-8 after a length of two bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mm2py.errors import Mm2Error
 _LENGTH: Final = struct.Struct(">h")
 _LONGEST: Final = 2**15 - 1
 
-#: Makes the error of a record that is not what it should be, from the reason.
+#: Creates the error for an invalid record from the reason.
 Malformed = Callable[[str], Mm2Error]
 
 
 def pack_text(text: str, malformed: Malformed) -> bytes:
-    """Return the bytes of *text*; raise what *malformed* makes where it does not fit."""
+    """Return the bytes of *text*; raise the error of *malformed* if it is too long."""
     encoded = text.encode()
     if len(encoded) > _LONGEST:
         raise malformed(f"a text of {len(encoded)} bytes does not fit, {_LONGEST} do")
@@ -25,7 +25,7 @@ def pack_text(text: str, malformed: Malformed) -> bytes:
 
 
 def unpack_text(raw: bytes, at: int, malformed: Malformed) -> tuple[str, int]:
-    """Return the text at *at* and where the next field begins; raise what *malformed* makes where there is none."""
+    """Return the text at *at* and the start of the next field; raise the error of *malformed* if it is invalid."""
     length = _LENGTH.unpack_from(raw, at)[0] if len(raw) >= at + _LENGTH.size else -1
     begin, end = at + _LENGTH.size, at + _LENGTH.size + length
     if length < 0 or len(raw) < end:

@@ -1,4 +1,4 @@
-"""A node as it shows itself to others that would run the same flow, and its bytes, which newer nodes may widen."""
+"""A node as others that would run the same flow see it, and its byte form, which newer nodes may extend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from mm2py.model.foreign import read_json
 
 
-#: As much as a sane host name, address or machine needs; who writes more is cut short where it is shown.
+#: Enough for any reasonable host name, address or machine; longer values are truncated for display.
 _LONGEST = 200
 #: The end of the last year that has a date.
 _LATEST_MS = 253_402_300_799_999
@@ -21,9 +21,9 @@ class Node:
     """
     A process that runs flows.
 
-    `machine` names the kernel and the process namespace in which `pid` counts; it is empty where that is not known.
-    `begun` tells the process from an earlier one with the same number. `rest` is the address of its REST interface,
-    empty where it has none.
+    `machine` names the kernel and the process namespace in which `pid` counts; it is empty if unknown. `begun`
+    distinguishes the process from an earlier one with the same number. `rest` is the address of its REST interface,
+    empty if it has none.
     """
 
     host: str
@@ -42,12 +42,12 @@ class Node:
 
 
 def encode_node(node: Node) -> bytes:
-    """Return the bytes that a group's coordinator keeps of *node*."""
+    """Return the member metadata of *node*."""
     return json.dumps(attrs.asdict(node), ensure_ascii=False).encode()
 
 
 def decode_node(raw: bytes) -> Node | None:
-    """Read what `encode_node` wrote; None for anything else, whoever wrote it."""
+    """Parse the output of `encode_node`; None for anything else."""
     try:
         found = read_json(raw)
     except ValueError:

@@ -1,8 +1,8 @@
 """
 The byte form of offset syncs in ``mm2-offset-syncs.<cluster>.internal``, as Java MirrorMaker 2 reads and writes it.
 
-An offset sync says where one record of a source partition went. The topic is named as the source calls it. Strings are
-UTF-8 behind a length of two bytes, numbers are big-endian, and the value has no version; what follows the last field is
+An offset sync records where one record of a source partition went. The topic has its name at the source. Strings are
+UTF-8 after a length of two bytes, numbers are big-endian, and the value has no version; what follows the last field is
 ignored.
 """
 
@@ -26,9 +26,9 @@ _VALUE: Final = struct.Struct(">qq")
 
 @attrs.define(eq=False)
 class MalformedOffsetSyncError(Mm2Error):
-    """A record of an offset syncs topic is no offset sync."""
+    """A record of an offset syncs topic is not an offset sync."""
 
-    hint: ClassVar[str] = "something else writes to the offset syncs topic, or a newer MirrorMaker does"
+    hint: ClassVar[str] = "another program writes to the offset syncs topic, or a newer MirrorMaker does"
 
     reason: str
 
@@ -52,13 +52,13 @@ class OffsetSync:
 
 
 def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
-    """Return key and value of the record that holds *sync*. Raise `MalformedOffsetSyncError` for too long a name."""
+    """Return key and value of the record of *sync*. Raise `MalformedOffsetSyncError` for a name that is too long."""
     key = pack_text(sync.source.topic, MalformedOffsetSyncError) + _PARTITION.pack(sync.source.partition)
     return key, _VALUE.pack(sync.upstream, sync.downstream)
 
 
 def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
-    """Read a record. Raise `MalformedOffsetSyncError` where it is none."""
+    """Parse a record. Raise `MalformedOffsetSyncError` if it is invalid."""
     if key is None or value is None:
         raise MalformedOffsetSyncError("it has no key" if key is None else "it has no value")
     if len(value) < _VALUE.size:

@@ -1,7 +1,5 @@
-"""
-What operators asked a flow to do beside its file: pauses, rate limits, settings changed while it runs.
-
-They are kept on the target cluster, so that they survive the daemon, and hold until somebody takes them back.
+"""Overrides of a flow's file by operators: pauses, rate limits, settings changed while it runs. They are stored on the
+target cluster, so that they survive the daemon, and stay in force until reverted.
 """
 
 from __future__ import annotations
@@ -15,20 +13,20 @@ from mm2py.model.flow import TopicPartition
 
 
 class Wanted(enum.Enum):
-    """What a task group is to do. The first three are Connect's target states (KIP-875)."""
+    """The target state of a task group. The first three are Connect's (KIP-875)."""
 
     RUNNING = "running"
-    #: It keeps what it has opened and does nothing.
+    #: It is idle but keeps its connections.
     PAUSED = "paused"
-    #: It holds nothing, so its offsets may be altered.
+    #: It has released everything, so its offsets may be altered.
     STOPPED = "stopped"
-    #: Stopped, and not listed any more, until its config is put again.
+    #: Stopped, and no longer listed, until its config is put again.
     DELETED = "deleted"
 
 
 @attrs.frozen
 class RateLimit:
-    """What may be copied in a second; None is no limit. Bytes are those of record batches as the source has them."""
+    """A rate limit per second; None is no limit. Bytes are those of record batches as stored at the source."""
 
     bytes_per_s: float | None = None
     records_per_s: float | None = None
@@ -43,11 +41,9 @@ NO_LIMIT = RateLimit()
 
 @attrs.frozen
 class Overrides:
-    """
-    All orders of one flow. Connectors go by Java's names without the package, topics by their names at the source.
-
-    `groups` holds what is not RUNNING. `config` holds, for each connector, the settings that are to count instead of
-    the file's, by their keys without a flow's prefix.
+    """All overrides of one flow. Connectors have Java's names without the package, topics their names at the source.
+    `groups` has those that are not RUNNING. `config` has, for each connector, the settings that override the file's, by
+    their keys without a flow's prefix.
     """
 
     groups: Mapping[str, Wanted] = attrs.field(factory=dict)
@@ -58,11 +54,11 @@ class Overrides:
     config: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
 
     def wanted(self, connector: str) -> Wanted:
-        """Return what *connector*'s task group is to do."""
+        """Return the target state of *connector*'s task group."""
         return self.groups.get(connector, Wanted.RUNNING)
 
     def is_paused(self, partition: TopicPartition) -> bool:
-        """Whether nothing of *partition* is to be copied, by itself or by its topic."""
+        """Whether *partition* is paused, by itself or with its topic."""
         return partition.topic in self.topics or partition in self.partitions
 
 

@@ -1,9 +1,9 @@
 r"""
 Lists of names and regular expressions as Kafka users write them, which is in Java's dialect.
 
-A list matches a name when one of its members matches the whole of it; an empty list matches nothing. MirrorMaker
-joins the members with ``|`` before it compiles them, so an inline flag such as ``(?i)`` holds for the members after
-it too; that is kept. What Python's ``re`` spells otherwise is translated; what it cannot express is refused in words.
+A list matches a name when one of its members matches the whole of it; an empty list matches nothing. MirrorMaker joins
+the members with ``|`` before it compiles them, so an inline flag such as ``(?i)`` applies to the members after it too;
+that is kept. Syntax that differs in Python's ``re`` is translated; what it cannot express is refused with a message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NOT_POSIX = {
 _HORIZONTAL = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _VERTICAL = r"\n\x0b\f\r\x85\u2028\u2029"
 _EVERYWHERE = {char: "\\" + char for char in "dDwWsStnrf"} | {"a": r"\x07", "e": r"\x1b"}
-#: What a letter or digit behind a backslash means inside a character class, and outside of one.
+#: The meaning of a letter or digit after a backslash inside a character class, and outside of one.
 _IN_CLASS = _EVERYWHERE | {"h": _HORIZONTAL, "v": _VERTICAL}
 _OUTSIDE = (
     _EVERYWHERE
@@ -72,7 +72,7 @@ _LAST_CODE_POINT = 0x10FFFF
 
 @attrs.define(eq=False)
 class PatternError(Mm2Error):
-    """A regular expression is broken, or says something that Python's cannot say."""
+    """A regular expression is invalid, or has no equivalent in Python."""
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
 
@@ -84,17 +84,14 @@ class PatternError(Mm2Error):
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Part a LIST value as Kafka does: at commas, blanks around members dropped, nothing gives no members."""
+    """Split a LIST value as Kafka does: at commas, without surrounding spaces; empty text has no members."""
     text = text.strip()
     return tuple(re.split(r"\s*,\s*", text)) if text else ()
 
 
 def split_patterns(text: str) -> tuple[str, ...]:
-    """
-    Part a list of regular expressions.
-
-    A comma inside a quantifier such as ``{1,3}`` does not part two members. Java parts there, and then refuses both
-    halves, so no list that works there reads otherwise here.
+    """Split a list of regular expressions. A comma inside a quantifier such as ``{1,3}`` does not separate members.
+    Java splits there, and then refuses both halves, so all lists that work in Java have the same meaning here.
     """
     kept = _BROKEN_QUANTIFIER.sub("\\1\0", text)
     return tuple(member.replace("\0", ",") for member in split_list(kept))
@@ -109,18 +106,18 @@ class NamePatterns:
 
     @classmethod
     def compile(cls, members: Sequence[str]) -> NamePatterns:
-        """Compile *members*. Raise PatternError, naming the member that is to blame where one alone is."""
+        """Compile *members*. Raise PatternError, naming the invalid member if there is just one."""
         if not members:
             return cls((), None)
         for member in members:
-            # A list parted inside a class or group is broken in pieces but sound as a whole, as in Java.
+            # A list split inside a class or group is invalid in pieces but valid as a whole, as in Java.
             if _is_closed(member):
                 compile_java(member)
         return cls(tuple(members), compile_java("|".join(members)))
 
     @property
     def regex(self) -> re.Pattern[str] | None:
-        """All members as one expression of Python's, None where there are none."""
+        """All members as one Python expression, None if there are none."""
         return self._regex
 
     def matches(self, name: str) -> bool:
@@ -137,14 +134,14 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 def _is_closed(member: str) -> bool:
-    """Whether brackets in *member* are paired, so that it can be judged alone."""
+    """Whether brackets in *member* are paired, so that it can be checked alone."""
     bare = re.sub(r"\\Q.*?(?:\\E|\Z)|\\.", "", member)
     return all(bare.count(a) == bare.count(b) for a, b in ("()", "[]"))
 
 
 @attrs.define
 class _Group:
-    """An open group: how many scoped flag groups were opened inside it, and which flags hold."""
+    """An open group: the number of scoped flag groups inside it, and the active flags."""
 
     flags: tuple[str, ...] = ()
 
@@ -153,8 +150,8 @@ class _Translation:
     """
     One pass over a Java pattern.
 
-    Java lets ``(?i)`` stand anywhere: it holds to the end of the enclosing group, over later alternatives too.
-    Python wants ``(?i:…)``. So each inline flag opens such a group, which is closed and opened again at every ``|``.
+    Java allows ``(?i)`` anywhere: it applies to the end of the enclosing group, including later alternatives. Python
+    requires ``(?i:…)``. So each inline flag opens such a group, which is closed and opened again at every ``|``.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -244,7 +241,7 @@ class _Translation:
             self._emit(*self._escaped(self._at, in_class=False))
 
     def _escaped(self, at: int, *, in_class: bool) -> tuple[str, int]:
-        """Translate the escape at *at*: its Python text and how many characters of Java it took."""
+        """Translate the escape at *at*: its Python text and its length in Java."""
         text = self._text
         if code := _CODE.match(text, at):
             return self._code_point(code), len(code.group())
@@ -295,7 +292,8 @@ class _Translation:
                 out.append(python)
                 at += consumed
                 continue
-            # Signs that Python may one day read as set operations are escaped; a dash between two keeps its meaning.
+            # Characters that Python may interpret as set operations in future are escaped; a dash between two keeps its
+            # meaning.
             is_literal_dash = char == "-" and (at == first or text[at - 1] == "-")
             out.append("\\" + char if char in "]&~|" or is_literal_dash else char)
             at += 1

@@ -1,16 +1,14 @@
 """
 The byte forms of positions in ``mm2-offsets.<source>.internal``, as Java MirrorMaker 2 reads and writes them.
 
-Java keeps the offset of the *last replicated* record; our `Position` holds the next one to read, which is one more.
-Key and value are JSON in Jackson's spelling, and the key byte for byte Java's, because the partition in the topic
-follows from its hash. What Java does not keep goes into record headers, which Java ignores: where the last record
-went, by which producer, which topics of their names it came from and went to, and under which leader it was written. A
-record that Java wrote over ours has no headers, so that a downstream offset is never read that does not belong to its
-position.
+Java keeps the offset of the *last replicated* record; our `Position` holds the next one to read, which is one more. Key
+and value are JSON in Jackson's spelling, and the key byte for byte Java's, because the partition in the topic follows
+from its hash. What Java does not store goes into record headers, which Java ignores: where the last record went, its
+producer, the ids of the source and remote topics, and the source's leader epoch. A record that Java wrote over ours has
+no headers, so a downstream offset always belongs to its position.
 
-Anybody can write to the topic. A record that cannot be what it looks like is `Unreadable`, and as if it were not there:
-what the topic says of that partition before or behind it counts. A header that cannot be read is left out, as in a
-record of Java's.
+Other programs may write to the topic. An invalid record is `Unreadable`, and ignored: earlier or later records of that
+partition are used. An invalid header is ignored, as if Java had written the record.
 """
 
 from __future__ import annotations
@@ -29,13 +27,13 @@ from mm2py.model.foreign import INT32_MOST, INT64_MOST, OFFSET_MOST, Unreadable,
 DOWNSTREAM_HEADER = "mm2py.downstream"
 #: Producer id, producer epoch and the sequence of the record after the last replicated one, in decimal with colons.
 PRODUCER_HEADER = "mm2py.producer"
-#: The source topic's id, in Kafka's own print.
+#: The source topic's id, in Kafka's format.
 TOPIC_ID_HEADER = "mm2py.topic-id"
 #: The remote topic's id, likewise.
 REMOTE_TOPIC_ID_HEADER = "mm2py.remote-topic-id"
-#: The source leader's epoch at the last replicated record, and an offset from which on it holds, in decimal.
+#: The source's leader epoch at the last replicated record, and an offset from which on it applies, in decimal.
 LEADER_HEADER = "mm2py.leader-epoch"
-#: From which upstream offset on the target's last record is to be searched for before the position counts, in decimal.
+#: The upstream offset from which to search for the target's last record before using the position, in decimal.
 SEARCH_HEADER = "mm2py.search-from"
 
 _CONNECTOR = "MirrorSourceConnector"
@@ -56,10 +54,10 @@ class Position:
     How far a topic-partition has been mirrored.
 
     `next_upstream` is the upstream offset to read next, `downstream` the offset of the last replicated record at the
-    target, None where nobody wrote it down. `topic_id` is the source topic's, where known, `producer` who writes the
-    remote partition and the sequence that its next record must carry. `remote_topic_id` is the remote topic's, and
-    `leader` tells under which leader the source wrote the last replicated record, each where known. With `search_from`
-    the position only counts if the target's last record is not in the source from there on.
+    target, None if unknown. `topic_id` is the source topic's, if known, `producer` the producer of the remote partition
+    with the next record's sequence. `remote_topic_id` is the remote topic's, and `leader` the source's leader epoch of
+    the last replicated record, if known. With `search_from` the position is used only if the target's last record is
+    not in the source from there on.
     """
 
     source: TopicPartition
@@ -79,10 +77,8 @@ def position_key(cluster: str, source: TopicPartition) -> bytes:
 
 
 def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
-    """
-    Return key, value and headers of the record that stores *position* of the source *cluster*.
-
-    Nothing replicated yet becomes offset -1, which Java takes for a partition without an offset.
+    """Return key, value and headers of the record for *position* of the source *cluster*. Nothing replicated yet
+    becomes offset -1, which Java treats as a partition without an offset.
     """
     headers = []
     if position.downstream is not None:
@@ -105,11 +101,9 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
 def decode_position(
     key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> tuple[str, Position | TopicPartition] | Unreadable | None:
-    """
-    Read a record: the source cluster and the position, or just the topic-partition where its position was removed.
-
-    None is what belongs to other connectors. Content counts, not spelling: spaces and the order of the members do not
-    matter. Any negative offset is that of a partition of which nothing was replicated.
+    """Parse a record: the source cluster and the position, or just the topic-partition if its position was removed.
+    None if it belongs to another connector. Spaces and the order of the members do not matter. A negative offset means
+    that nothing was replicated.
     """
     try:
         owner = _owner(key)
@@ -144,7 +138,7 @@ def _offset(value: bytes | None) -> int | None:
 
 
 def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    """Return whose position it is, None for another connector's. Raise ValueError where it is nobody's."""
+    """Return the partition of a position, None for another connector's. Raise ValueError if the key is invalid."""
     match read_json(key or b""):
         case [str(connector), dict(place)]:
             if connector != _CONNECTOR:
@@ -191,7 +185,7 @@ def _last(headers: Headers, name: str) -> bytes | None:
 
 
 def quoted(text: str) -> str:
-    """Spell *text* as Jackson does: hex in upper case, what lies beyond the BMP as two escapes, the rest as it is."""
+    """Escape *text* like Jackson: hex in upper case, characters beyond the BMP as two escapes, others unchanged."""
     return '"' + _ESCAPED.sub(_escape, text) + '"'
 
 

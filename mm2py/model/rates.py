@@ -1,7 +1,7 @@
 """
-Rate limits as they travel: what a copy task may take of each limit in an epoch, and what it took.
+Rate limits in plans and outcomes: a copy task's share of each limit in an epoch, and its usage.
 
-A limit is a bucket of tokens. They come at `per_s`; what is taken may leave it below zero, because no batch is cut.
+A limit is a bucket of tokens. Tokens arrive at `per_s`; usage may leave it below zero, because batches are never split.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 
 class Unit(enum.Enum):
-    """What a limit counts."""
+    """The unit of a limit."""
 
     BYTES = "bytes"
     RECORDS = "records"
@@ -20,7 +20,7 @@ class Unit(enum.Enum):
 
 @attrs.frozen
 class Metered:
-    """What a limit is about: a topic at the source, or all of a flow, whose name is empty."""
+    """The scope of a limit: a topic at the source, or the whole flow, with an empty name."""
 
     topic: str
     unit: Unit
@@ -28,7 +28,7 @@ class Metered:
 
 @attrs.frozen
 class RateShare:
-    """A copy task's part of a limit in one epoch. `level` is what its bucket holds at first; below zero is a debt."""
+    """A copy task's part of a limit in one epoch. `level` is the bucket's initial content; negative means debt."""
 
     of: Metered
     per_s: float
@@ -37,7 +37,7 @@ class RateShare:
 
 @attrs.frozen
 class RateUse:
-    """What an epoch took of its part, what is in the bucket at its end, and how long it was held up for that."""
+    """An epoch's usage of its share, the bucket's content at its end, and how long it was throttled."""
 
     of: Metered
     used: float

@@ -1,10 +1,8 @@
-"""
-The byte form of what is known of where records went, in ``mm2-offsets.<source>.internal`` beside the positions.
-
-The records are ours alone. Their keys look like those of a Kafka Connect connector named ``mm2py``, so that Java
-MirrorMaker and Connect's tools take them for somebody else's offsets. An index is cut into chunks: of a long one only
-what changed is written again. Each chunk says what it covers, so that any mix of older and newer chunks, as a crash may
-leave it, can be put together. Columns are kept as differences, which zlib makes small.
+"""The byte form of offset translations, in ``mm2-offsets.<source>.internal`` beside the positions. Only mm2py has
+these records. Their keys look like those of a Kafka Connect connector named ``mm2py``, so that Java MirrorMaker and
+Connect's tools treat them as another connector's offsets. An index is cut into chunks: of a long one only changed
+chunks are rewritten. Each chunk records what it covers, so that any mix of older and newer chunks, as a crash may leave
+it, can be assembled. Columns are stored as differences, which zlib makes small.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ OWNER = "mm2py"
 _KIND = "runs"
 _VERSION = 1
 _COLUMNS = 4
-#: Far more than the columns of any chunk have: a few bytes of zlib can stand for gigabytes.
+#: Far more than the columns of any chunk need: a few bytes of zlib can expand to gigabytes.
 _MOST_BYTES = 1024 * 1024
 
 
 @attrs.frozen
 class RunChunk:
-    """Stretches of an index that follow one another; `core.offsets.translation.RunIndex` says what they mean."""
+    """Consecutive ranges of an index; `core.offsets.translation.RunIndex` explains them."""
 
     covered_from: int
     covered_to: int
@@ -97,7 +95,7 @@ def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
 
 
 def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | Unreadable | None:
-    """Read a record: the source cluster and the chunk; None for what is none, or of a later version."""
+    """Parse a record: the source cluster and the chunk; None if it is not a chunk, or of a later version."""
     if key is None or not key.startswith(b'["' + OWNER.encode()):
         return None
     try:
@@ -163,7 +161,7 @@ def _unpacked(runs: bytes) -> bytes:
 
 
 def _sums(first: int, gaps: array[int], lengths: array[int]) -> array[int]:
-    """Return where each stretch begins: behind all gaps and lengths before it."""
+    """Return where each range begins: after all gaps and lengths before it."""
     behind = accumulate(map(add, gaps, lengths), initial=first)
     return array("q", map(add, behind, gaps))
 

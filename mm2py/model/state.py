@@ -1,7 +1,5 @@
-"""
-One immutable picture of a flow, taken at one moment: what the REST interface, the metrics and the demo show.
-
-The numbers of the states reach metrics and never change.
+"""An immutable snapshot of a flow, for the REST interface, the metrics and the demo. The numbers of the states are
+used in metrics and never change.
 """
 
 from __future__ import annotations
@@ -19,17 +17,17 @@ from mm2py.model.overrides import NO_LIMIT, RateLimit, Wanted
 
 
 class FlowState(enum.Enum):
-    """Where a flow, or one of its task groups, is in its life."""
+    """The state of a flow, or of one of its task groups."""
 
     STARTING = 0
     RUNNING = 1
     DRAINING = 2
     DRAINED = 3
-    #: It fell over and restarts after a pause.
+    #: It failed and restarts after a pause.
     RESTARTING = 4
-    #: It is down for good and needs attention.
+    #: It failed permanently and needs attention.
     FAILED = 5
-    #: An operator said so; it goes on from where it was.
+    #: Paused by an operator; it will continue from where it was.
     PAUSED = 6
     STOPPED = 7
     #: Another node runs the flow; this one takes over when that one leaves.
@@ -39,35 +37,32 @@ class FlowState(enum.Enum):
 class TaskState(enum.Enum):
     """What a copy task is doing."""
 
-    #: Nothing to copy, or all of it is pausing.
+    #: Nothing to copy, or everything is backing off.
     IDLE = 0
     RUNNING = 1
     WAITING_FOR_SLOT = 2
     #: Its epoch was lost; it runs again once the lost one can no longer write.
     BACKING_OFF = 3
-    #: Its epoch was not back in time and is ended by force, or was; it runs again as after any other loss.
+    #: Its epoch did not return in time and is killed; it runs again as after any other loss.
     LATE = 4
 
 
 class PartitionStage(enum.Enum):
-    """How a topic-partition fares."""
+    """The stage of a topic-partition."""
 
     COPYING = 0
-    #: Tried again within seconds.
+    #: Retried within seconds.
     BACKING_OFF = 1
-    #: It needs attention; tried again at long intervals.
+    #: It needs attention; retried at long intervals.
     STOPPED = 2
-    #: An operator said so.
+    #: Paused by an operator.
     PAUSED = 3
 
 
 @attrs.frozen
 class TimesView:
-    """
-    Times measured of one thing, in milliseconds.
-
-    `last_ms` stays until there is a newer one; the others are of the last minute or so, as in Java
-    MirrorMaker, and None where nothing was measured then.
+    """Measured times, in milliseconds. `last_ms` stays until there is a newer one; the others cover about the last
+    minute, as in Java MirrorMaker, and are None without measurements.
     """
 
     last_ms: float
@@ -82,9 +77,9 @@ class PartitionView:
     One topic-partition. Counts are those since the daemon started.
 
     `bytes_per_s` follows the last few epochs; `record_rate` and `byte_rate` are means over the last minute or so, as in
-    Java MirrorMaker. `lag_s` says for how long, at most, the oldest record that is not copied yet has
-    waited, and `seconds_until_loss` after what time, at the earliest, the source may delete it; None where that is not
-    known, and for the latter too where the source deletes nothing.
+    Java MirrorMaker. `lag_s` is how long, at most, the oldest record that is not copied yet has waited, and
+    `seconds_until_loss` after what time, at the earliest, the source may delete it; None if unknown, the latter also if
+    the source deletes nothing.
     """
 
     source: TopicPartition
@@ -103,14 +98,14 @@ class PartitionView:
     log_start_offset: int | None = None
     record_rate: float = 0.0
     byte_rate: float = 0.0
-    #: Now less a record's timestamp, when it was read and when the target had it; None before the first.
+    #: Age of a record by its timestamp, when it was read and when the target had it; None before the first.
     age: TimesView | None = None
     latency: TimesView | None = None
     lag_s: float | None = None
     seconds_until_loss: float | None = None
     #: The timestamp of the last record copied.
     last_timestamp_ms: int | None = None
-    #: An operator said so, of it or of its topic.
+    #: Whether an operator paused it or its topic.
     is_paused: bool = False
 
 
@@ -142,7 +137,7 @@ class TaskView:
     lost_epochs: int = 0
     worker: str = ""
     last_error: str = ""
-    #: CPU time of the worker process while it ran this task's epochs, and what it held in memory after the last.
+    #: CPU time of the worker process in this task's epochs, and its memory after the last one.
     cpu_s: float = 0.0
     rss_bytes: int = 0
     #: Time in epochs, and between them.
@@ -159,12 +154,12 @@ class TaskView:
 
 @attrs.frozen
 class ClusterView:
-    """One of a flow's two clusters, as the flow reaches it."""
+    """One of a flow's two clusters, as seen by the flow."""
 
     alias: str
     is_reachable: bool
     error: str = ""
-    #: What may be tried, where it is not.
+    #: The hint, if it is unreachable.
     hint: str = ""
 
 
@@ -172,7 +167,7 @@ class ClusterView:
 class GroupView:
     """
     One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started,
-    `falls` those of them that nobody asked for.
+    `falls` those of them after failures.
     """
 
     connector: str
@@ -180,7 +175,7 @@ class GroupView:
     last_error: str = ""
     hint: str = ""
     restarts: int = 0
-    #: What an operator wants of it; `state` follows.
+    #: The operator's target state; `state` follows.
     wanted: Wanted = Wanted.RUNNING
     falls: int = 0
 
@@ -206,7 +201,7 @@ class GroupOffsetView:
     """
     How far a consumer group has read one topic-partition, at the source and, translated, at the target.
 
-    `distance` is what is left to read from there, in offsets. `why` says why there is no translation.
+    `distance` is what is left to read from there, in offsets. `why` is the reason if there is no translation.
     """
 
     source: TopicPartition
@@ -216,17 +211,15 @@ class GroupOffsetView:
     distance: int | None
     is_exact: bool
     why: str = ""
-    #: From the look at the group until its checkpoint was written; None where none was yet.
+    #: From reading the group until its checkpoint was written; None before the first.
     latency: TimesView | None = None
 
 
 @attrs.frozen
 class GroupOffsetsView:
-    """
-    One consumer group. `why` says why its offsets are not translated at all.
-
-    `at_target` is how the group fares there, empty where its offsets are not synced, and `at_target_why` what that
-    means; `synced_ms` is when they were last written.
+    """One consumer group. `why` is the reason if its offsets are not translated at all. `at_target` is the group's
+    state there, empty if its offsets are not synced, and `at_target_why` its explanation; `synced_ms` is when they were
+    last written.
     """
 
     group: str
@@ -239,11 +232,8 @@ class GroupOffsetsView:
 
 @attrs.frozen
 class StepView:
-    """
-    Something that a flow does again and again beside copying, named as in the log.
-
-    `succeeded_ms` is the wall time of the last success, None where there was none; `failures` are those since the
-    daemon started.
+    """A periodic step of a flow besides copying, named as in the log. `succeeded_ms` is the wall time of the last
+    success, None if there was none; `failures` are those since the daemon started.
     """
 
     step: str
@@ -252,14 +242,14 @@ class StepView:
 
 
 def total_lag(each: Iterable[int | None]) -> int | None:
-    """Add up what is known of partitions' lags; None where nothing is."""
+    """Return the sum of the partitions' known lags; None if none is known."""
     known = [lag for lag in each if lag is not None]
     return sum(known) if known else None
 
 
 def greatest_lag_s(each: Iterable[float | None]) -> float | None:
     """
-    Return the greatest of the lags in time of *each* partition; none of them may pass for 0 where one is not known.
+    Return the maximum lag in time of *each* partition; not 0 if one of them is unknown.
     """
     values = list(each)
     greatest = max((value for value in values if value is not None), default=None)
@@ -290,13 +280,13 @@ class FlowView(Counters):
     last_error: str = ""
     hint: str = ""
     groups: tuple[GroupView, ...] = ()
-    #: None where the flow emits none.
+    #: None if the flow emits none.
     heartbeats: HeartbeatsView | None = None
     #: Of those in which one was copied since the daemon started.
     copied_heartbeats: tuple[CopiedHeartbeatsView, ...] = ()
 
     consumer_groups: tuple[GroupOffsetsView, ...] = ()
-    #: What operators ordered: nothing of these is copied, and the rest no faster than that.
+    #: Overrides: what is paused, and the rate limits.
     paused_topics: tuple[str, ...] = ()
     paused_partitions: tuple[TopicPartition, ...] = ()
     limit: RateLimit = NO_LIMIT
@@ -306,13 +296,13 @@ class FlowView(Counters):
     lag_s: float | None = None
     seconds_until_loss: float | None = None
     throttled_ms: int = 0
-    #: Partitions of mirrored topics that the target does not have, although it should.
+    #: Partitions of mirrored topics that are missing at the target.
     missing_partitions: int = 0
     steps: tuple[StepView, ...] = ()
 
     @property
     def late_tasks(self) -> int:
-        """How many copy tasks have an epoch that was not back in time."""
+        """The number of copy tasks whose epoch is late."""
         return sum(1 for task in self.tasks if task.state is TaskState.LATE)
 
     @property
@@ -322,7 +312,7 @@ class FlowView(Counters):
 
 @attrs.frozen
 class SparkView:
-    """Spark as its slots tell; `slots` is None where the cluster manager decides how many there are."""
+    """Spark and its slots; `slots` is None if the cluster manager decides their number."""
 
     slots: int | None
     used: int
@@ -332,7 +322,7 @@ class SparkView:
 
 @attrs.frozen
 class MirrorView:
-    """All flows of a node. `spark` is None where nothing of it is needed."""
+    """All flows of a node. `spark` is None if it is not needed."""
 
     wall_ms: int
     is_ready: bool

@@ -1,9 +1,9 @@
 """
-The byte form of a flow's orders in ``mm2-configs.<source>.internal``, one record for each flow.
+The byte form of a flow's overrides in ``mm2-configs.<source>.internal``, one record for each flow.
 
-The topic is Kafka Connect's, which Java MirrorMaker 2 writes too. Our keys begin with none of its words
-(KafkaConfigBackingStore), so that Java names the record once in its log and passes over it; the value is JSON, as it
-expects of every record there. What cannot be read to the last member is refused: half of an order is none.
+The topic is Kafka Connect's, which Java MirrorMaker 2 writes too. Our keys have none of its prefixes
+(KafkaConfigBackingStore), so that Java logs the record once and ignores it; the value is JSON, which it expects of
+every record there. A record that is not fully valid is refused: partial overrides would be wrong.
 """
 
 from __future__ import annotations
@@ -28,11 +28,8 @@ _MEMBERS = ("groups", "topics", "partitions", "limit", "topicLimits", "config")
 
 @attrs.frozen
 class StoredOverrides:
-    """
-    Overrides as they are kept.
-
-    `revision` counts the changes, 0 where there was none. `mark` tells two writers of one revision apart. `by` is who
-    ordered it, `at_ms` when, in wall time.
+    """Overrides as stored. `revision` counts the changes, 0 for none. `mark` distinguishes two writers of one
+    revision. `by` is the operator, `at_ms` the wall time.
     """
 
     overrides: Overrides = NO_OVERRIDES
@@ -42,7 +39,7 @@ class StoredOverrides:
     at_ms: int = 0
 
     def is_same_as(self, other: StoredOverrides) -> bool:
-        """Whether nobody changed anything between the two."""
+        """Whether both are the same revision."""
         return (self.revision, self.mark) == (other.revision, other.mark)
 
 
@@ -55,12 +52,12 @@ def overrides_topic(source_alias: str) -> str:
 
 
 def overrides_key(flow: Flow) -> bytes:
-    """Return the record key of a flow's orders."""
+    """Return the record key of a flow's overrides."""
     return f"{_KEY}{flow}".encode()
 
 
 def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
-    """Return the record value that keeps the orders of *flow*."""
+    """Return the record value with the overrides of *flow*."""
     overrides = kept.overrides
     value = {
         "version": VERSION,
@@ -82,7 +79,7 @@ def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
 
 
 def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
-    """Read the orders of *flow*. Raise ValueError that says what cannot be read."""
+    """Parse the overrides of *flow*. Raise ValueError with the problem."""
     try:
         content = _object(read_json(value), "the record")
     except TypeError as error:
@@ -108,7 +105,7 @@ def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
 
 def _overrides(members: Mapping[str, Any]) -> Overrides:
     if unknown := sorted(members.keys() - set(_MEMBERS)):
-        raise ValueError(f"it orders {', '.join(map(repr, unknown))}, of which this program knows nothing")
+        raise ValueError(f"it overrides {', '.join(map(repr, unknown))}, which this version does not know")
     config = _each(members["config"], "config", lambda lines, what: _each(lines, what, _text))
     return Overrides(
         groups=_each(members["groups"], "groups", _wanted),
@@ -128,7 +125,7 @@ def _limit_members(limit: RateLimit) -> dict[str, float]:
 def _limit(value: object, what: str) -> RateLimit:
     members = _object(value, what)
     if unknown := sorted(members.keys() - {"bytesPerS", "recordsPerS"}):
-        raise ValueError(f"{what} has {', '.join(map(repr, unknown))}, of which this program knows nothing")
+        raise ValueError(f"{what} has {', '.join(map(repr, unknown))}, which this version does not know")
     bytes_per_s, records_per_s = (members.get(name) for name in ("bytesPerS", "recordsPerS"))
     return RateLimit(_rate(bytes_per_s, what), _rate(records_per_s, what))
 
@@ -145,7 +142,7 @@ def _wanted(value: object, what: str) -> Wanted:
     try:
         return Wanted(value)
     except ValueError:
-        raise ValueError(f"{what} is wanted {value!r}, of which this program knows nothing") from None
+        raise ValueError(f"{what} is wanted {value!r}, which this version does not know") from None
 
 
 def _partition(value: object) -> TopicPartition:

@@ -1,10 +1,9 @@
 """
 What a flow has put on its remote topics besides records, as records of its own compacted topic.
 
-Only with this memory can a value that the mirror set be told from one that an operator set by hand, after a restart
-too. The topic is ours alone (Java MirrorMaker 2 has nothing like it), so the bytes are plain JSON: the key names a
-configuration or an access control entry of a remote topic, the value says what was put there, and a record without a
-value forgets it.
+Only this record can distinguish a value that the mirror set from one that an operator set by hand, also after a
+restart. Java MirrorMaker 2 has no such topic, so the format is plain JSON: the key names a config or an ACL of a remote
+topic, the value is what was set, and a record with a null value removes it.
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ from mm2py.model.foreign import Unreadable, read_json, words
 
 @attrs.frozen
 class SyncedConfig:
-    """
-    A configuration of a remote topic that the mirror set.
-
-    There are two `values` while it is not yet seen which of them is in force: the one before, and the one sent.
+    """A config of a remote topic that the mirror set. There are two `values` until it is confirmed which of them is in
+    force: the old one, and the one sent.
     """
 
     topic: str
@@ -75,7 +72,7 @@ def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
 
 
 def decode_synced(key: bytes | None, value: bytes | None) -> Synced | Unreadable | None:
-    """Read a record; None for one that means nothing here, such as a newer version's."""
+    """Parse a record; None for an unknown one, such as a newer version's."""
     try:
         kind, *names = _names(read_json(key or b""))
         content = None if value is None else read_json(value)

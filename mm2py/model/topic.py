@@ -13,29 +13,29 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can be called *name* (org.apache.kafka.common.internals.Topic)."""
+    """Whether *name* is a valid topic name (org.apache.kafka.common.internals.Topic)."""
     return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def is_other_topic(one_id: str | None, other_id: str | None) -> bool:
-    """Whether two topic ids (KIP-516) are of different topics; one that is not known, None, may be of either."""
+    """Whether two topic ids (KIP-516) belong to different topics; an unknown one, None, may be equal to any."""
     return None not in (one_id, other_id) and one_id != other_id
 
 
 @attrs.frozen
 class TopicDescription:
-    """One topic. `partitions` maps each partition to the node that leads it, None while nobody does."""
+    """One topic. `partitions` maps each partition to its leader, None while it has none."""
 
     topic_id: str | None
     partitions: Mapping[int, int | None]
     is_internal: bool = False
-    #: How many brokers hold the partition that most hold; 0 where it is not known.
+    #: The largest number of replicas of any partition; 0 if unknown.
     replication_factor: int = 0
 
 
 @attrs.frozen
 class TopicsView:
-    """All topics of a cluster that we may see, at one moment."""
+    """All topics of a cluster that are visible to us, at one moment."""
 
     topics: Mapping[str, TopicDescription]
 
@@ -63,16 +63,16 @@ class ConfigSource(enum.IntEnum):
 
 @attrs.frozen
 class ConfigEntry:
-    """One config of a topic or broker. Brokers do not tell the values of sensitive ones."""
+    """One config of a topic or broker. Brokers do not return the values of sensitive ones."""
 
     value: str | None = attrs.field(repr=False)
     source: ConfigSource
     is_read_only: bool = False
     is_sensitive: bool = False
-    #: What would hold if the topic had no value of its own, where it has one.
+    #: The effective value if the topic's own value were removed.
     beneath: str | None = attrs.field(default=None, repr=False)
 
     @property
     def is_default(self) -> bool:
-        """Whether Kafka's own default is in force, set by nobody."""
+        """Whether Kafka's own default is in force."""
         return self.source is ConfigSource.DEFAULT

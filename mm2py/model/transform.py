@@ -1,5 +1,5 @@
 """
-What happens to the records of some topics on their way: a transform, as settings tell it.
+Transforms of records, as defined in the settings.
 
 A transform is a statement of Spark SQL or a Python function over whole record batches, or a chain of Kafka Connect's
 single message transforms (*steps*), or both; the steps come last.
@@ -25,8 +25,8 @@ class Step:
     """
     One of Connect's single message transforms.
 
-    `kind` is its class name without the package, ``MaskField$Value``. With a `predicate` it is for those records alone
-    that it holds for, or where it `is_negated`, for all others.
+    `kind` is its class name without the package, ``MaskField$Value``. With a `predicate` it applies only to matching
+    records, or if it `is_negated`, to all others.
     """
 
     name: str
@@ -38,11 +38,9 @@ class Step:
 
 @attrs.frozen
 class Errors:
-    """
-    What becomes of a record that a transform cannot take.
-
-    With `are_tolerated` it is left out, and written to the topic `dead_letters` at the target where that is named, with
-    Connect's headers where `with_context`; else its topic stops.
+    """What to do with a record that a transform cannot process. With `are_tolerated` it is skipped, and written to the
+    topic `dead_letters` at the target if that is named, with Connect's headers if `with_context`; otherwise its topic
+    stops.
     """
 
     are_tolerated: bool = False
@@ -53,7 +51,7 @@ class Errors:
 
 @attrs.frozen
 class Transform:
-    """One transform; `name` is how the settings call it."""
+    """One transform; `name` is its name in the settings."""
 
     name: str
     sql: str = ""
@@ -63,13 +61,13 @@ class Transform:
 
     @property
     def uses_spark(self) -> bool:
-        """Whether Spark SQL sees the records; steps alone run where records are read."""
+        """Whether Spark SQL processes the records; steps alone run where records are read."""
         return bool(self.sql or self.function)
 
 
 @attrs.frozen
 class TopicRule:
-    """Which topics a transform is for: a name, or an expression in Java's dialect that matches the whole name."""
+    """The topics of a transform: a name, or an expression in Java's dialect that matches the whole name."""
 
     topics: str
     transform: Transform
@@ -80,8 +78,8 @@ class FlowTransforms:
     """
     All transforms of a flow.
 
-    Of `rules`, the first that fits a topic counts. `steps` are those of Connect's ``transforms`` list; they come behind
-    whatever rule counts, for every topic.
+    Of `rules`, the first that matches a topic applies. `steps` are those of Connect's ``transforms`` list; they come
+    after the matching rule, for every topic.
     """
 
     rules: tuple[TopicRule, ...] = ()

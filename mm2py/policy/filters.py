@@ -1,4 +1,4 @@
-"""Which topics a flow takes, and which of their configurations: by name, from lists of regular expressions."""
+"""Which topics a flow mirrors, and which of their configurations: by name, from lists of regular expressions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mm2py.model.patterns import NamePatterns
 
 
 class TopicFilter(Protocol):
-    """Decides by name whether a flow shall mirror a topic."""
+    """Decides by name whether a flow mirrors a topic."""
 
     def takes_topic(self, topic: str) -> bool:
-        """Whether *topic* is wanted."""
+        """Whether *topic* is selected."""
         ...
 
 
 class Taken(enum.Enum):
-    """What the two lists say about a name."""
+    """The result of the two lists for a name."""
 
     INCLUDED = "included"
     NOT_INCLUDED = "not included"
@@ -29,18 +29,18 @@ class Taken(enum.Enum):
 
 @attrs.frozen
 class DefaultTopicFilter:
-    """Takes what ``topics`` matches and ``topics.exclude`` does not: exclusion beats inclusion."""
+    """Selects what ``topics`` matches and ``topics.exclude`` does not: exclusion takes precedence."""
 
     included: NamePatterns
     excluded: NamePatterns
 
     @classmethod
     def of(cls, topics: Sequence[str], topics_exclude: Sequence[str] = ()) -> DefaultTopicFilter:
-        """Compile both lists. Raise `mm2py.model.patterns.PatternError` for a broken member."""
+        """Compile both lists. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
         return cls(NamePatterns.compile(topics), NamePatterns.compile(topics_exclude))
 
     def judge(self, topic: str) -> Taken:
-        """Return what the lists make of *topic*."""
+        """Return the result of the lists for *topic*."""
         if self.excluded.matches(topic):
             return Taken.EXCLUDED
         return Taken.INCLUDED if self.included.matches(topic) else Taken.NOT_INCLUDED
@@ -50,18 +50,18 @@ class DefaultTopicFilter:
 
 
 class ConfigPropertyFilter(Protocol):
-    """Decides by name which configurations of a topic its remote topic shall have."""
+    """Decides by name which configurations of a topic are copied to its remote topic."""
 
     def takes_config(self, key: str) -> bool:
         """Whether the configuration *key* is copied."""
         ...
 
     def takes_source_default(self, key: str) -> bool:
-        """Whether the value of *key* is copied even where it is the source's default."""
+        """Whether the value of *key* is copied even if it is the source's default."""
         ...
 
 
-#: The topic's names of what Kafka's own list of exclusions calls by the brokers' names.
+#: The topic-level names of configs that Kafka's default exclusions list by the brokers' names.
 _BROKER_NAMES = {
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
@@ -69,11 +69,9 @@ _BROKER_NAMES = {
 
 
 def is_ruled_out(chosen: ConfigPropertyFilter, key: str) -> bool:
-    """
-    Whether somebody decided against copying *key*, so that it is not set for another reason either.
-
-    MirrorMaker's own list, which names brokers' configurations, is no such decision; one that names the topic's is, and
-    so is a filter of one's own.
+    """Whether the operator excluded *key*, so that it is not set for another reason either. MirrorMaker's default
+    list, which has the brokers' names, does not count; a list with the topic-level name does, and so does a custom
+    filter.
     """
     if isinstance(chosen, DefaultConfigPropertyFilter):
         return chosen.excluded.matches(key)
@@ -82,12 +80,9 @@ def is_ruled_out(chosen: ConfigPropertyFilter, key: str) -> bool:
 
 @attrs.frozen
 class DefaultConfigPropertyFilter:
-    """
-    Takes all but what ``config.properties.exclude`` matches.
-
-    MirrorMaker 2's default list means to leave out the limits on timestamps, because a target with such limits refuses
-    old records; but it names two of them as brokers do, so that Java copies them. Here the brokers' name of a limit
-    stands for the topic's too.
+    """Selects all but what ``config.properties.exclude`` matches. MirrorMaker 2's default list is meant to exclude the
+    timestamp limits, because a target with such limits rejects old records; but it has the brokers' names of two of
+    them, so Java copies them. Here the brokers' name of a limit covers the topic's too.
     """
 
     excluded: NamePatterns
@@ -95,7 +90,7 @@ class DefaultConfigPropertyFilter:
 
     @classmethod
     def of(cls, config_properties_exclude: Sequence[str], use_defaults_from: str) -> DefaultConfigPropertyFilter:
-        """Compile the list. Raise `mm2py.model.patterns.PatternError` for a broken member."""
+        """Compile the list. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
         return cls(NamePatterns.compile(config_properties_exclude), use_defaults_from)
 
     def takes_config(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which consumer groups a flow translates: by name, from two lists, and by what kind of group it is."""
+"""Which consumer groups a flow translates: by name, from two lists, and by the kind of group."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mm2py.model.group import GroupListing, GroupType
 from mm2py.model.patterns import NamePatterns
 
 
-#: Protocol types of groups of consumers; a group that merely commits has none.
+#: Protocol types of consumer groups; a group that merely commits has none.
 _CONSUMERS = ("", "consumer")
 
 
 class GroupFilter(Protocol):
-    """Decides by name whether a flow shall translate a group's offsets."""
+    """Decides by name whether a flow translates a group's offsets."""
 
     def takes_group(self, group: str) -> bool:
-        """Whether *group* is wanted."""
+        """Whether *group* is selected."""
         ...
 
 
 @attrs.frozen
 class DefaultGroupFilter:
-    """Takes what ``groups`` matches and ``groups.exclude`` does not: exclusion beats inclusion."""
+    """Selects what ``groups`` matches and ``groups.exclude`` does not: exclusion takes precedence."""
 
     included: NamePatterns
     excluded: NamePatterns
 
     @classmethod
     def of(cls, groups: Sequence[str], groups_exclude: Sequence[str] = ()) -> DefaultGroupFilter:
-        """Compile both lists. Raise `mm2py.model.patterns.PatternError` for a broken member."""
+        """Compile both lists. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
         return cls(NamePatterns.compile(groups), NamePatterns.compile(groups_exclude))
 
     def takes_group(self, group: str) -> bool:
@@ -41,13 +41,13 @@ class DefaultGroupFilter:
 
 
 class GroupSelection(enum.Enum):
-    """Why a group's offsets are translated, or are not."""
+    """Why a group's offsets are translated, or not."""
 
-    TRANSLATED = "the group filter takes it"
-    FILTERED = "the group filter does not take it"
+    TRANSLATED = "the group filter selects it"
+    FILTERED = "the group filter does not select it"
     SHARE = "a share group: it has no offset per partition that could be translated"
     STREAMS = "a group of the streams protocol: its state and topology would have to move along"
-    OTHER_PROTOCOL = "no group of consumers: its protocol is another, such as Connect's"
+    OTHER_PROTOCOL = "not a consumer group: it has another protocol type, such as Connect's"
     UNKNOWN_TYPE = "a type of group that this version does not know"
 
     @property
@@ -57,7 +57,7 @@ class GroupSelection(enum.Enum):
 
 
 def judge_group(listing: GroupListing, group_filter: GroupFilter) -> GroupSelection:
-    """Decide whether a group is translated: MirrorMaker's rule, with the reason where it is not."""
+    """Decide whether a group is translated: MirrorMaker's rule, with the reason if it is not."""
     if not group_filter.takes_group(listing.group):
         return GroupSelection.FILTERED
     match listing.type:

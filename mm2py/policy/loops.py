@@ -1,10 +1,7 @@
-"""
-Which flows feed each other without end.
-
-Where names show a record's way, a topic that would go round in a circle is seen and left out. Where they do not, two
-flows that take the same topic send each record back and forth for ever, and so do rings of flows; and where a flow
-cannot read the names that another one gives, topics get longer and longer names. Whether that happens depends on
-names, on filters, and on flows that other nodes run: all of it is known before anything starts.
+"""Replication loops between flows. If names show a record's path, a topic in a cycle is detected and excluded. If they
+do not, two flows that select the same topic send each record back and forth forever, and so do rings of flows; and if a
+flow cannot parse the names of another one, topics get longer and longer names. Whether that happens depends on names,
+on filters, and on flows of other nodes: all of it is known before anything starts.
 """
 
 from __future__ import annotations
@@ -22,12 +19,12 @@ from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicati
 from mm2py.policy.selection import is_cycle, judge_topic
 
 
-#: The longest name that Kafka gives a topic.
+#: The longest topic name in Kafka.
 LONGEST_NAME = 249
-#: A name that nobody has, to see what policies make of names in general.
+#: A name that no topic has, to test how policies rename in general.
 _PROBE = "mm2py-probe"
 _MOST_NODES = 5_000
-#: So many combinations of filters are looked into; what is left then is doubtful.
+#: Most combinations of filters to examine; the result is uncertain beyond that.
 _MOST_WORDS = 2_000
 _LONGEST_WAY = 8
 #: Never mirrored, or never under its own name.
@@ -36,13 +33,13 @@ _NEVER = NamePatterns.compile((r"__.*", r"\..*", r"mm2.*internal", r".*checkpoin
 
 @attrs.frozen
 class Mirror:
-    """A flow as far as it decides what goes where."""
+    """The naming and filtering of a flow."""
 
     flow: Flow
     policy: ReplicationPolicy
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
-    #: What its routers make of a topic's name, before the policy names the remote topic; None where it has none.
+    #: Its routers' renaming, before the policy names the remote topic; None if it has none.
     routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
 
     def name_remote(self, topic: str) -> str:
@@ -52,12 +49,9 @@ class Mirror:
 
 @attrs.frozen
 class Loop:
-    """
-    Flows in a circle, each of which feeds the next.
-
-    `topic` is one that goes round, as the first flow's source calls it; None where none was found, but none could be
-    ruled out either. `grows` means that each round gives it a new, longer name. `is_sure` is False where a policy or a
-    filter of somebody's own has a part in it, or an expression was too hard to follow.
+    """A cycle of flows, each of which feeds the next. `topic` is an example, by its name at the first flow's source;
+    None if none was found, but none could be ruled out either. `grows` means that each round gives it a new, longer
+    name. `is_sure` is False if a custom policy or filter is involved, or an expression was too complex.
     """
 
     flows: tuple[Flow, ...]
@@ -98,7 +92,7 @@ class _Circle:
 
 
 def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
-    """Find flows that feed each other without end, those first that surely do."""
+    """Find replication loops, certain ones first."""
     sure = [mirror for mirror in mirrors if _is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
     found = _find(sure)
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
@@ -108,7 +102,7 @@ def _find(mirrors: Sequence[Mirror]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
     circles, edges = _possible(mirrors)
-    # A router may be about certain names alone, so that no other name goes its way.
+    # A router may apply to certain names only.
     if not circles and not any(mirror.routed for mirror in mirrors):
         return None
     for word in _likely(mirrors):
@@ -125,7 +119,7 @@ def _find(mirrors: Sequence[Mirror]) -> Loop | None:
 
 
 def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
-    """Whether all flows name topics in one way that shows each hop, as they do by default."""
+    """Whether all flows use the same naming that shows each hop, as by default."""
     policies = {mirror.policy for mirror in mirrors if type(mirror.policy) is DefaultReplicationPolicy}
     if len(policies) != 1:
         return not mirrors
@@ -137,7 +131,7 @@ def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
 
 
 def _possible(mirrors: Sequence[Mirror]) -> tuple[list[_Circle], list[_Edge]]:
-    """Let a name travel that every filter takes: a circle from each cluster that has one, and all steps taken."""
+    """Follow a name that every filter selects: a cycle from each cluster that has one, and all steps taken."""
 
     def takes(mirror: Mirror, name: str) -> bool:
         return not mirror.policy.is_internal_topic(name) and not is_cycle(name, mirror.flow, mirror.policy)
@@ -153,7 +147,7 @@ def _possible(mirrors: Sequence[Mirror]) -> tuple[list[_Circle], list[_Edge]]:
 
 
 def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
-    """Let the topic *word* be born on each cluster and travel as the flows take it."""
+    """Follow the topic *word* from each cluster through the flows."""
 
     def takes(mirror: Mirror, name: str) -> bool:
         judged = judge_topic(
@@ -170,7 +164,7 @@ def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
         circle, _ = _explore(mirrors, (alias, word), takes, seen)
         if circle is not None:
             is_sure = all(_is_built_in(edge.mirror.policy) for edge in circle.edges)
-            # A name that grows is told as it was born.
+            # A growing name is reported in its original form.
             return Loop(circle.flows, (circle.way or circle.edges)[0].name, circle.grows, is_sure)
     return None
 
@@ -178,7 +172,7 @@ def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
 def _explore(
     mirrors: Sequence[Mirror], start: _Node, takes: Callable[[Mirror, str], bool], seen: set[_Node]
 ) -> tuple[_Circle | None, list[_Edge]]:
-    """Follow every way from *start* to what was not *seen*, depth first; give the first circle, and each step taken."""
+    """Follow every path from *start* to topics not *seen*, depth first; return the first cycle, and each step taken."""
     circle: _Circle | None = None
     edges: list[_Edge] = []
     if start in seen:
@@ -226,7 +220,7 @@ def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
 
 
 def _likely(mirrors: Sequence[Mirror]) -> list[str]:
-    """Return names that somebody wrote down, and one that everybody knows."""
+    """Return literal names from the settings, and a generic one."""
     written = [
         member
         for mirror in mirrors
@@ -239,7 +233,7 @@ def _likely(mirrors: Sequence[Mirror]) -> list[str]:
 
 @attrs.frozen
 class _Word:
-    """A name that goes round, as far as filters can be followed; where it `is_open`, it is one of many guesses."""
+    """A name in a cycle, as far as filters can be evaluated; if it `is_open`, it is one of many candidates."""
 
     text: str
     is_open: bool
@@ -249,14 +243,14 @@ _GUESS = _Word("orders", is_open=True)
 
 
 class _Search:
-    """Looks for names that all filters of a circle take."""
+    """Searches for names that all filters of a cycle select."""
 
     def __init__(self) -> None:
         self._automata: dict[NamePatterns, Automaton | None] = {}
         self._known: dict[frozenset[tuple[TopicFilter, str]], _Word | None] = {}
 
     def circles(self, grown: Sequence[_Circle], edges: Sequence[_Edge]) -> Iterator[tuple[_Circle, _Word]]:
-        """Return circles with a name that may go round."""
+        """Return cycles with a name that may loop."""
         for circle in grown:
             if circle.grows and (word := self._word(circle.way)) is not None:
                 yield circle, word
@@ -268,7 +262,7 @@ class _Search:
                 yield from self._circles_from(start, ways)
 
     def _circles_from(self, start: _Node, ways: Mapping[_Node, Sequence[_Edge]]) -> Iterator[tuple[_Circle, _Word]]:
-        """Return circles through *start* and later nodes, each once; a way that no name can go is left early."""
+        """Return cycles through *start* and later nodes, each once; a path that no name can take is abandoned early."""
         paths: deque[tuple[_Edge, ...]] = deque((edge,) for edge in ways[start])
         while paths:
             path = paths.popleft()
@@ -289,7 +283,7 @@ class _Search:
         return len(self._known) >= _MOST_WORDS
 
     def _word(self, path: Sequence[_Edge]) -> _Word | None:
-        """Return the shortest name that goes all of *path*; None where there surely is none."""
+        """Return the shortest name that takes all of *path*; None if there certainly is none."""
         asked = frozenset((edge.mirror.topic_filter, edge.name) for edge in path)
         if asked not in self._known:
             self._known[asked] = self._searched(asked)
@@ -338,7 +332,7 @@ def _is_opaque(topic_filter: TopicFilter) -> bool:
 
 
 def describe(mirrors: Mapping[Flow, Mirror], loop: Loop) -> str:
-    """Say in words what *loop* does."""
+    """Describe *loop* in words."""
     ring = ", ".join(map(str, loop.flows))
     keeps = [str(flow) for flow in loop.flows if isinstance(mirrors[flow].policy, IdentityReplicationPolicy)]
     routes = [str(flow) for flow in loop.flows if mirrors[flow].routed]

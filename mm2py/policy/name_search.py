@@ -1,8 +1,6 @@
-"""
-Which names do several lists of regular expressions take together? Asked of the expressions, not of a list of names.
-
-Each list becomes an automaton over the 65 signs that a topic's name may hold, and all of them are walked side by side,
-the shortest names first. Expressions whose language is not regular, and a few odd ones, cannot be walked.
+"""Searches for names that several lists of regular expressions all match, from the expressions alone. Each list
+becomes an automaton over the 65 characters of topic names, and all of them are walked in parallel, the shortest names
+first. Expressions whose language is not regular, and a few unusual ones, cannot be walked.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import attrs
 from mm2py.errors import Mm2Error
 
 
-#: What a topic's name may hold; words that look like names come first.
+#: The characters of topic names; those that look like names come first.
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_.ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _EVERY: Final = (1 << len(ALPHABET)) - 1
@@ -32,7 +30,7 @@ States = frozenset[int]
 
 @attrs.define(eq=False)
 class NotWalkableError(Mm2Error):
-    """A regular expression cannot be made into an automaton of a bearable size."""
+    """A regular expression cannot be converted to an automaton of reasonable size."""
 
     pattern: str
     reason: str
@@ -42,17 +40,17 @@ class NotWalkableError(Mm2Error):
 
 
 class Automaton:
-    """What a regular expression takes, sign by sign. The whole name must match."""
+    """The automaton of a regular expression. The whole name must match."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
-        """Read *pattern*. Raise `NotWalkableError` where that cannot be done."""
+        """Convert *pattern*. Raise `NotWalkableError` if that is impossible."""
         self._pattern = pattern.pattern
         self._steps: list[list[tuple[int, int]]] = []
         self._free: list[list[int]] = []
         self._free_at_start: list[list[int]] = []
         self._free_at_end: list[list[int]] = []
         start = self._state()
-        # The parser of Python's own re is the only thing that surely reads expressions as it does.
+        # Only the parser of Python's own re is certain to read expressions as re does.
         tree = importlib.import_module("re._parser").parse(pattern.pattern, pattern.flags)
         self._end = self._sequence(tree, start, tree.state.flags)
         self._start = self._closed({start}, self._free, self._free_at_start)
@@ -60,13 +58,13 @@ class Automaton:
 
     @property
     def masks(self) -> set[int]:
-        """The sets of signs that it tells apart, as bits of `ALPHABET`."""
+        """The sets of characters that it distinguishes, as bits of `ALPHABET`."""
         return {mask for steps in self._steps for mask, _ in steps}
 
     # Walking.
 
     def walk(self, text: str, states: States | None = None) -> States:
-        """Go on from *states*, or from the start, with all of *text*."""
+        """Advance from *states*, or from the start, by *text*."""
         here = self._start if states is None else states
         for char in text:
             here = self._step(here, _BIT.get(char, 0))
@@ -173,7 +171,7 @@ def _holds(kind: str, value: Any, char: str, flags: int) -> bool:
     return is_there[name] if name in is_there else not is_there[name.removeprefix("NOT_")]
 
 
-# Walking several side by side.
+# Walking several in parallel.
 
 Starts = Mapping[object, tuple[Automaton, str]]
 Reached = Mapping[object, States]
@@ -181,7 +179,7 @@ Reached = Mapping[object, States]
 
 def walk_together(starts: Starts) -> Iterator[tuple[str, Reached]]:
     """
-    Walk automata side by side, each behind a text of its own: give the shortest name to each combination of states.
+    Walk automata in parallel, each after its own prefix: return the shortest name for each combination of states.
 
     Raise `NotWalkableError` when there are too many of them.
     """
@@ -205,7 +203,7 @@ def walk_together(starts: Starts) -> Iterator[tuple[str, Reached]]:
 
 
 def _signs(masks: Iterable[int]) -> list[str]:
-    """Return one sign of each kind: those that no mask tells apart are alike."""
+    """Return one character of each class: those that no mask distinguishes are equivalent."""
     known = sorted(masks)
     kinds: dict[tuple[bool, ...], str] = {}
     for char, bit in _BIT.items():

@@ -1,8 +1,8 @@
 """
-From a class name in the settings to the object it means.
+From a class name in the settings to the object.
 
-A class may be written as a short name (``default``), as Java's class (``org.apache.kafka.connect.mirror.…``), or as
-the dotted path of a Python class of one's own (``shop.naming.ShopPolicy``, also ``shop.naming:ShopPolicy``).
+A class may be written as a short name (``default``), as Java's class (``org.apache.kafka.connect.mirror.…``), or as the
+dotted path of a custom Python class (``shop.naming.ShopPolicy``, also ``shop.naming:ShopPolicy``).
 """
 
 from __future__ import annotations
@@ -62,11 +62,8 @@ def load_policy(
     separator: str = DEFAULT_SEPARATOR,
     internal_separator_enabled: bool = True,
 ) -> ReplicationPolicy:
-    """
-    Make the replication policy that ``replication.policy.class`` names.
-
-    A class of one's own is called with those of the keyword arguments `source_alias`, `separator` and
-    `internal_separator_enabled` that it takes.
+    """Return the replication policy that ``replication.policy.class`` names. A custom class is called with those of
+    the keyword arguments `source_alias`, `separator` and `internal_separator_enabled` that it takes.
     """
     key = "replication.policy.class"
     if not separator:
@@ -82,10 +79,8 @@ def load_policy(
 
 
 def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude: Sequence[str]) -> TopicFilter:
-    """
-    Make the topic filter that ``topic.filter.class`` names.
-
-    A class of one's own is called with those of the keyword arguments `topics` and `topics_exclude` that it takes.
+    """Return the topic filter that ``topic.filter.class`` names. A custom class is called with those of the keyword
+    arguments `topics` and `topics_exclude` that it takes.
     """
     key = "topic.filter.class"
     found = _find(key, class_name, _TOPIC_FILTERS)
@@ -100,11 +95,8 @@ def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude:
 def load_config_property_filter(
     class_name: str, *, config_properties_exclude: Sequence[str], use_defaults_from: str
 ) -> ConfigPropertyFilter:
-    """
-    Make the filter that ``config.property.filter.class`` names.
-
-    A class of one's own is called with those of the keyword arguments `config_properties_exclude` and
-    `use_defaults_from` that it takes.
+    """Return the filter that ``config.property.filter.class`` names. A custom class is called with those of the
+    keyword arguments `config_properties_exclude` and `use_defaults_from` that it takes.
     """
     key = "config.property.filter.class"
     found = _find(key, class_name, _CONFIG_PROPERTY_FILTERS)
@@ -117,10 +109,8 @@ def load_config_property_filter(
 
 
 def load_group_filter(class_name: str, *, groups: Sequence[str], groups_exclude: Sequence[str]) -> GroupFilter:
-    """
-    Make the group filter that ``group.filter.class`` names.
-
-    A class of one's own is called with those of the keyword arguments `groups` and `groups_exclude` that it takes.
+    """Return the group filter that ``group.filter.class`` names. A custom class is called with those of the keyword
+    arguments `groups` and `groups_exclude` that it takes.
     """
     key = "group.filter.class"
     found = _find(key, class_name, _GROUP_FILTERS)
@@ -141,7 +131,7 @@ def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        what = "a Java class cannot be run here" if _looks_like_java(class_name) else str(error)
+        what = "a Java class cannot be used here" if _looks_like_java(class_name) else str(error)
         raise PluginError(key, class_name, what) from error
     except Exception as error:
         raise PluginError(key, class_name, f"importing {module_name} failed: {error!r}") from error

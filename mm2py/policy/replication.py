@@ -1,8 +1,6 @@
-"""
-How remote topics are named, and what a topic's name tells about where it came from.
-
-The two policies follow Java's rule for rule, oddities included: names made by a Java MirrorMaker must read the same
-here. A policy of one's own is any class that satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
+"""How remote topics are named, and how a topic's origin follows from its name. The two policies follow Java's exactly,
+including quirks: names created by a Java MirrorMaker must have the same meaning here. A custom policy is any class that
+satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ class ReplicationPolicy(Protocol):
     """Naming of remote and internal topics of a flow."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """Name *topic* of cluster *source_alias* as the target cluster shall call it."""
+        """Return the name on the target cluster of *topic* from cluster *source_alias*."""
         ...
 
     def topic_source(self, topic: str) -> str | None:
@@ -32,7 +30,7 @@ class ReplicationPolicy(Protocol):
         ...
 
     def original_topic(self, topic: str) -> str:
-        """Return a topic's name at the cluster where it was born."""
+        """Return a topic's name at the cluster where it originated."""
         ...
 
     def is_heartbeats_topic(self, topic: str) -> bool:
@@ -40,7 +38,7 @@ class ReplicationPolicy(Protocol):
         ...
 
     def is_checkpoints_topic(self, topic: str) -> bool:
-        """Whether *topic* holds checkpoints."""
+        """Whether *topic* is a checkpoints topic."""
         ...
 
     def is_internal_topic(self, topic: str) -> bool:
@@ -48,21 +46,21 @@ class ReplicationPolicy(Protocol):
         ...
 
     def heartbeats_topic(self) -> str:
-        """Name the topic that heartbeats are written to."""
+        """Return the topic that heartbeats are written to."""
         ...
 
     def checkpoints_topic(self, source_alias: str) -> str:
-        """Name the topic on the target cluster that holds the checkpoints of *source_alias*'s groups."""
+        """Return the topic on the target cluster for the checkpoints of *source_alias*'s groups."""
         ...
 
     def offset_syncs_topic(self, alias: str) -> str:
-        """Name the offset syncs topic that points at cluster *alias*."""
+        """Return the offset syncs topic for cluster *alias*."""
         ...
 
 
 @attrs.frozen
 class DefaultReplicationPolicy:
-    """Remote topics carry their source's alias in front, ``A.orders``; so loops show in the name."""
+    """Remote topics are prefixed with their source's alias, ``A.orders``; so loops are visible in the name."""
 
     separator: str = DEFAULT_SEPARATOR
     internal_separator_enabled: bool = True
@@ -116,7 +114,7 @@ class DefaultReplicationPolicy:
 @attrs.frozen
 class IdentityReplicationPolicy:
     """
-    Remote topics keep their names. Loops cannot be seen, so no two flows may feed each other.
+    Remote topics keep their names. Loops are not visible, so no two flows may feed each other.
 
     Names that end in ``heartbeats`` are an exception and follow the default policy, as in Java.
     """
@@ -162,7 +160,7 @@ class IdentityReplicationPolicy:
 
 
 def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
-    """Whether *policy* mirrors topics under their own names, so that a name tells nothing about its way."""
+    """Whether *policy* mirrors topics under their own names, so that a name does not show its path."""
     return policy.format_remote_topic(source_alias, "orders") == "orders"
 
 

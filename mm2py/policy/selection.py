@@ -15,14 +15,14 @@ _NAMED = 5
 
 
 class Selection(enum.Enum):
-    """Why a topic is mirrored, or is not."""
+    """Why a topic is mirrored, or not."""
 
-    REPLICATED = "the topic filter takes it"
-    HEARTBEATS = "heartbeats are mirrored whatever the topic filter says"
+    REPLICATED = "the topic filter selects it"
+    HEARTBEATS = "heartbeats are mirrored regardless of the topic filter"
     INTERNAL = "it is internal to Kafka or to a mirror"
     CYCLE = "it has been at one of the two clusters before"
-    NOT_INCLUDED = "the topic filter does not take it"
-    EXCLUDED = "topics.exclude names it"
+    NOT_INCLUDED = "the topic filter does not select it"
+    EXCLUDED = "topics.exclude matches it"
 
     @property
     def is_replicated(self) -> bool:
@@ -38,7 +38,7 @@ def judge_topic(
     *,
     heartbeats_replication_enabled: bool = True,
 ) -> Selection:
-    """Decide whether *flow* mirrors *topic* of its source cluster. What no setting can change comes first."""
+    """Decide whether *flow* mirrors *topic* of its source cluster. Reasons that no setting can change come first."""
     if policy.is_internal_topic(topic):
         return Selection.INTERNAL
     if is_cycle(topic, flow, policy):
@@ -50,12 +50,10 @@ def judge_topic(
 
 
 def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
-    """
-    Walk *topic*'s hops back and say whether mirroring it on *flow* would send it in a circle.
-
-    A name that shows the target came from there. One that shows the source, on the source itself, went round a ring
-    or belongs to another cluster of that alias (Kafka 4.4's wider rule, KAFKA-9914); under a policy that keeps names
-    every topic claims to come from the source, so that proves nothing.
+    """Return whether mirroring *topic* on *flow* would create a cycle, from its hops. A name with the target came from
+    there. One with the source, on the source itself, went round a ring or belongs to another cluster with that alias
+    (Kafka 4.4's wider rule, KAFKA-9914); under a policy that keeps names every topic appears to come from the source,
+    so that proves nothing.
     """
     seen = {flow.target} if keeps_names(policy, flow.source) else {flow.source, flow.target}
     hop: str | None = topic
@@ -73,10 +71,10 @@ def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
 
 
 def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that members of a list, names or regular expressions, most likely were meant to be."""
+    """Return the names that members of a list, names or regular expressions, were most likely meant to match."""
     topics = sorted(names)
     found = (near for member in wanted for near in difflib.get_close_matches(member, topics, n=2, cutoff=0.75))
-    # Who writes orders for orders-2024 and orders-2025 forgot that a member must match the whole name.
+    # "orders" for orders-2024 and orders-2025 overlooks that a member must match the whole name.
     beginning = (topic for member in wanted for topic in topics if len(member) > 1 and topic.startswith(member))
     return tuple(dict.fromkeys((*found, *beginning)))[:_NAMED]
 

@@ -24,7 +24,7 @@ def test_what_is_short_stays_as_it_is(length: int) -> None:
 
 def test_both_ends_of_a_long_text_are_kept() -> None:
     """What is wrong stands at the beginning of a JVM's words, and at the end of a stack."""
-    assert shortened("a" * 800 + "b" * 700 + "c" * 500) == ("a" * 750 + " … (1000 characters left out) … " + "c" * 250)
+    assert shortened("a" * 800 + "b" * 700 + "c" * 500) == ("a" * 750 + " … (1000 characters omitted) … " + "c" * 250)
 
 
 @pytest.mark.parametrize(

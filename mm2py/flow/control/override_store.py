@@ -60,7 +60,7 @@ class OverridesUnreadableError(Mm2Error):
 
     def __str__(self) -> str:
         return (
-            f"what operators ordered, key {self.key} at offset {self.offset} of {self.topic} on cluster "
+            f"overrides, key {self.key} at offset {self.offset} of {self.topic} on cluster "
             f"{self.cluster}, cannot be read: {self.cause}"
         )
 
@@ -206,5 +206,5 @@ class OverrideStore:
 def conflict(flow: Flow, kept: StoredOverrides) -> OverrideConflictError:
     """Return the error for overrides of *flow* that another node changed meanwhile; *kept* is what counts now."""
     who = f" by {kept.by}" if kept.by else ""
-    what = f"the orders of flow {flow} were changed elsewhere{who}, and are revision {kept.revision} now"
-    return OverrideConflictError(what, "look at them, and order again")
+    what = f"the overrides of flow {flow} were changed elsewhere{who}, and are revision {kept.revision} now"
+    return OverrideConflictError(what, "read them, and try again")

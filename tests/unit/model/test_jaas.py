@@ -48,10 +48,10 @@ def test_lines(text: str, options: dict[str, str] | None) -> None:
         ('username="u" password="p";', "the word 'required' must follow"),
         (f'{PLAIN} username="u";', "the word 'required' must follow"),
         (f'{PLAIN} required username="u"', "a semicolon is missing"),
-        (f'{PLAIN} required username="u" password=s3cret!x;', "name=value is expected behind option 2"),
-        (f"{PLAIN} required password=7up;", "a value is missing behind the word 'required'; put numbers"),
+        (f'{PLAIN} required username="u" password=s3cret!x;', "name=value is expected after option 2"),
+        (f"{PLAIN} required password=7up;", "a value is missing after the word 'required'; put numbers"),
         (f"{PLAIN} required password=;", "a value is missing"),
-        (f'{PLAIN} required password="s3" cret";', "name=value is expected behind option 1"),
+        (f'{PLAIN} required password="s3" cret";', "name=value is expected after option 1"),
         (f'{PLAIN} required a=b; {PLAIN} required a="s3cret";', "something follows the first semicolon"),
     ],
 )

@@ -175,7 +175,7 @@ def test_ignores_what_is_another_connector_s(key: bytes, value: bytes) -> None:
 
 UNREADABLE = {
     "no key": (None, b'{"offset":0}'),
-    "no JSON": (b"foo", b'{"offset":0}'),
+    "not valid JSON": (b"foo", b'{"offset":0}'),
     "no UTF-8": (b"\xff\xfe\x00", b'{"offset":0}'),
     "no list": (b'{"cluster":"A"}', b'{"offset":0}'),
     "partition is no number": (
@@ -184,7 +184,7 @@ UNREADABLE = {
     ),
     "no offset": (FOO_KEY, b"{}"),
     "offset is no number": (FOO_KEY, b'{"offset":"1"}'),
-    "value is no JSON": (FOO_KEY, b"\x00"),
+    "value is not valid JSON": (FOO_KEY, b"\x00"),
     "brackets without end": (b"[" * 100_000, b'{"offset":0}'),
     "an offset past 64 bits": (FOO_KEY, b'{"offset":9223372036854775808}'),
     "an offset that no log reaches": (FOO_KEY, b'{"offset":4611686018427387904}'),

@@ -66,7 +66,7 @@ def _ordering(**members: Any) -> bytes:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not valid JSON"),
         (b"[]", "an object is expected"),
         (b"[" * 100_000, "nested too deep"),
         (_changed(revision=2**63), "does not fit into 64 bits"),
@@ -75,12 +75,12 @@ def _ordering(**members: Any) -> bytes:
         (_changed(flow="A->C"), "about flow 'A->C'"),
         (_changed(revision=...), "has no 'revision'"),
         (_changed(revision="1"), "revision: a whole number is expected"),
-        (_ordering(sampling={"orders": 0.5}), "orders 'sampling', of which this program knows nothing"),
+        (_ordering(sampling={"orders": 0.5}), "overrides 'sampling', which this version does not know"),
         (_ordering(topics=...), "has no 'topics'"),
         (_ordering(topics="orders"), "topics: a list is expected"),
         (_ordering(groups={"MirrorSourceConnector": "asleep"}), "is wanted 'asleep'"),
         (_ordering(limit={"bytesPerS": "fast"}), "which is no number"),
-        (_ordering(limit={"bytesPerHour": 1}), "'bytesPerHour', of which this program knows nothing"),
+        (_ordering(limit={"bytesPerHour": 1}), "'bytesPerHour', which this version does not know"),
         (_ordering(config={"MirrorSourceConnector": {"tasks.max": 2}}), "a text is expected"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_policy_that_takes_all_settings_gets_all(own_module: str) -> None:
     ("name", "reason"),
     [
         ("Fancy", "no class of that name"),
-        ("com.example.FancyPolicy", "a Java class cannot be run here"),
+        ("com.example.FancyPolicy", "a Java class cannot be used here"),
         ("nowhere.at.all.Policy", "No module named"),
         ("shop_naming.Missing", "has no class Missing"),
         ("shop_naming.not_a_class", "has no class not_a_class"),

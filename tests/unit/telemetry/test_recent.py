@@ -112,7 +112,7 @@ def test_long_texts_are_cut(events: EventLog, recent: RecentEvents) -> None:
 
     (told,) = recent
     assert len(told.text) < 5000
-    assert "characters left out" in told.text
+    assert "characters omitted" in told.text
 
 
 def test_spark_s_life_is_remembered(events: EventLog, recent: RecentEvents) -> None:
