@@ -117,8 +117,8 @@ class MirrorMaker:
             jitter=self._jitter,
             measures=measures,
             us=lambda: attrs.evolve(self._us, rest=self.rest_address()),
+            before_takeover=partial(self._overrides.catch_up, settings.flow),
         )
-        runner.before_takeover(partial(self._overrides.catch_up, settings.flow))
         stored = self._overrides.stored(settings.flow)
         runner.apply_overrides(stored.overrides, by=stored.by)
         return runner

@@ -77,8 +77,8 @@ class Fleet:
         for flow, runner in self._runners.items():
             other = Flow(flow.target, flow.source)
             back = self._runners.get(other)
-            runner.reverse = back.translations if back is not None and back.settings.is_enabled else None
-            runner.reverse_settings = self._elsewhere.get(other) if back is None else back.settings
+            runner.reverse.translations = back.translations if back is not None and back.settings.is_enabled else None
+            runner.reverse.settings = self._elsewhere.get(other) if back is None else back.settings
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Run what does not run yet."""

@@ -63,8 +63,14 @@ class NoCoordinatorError(Mm2Error):
 class FlowMembership:
     """Keeps a flow's place, or waits for it, and tells the flow's groups whose it is."""
 
-    def __init__(self, around: FlowContext, us: Callable[[], Node]) -> None:
-        """Make one for a flow; *us* gives this node as it shows itself."""
+    def __init__(
+        self, around: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """
+        Make one for a flow; *us* returns this node as it shows itself.
+
+        *before_takeover* is done before the flow goes on that another node ran until now.
+        """
         self._around = around
         self._us = us
         self._settings = around.settings.membership
@@ -80,8 +86,7 @@ class FlowMembership:
         self._taken_at: float | None = None
         self._told: Taken | None = None
         self._unguarded_by = ""
-        #: What is to be done before a flow goes on that another node ran until now.
-        self.before_takeover: Callable[[], Awaitable[None]] = _nothing
+        self._before_takeover = before_takeover or _nothing
 
     def hand_over(self) -> None:
         """Do not give the place up at the end: the flow goes on in this node, by another that does `keep` it."""
@@ -188,7 +193,7 @@ class FlowMembership:
 
     async def _own(self) -> None:
         if self._taken_at is not None:
-            await self.before_takeover()
+            await self._before_takeover()
             waited_s = self._clock.monotonic() - self._taken_at
             if self._told is not None:
                 self._around.events.emit(FlowTakenOver(self._around.flow, self._told.by, waited_s))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -23,9 +22,8 @@ from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
-from mm2py.flow.offsets.reverse import BorrowedTranslations, ReverseTranslation, StoredTranslations
+from mm2py.flow.offsets.reverse import ReverseFlow
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.plugins import remote_names_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.copy_task import Epochs
@@ -40,10 +38,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
-from mm2py.policy.plugins import PluginError
-from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.contexts import principal_of
 
 
@@ -73,30 +68,34 @@ class FlowRunner:
         jitter: Callable[[], float],
         measures: FlowMeasures | None = None,
         us: Callable[[], Node] = this_node,
+        before_takeover: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Make a runner; *us* gives this node as it shows itself to others that would run the same flow."""
+        """
+        Make a runner; *us* returns this node as it shows itself to others that would run the same flow.
+
+        *before_takeover* is done before the flow goes on where another node left it, again and again while it fails.
+        """
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
         self.on_end: Callable[[], None] = lambda: None
         self._has_ended = False
-        self._overrides = NO_OVERRIDES
+        #: The overrides that apply to the flow.
+        self.overrides = NO_OVERRIDES
         ends = {end.alias: end for end in (settings.source, settings.target)}
-        self._reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
+        #: Which of its clusters answers.
+        self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
         self._clock = clock
         self._events = events
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What keeps the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
-        around = FlowContext(settings, self._reach, clock, events, jitter)
+        around = FlowContext(settings, self.reach, clock, events, jitter)
         #: The source group fills them, the checkpoint group reads them.
         self.translations = Translations(
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
         )
-        #: Those of the flow in the other direction, where this node runs it.
-        self.reverse: Translations | None = None
-        #: How this node's file has that flow, whoever runs it; None where the file does not say.
-        self.reverse_settings: FlowSettings | None = None
+        self.reverse = ReverseFlow(settings, clock)
         #: They outlive this runner, where the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
@@ -114,45 +113,18 @@ class FlowRunner:
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
-        self._membership = FlowMembership(around, us) if settings.is_enabled else None
+        self._membership = FlowMembership(around, us, before_takeover) if settings.is_enabled else None
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
             return None
         return CheckpointGroup(
-            around, forward=self.translations.downstream, way_back=self._way_back, measures=self._measures
+            around, forward=self.translations.downstream, way_back=self.reverse.translation, measures=self._measures
         )
-
-    def _way_back(self, source: Cluster, policy: ReplicationPolicy) -> ReverseTranslation:
-        """Return what the flow in the other direction knows: lent in this node, or as another node keeps it."""
-        if self.reverse is not None:
-            return BorrowedTranslations(lambda: self.reverse)
-        sizes = self.settings.offset_syncs
-        return StoredTranslations(
-            Flow(self.flow.target, self.flow.source),
-            source,
-            partial(self._names_at_source, policy),
-            flow_runs=sizes.flow_runs_max,
-            partition_runs=sizes.partition_runs_max,
-            clock=self._clock,
-        )
-
-    def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
-        """Return what names at our source what the flow in the other direction brings there."""
-        if self.reverse_settings is not None:
-            # Where classes of its own are at another node only, ours name its topics.
-            with suppress(PluginError):
-                return remote_names_of(self.reverse_settings)
-        return partial(policy.format_remote_topic, self.flow.target)
 
     @property
     def flow(self) -> Flow:
         return self.settings.flow
-
-    @property
-    def reach(self) -> Reach:
-        """Which of its clusters answers."""
-        return self._reach
 
     @property
     def has_failed(self) -> bool:
@@ -182,11 +154,6 @@ class FlowRunner:
         """Go on in the place that the flow had *before*, which brokers would take seconds to give again."""
         if self._membership is not None and before._membership is not None:
             self._membership.keep(before._membership.place)
-
-    def before_takeover(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Have *prepare* done before the flow goes on where another node left it, again and again while it fails."""
-        if self._membership is not None:
-            self._membership.before_takeover = prepare
 
     def hold(self, error: Mm2Error | None) -> None:
         """Show what keeps the flow from starting, which needs attention unless it passes by itself; None is nothing."""
@@ -244,18 +211,13 @@ class FlowRunner:
 
     # What operators ask for.
 
-    @property
-    def overrides(self) -> Overrides:
-        """Return the overrides that apply to the flow."""
-        return self._overrides
-
     def apply_overrides(self, overrides: Overrides, *, by: str = "") -> None:
         """
         Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
 
         May be called before `run`. *by* is who made them.
         """
-        before, self._overrides = self._overrides, overrides
+        before, self.overrides = self.overrides, overrides
         for event in events_of(self.flow, before, overrides, by):
             self._events.emit(event)
         if self._source is not None:
@@ -308,17 +270,17 @@ class FlowRunner:
     def view(self) -> FlowView:
         """Return a picture of the flow as it is now."""
         groups = tuple(self._view_of(group) for group in self._groups if group.wanted is not Wanted.DELETED)
-        lead, overrides = self._view_of(self._lead), self._overrides
+        lead, overrides = self._view_of(self._lead), self.overrides
         view = FlowView(
             self.flow,
             self._state(),
-            clusters=self._reach.view(),
+            clusters=self.reach.view(),
             last_error=lead.last_error,
             hint=lead.hint,
             groups=groups,
             consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
-            steps=self._reach.steps(),
+            steps=self.reach.steps(),
             paused_topics=tuple(sorted(overrides.topics)),
             paused_partitions=tuple(sorted(overrides.partitions)),
             limit=overrides.limit,

@@ -120,7 +120,7 @@ async def running_flow(
     copying = spark.runner if spark is not None else epochs
     runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5)
     runner.apply_overrides(overrides)
-    runner.reverse_settings = other_way
+    runner.reverse.settings = other_way
     try:
         async with asyncio.TaskGroup() as group:
             running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))

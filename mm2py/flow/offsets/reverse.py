@@ -8,17 +8,22 @@ node does, what that keeps beside its positions, on our source cluster, is read 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Protocol
 
 from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
 from mm2py.core.offsets.translation import Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.plugins import remote_names_of
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import Unreadable
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.topic import is_other_topic
+from mm2py.policy.plugins import PluginError
+from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -138,3 +143,37 @@ class StoredTranslations:
         remote_of = {source: name_remote(source.topic) for source in self._stored.positions}
         translations.adopt(self._stored.positions, remote_of)
         return translations
+
+
+class ReverseFlow:
+    """The flow in the other direction of the one with *settings*, as far as this node knows it."""
+
+    def __init__(self, settings: FlowSettings, clock: Clock) -> None:
+        #: What it knows, where this node runs it.
+        self.translations: Translations | None = None
+        #: How this node's file has it, whoever runs it; None where the file does not say.
+        self.settings: FlowSettings | None = None
+        self._flow = settings.flow
+        self._sizes = settings.offset_syncs
+        self._clock = clock
+
+    def translation(self, source: Cluster, policy: ReplicationPolicy) -> ReverseTranslation:
+        """Return what it knows of where records came from: lent in this node, or as another node keeps it."""
+        if self.translations is not None:
+            return BorrowedTranslations(lambda: self.translations)
+        return StoredTranslations(
+            Flow(self._flow.target, self._flow.source),
+            source,
+            partial(self._names_at_source, policy),
+            flow_runs=self._sizes.flow_runs_max,
+            partition_runs=self._sizes.partition_runs_max,
+            clock=self._clock,
+        )
+
+    def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
+        """Return what names the topics that it brings to our source."""
+        if self.settings is not None:
+            # Where classes of its own are at another node only, ours name its topics.
+            with suppress(PluginError):
+                return remote_names_of(self.settings)
+        return partial(policy.format_remote_topic, self._flow.target)

@@ -41,16 +41,16 @@ async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -
     fleet.add([SETTINGS])
     runner = fleet.runner(SETTINGS.flow)
     assert runner is not None
-    found = [(runner.reverse, runner.reverse_settings)]
+    found = [(runner.reverse.translations, runner.reverse.settings)]
     for elsewhere in ([back], [changed], []):
         fleet.know(elsewhere)
-        found.append((runner.reverse, runner.reverse_settings))
+        found.append((runner.reverse.translations, runner.reverse.settings))
     fleet.add([back])
     here = fleet.runner(BACK)
 
     assert found == [(None, None), (None, back), (None, changed), (None, None)]
     assert here is not None
-    assert (runner.reverse, runner.reverse_settings) == (here.translations, back)
+    assert (runner.reverse.translations, runner.reverse.settings) == (here.translations, back)
 
 
 async def test_flows_are_listed_by_name() -> None:
