@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
 import attrs
@@ -22,15 +22,14 @@ from mm2py.flow.offsets.run_store import TranslationKeeper
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
+from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
-from mm2py.model.epoch import PartitionFailure
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
-from mm2py.model.positions import Position
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
     ConnectorRestarted,
@@ -41,7 +40,6 @@ from mm2py.telemetry.events import (
     FlowStarted,
     FlowSummary,
     PositionsRead,
-    PositionsWritten,
 )
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin
@@ -50,7 +48,7 @@ from mm2py.wire.topics.admin import Admin
 T = TypeVar("T")
 
 _SUMMARY_EVERY_S = 30.0
-#: How often it is asked whether a position is due, and a cluster that is away whether it is back.
+#: How often a cluster that is away is asked whether it is back.
 _TICK_S = 1.0
 #: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
 _UNSETTLED_REFRESH_S = 10.0
@@ -84,7 +82,7 @@ class SourceLife:
     positions: Positions
     topics: Topics
     tasks: SourceTasks
-    keeper: TranslationKeeper
+    writer: PositionWriter
 
 
 class SourceGroup(FlowGroup):
@@ -203,8 +201,10 @@ class SourceGroup(FlowGroup):
             adopted = await self._reach.insist(
                 "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
             )
-            life = SourceLife(source, target, positions, topics, tasks, keeper)
-            await self._fence(life)
+            logs = (positions.log, topics.memory.log)
+            writer = PositionWriter(self._around, tasks, positions, self._translations, keeper, logs=logs)
+            life = SourceLife(source, target, positions, topics, tasks, writer)
+            await life.writer.fence()
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
 
@@ -259,7 +259,7 @@ class SourceGroup(FlowGroup):
             return True
         async with asyncio.TaskGroup() as loops:
             others = [
-                loops.create_task(self._write_forever(life), name=f"{self.task}/positions"),
+                loops.create_task(life.writer.run(), name=f"{self.task}/positions"),
                 *(loops.create_task(self._run_side(it), name=f"{self.task}/{it.name}") for it in watches),
             ]
             goes_on = await self._goes_on()
@@ -278,7 +278,7 @@ class SourceGroup(FlowGroup):
         life.tasks.reopen()
         async with asyncio.TaskGroup() as loops:
             copying = loops.create_task(life.tasks.run(), name=self.task)
-            writing = loops.create_task(self._write_forever(life), name=f"{self.task}/positions")
+            writing = loops.create_task(life.writer.run(), name=f"{self.task}/positions")
             while True:
                 others = self._beside(loops, life, sides, is_settled=is_settled)
                 await self._until(lambda: self._is_quiet or self._is_refreshing)
@@ -304,7 +304,7 @@ class SourceGroup(FlowGroup):
         """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""
         if not self._is_admitted:
             return False
-        is_written = await self._finish("positions", self._write_once(life, is_interval_over=True))
+        is_written = await self._finish("positions", life.writer.write(is_interval_over=True))
         async with asyncio.TaskGroup() as last:
             for side in sides:
                 last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
@@ -348,70 +348,6 @@ class SourceGroup(FlowGroup):
 
             mirrored = await self._reach.once("refresh topics", self._aliases, refresh)
             is_settled = mirrored is not None and mirrored.is_settled
-
-    async def _write_forever(self, life: SourceLife) -> None:
-        interval_s = self._settings.copying.offset_flush_interval_ms / 1000
-        # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
-        written_at = self._clock.monotonic() - interval_s * self._around.jitter()
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(interval_s, _TICK_S)):
-                    await life.tasks.ledger.has_unfenced.wait()
-            life.tasks.ledger.has_unfenced.clear()
-            await self._fence(life)
-            await self._look_at_internal_topics(life)
-            is_over = self._clock.monotonic() - written_at >= interval_s
-            if await self._write_once(life, is_interval_over=is_over) and is_over:
-                written_at = self._clock.monotonic()
-
-    async def _look_at_internal_topics(self, life: SourceLife) -> None:
-        """Have what vanished made and filled again, even if nothing is to be written."""
-        for log in (life.positions.log, life.topics.memory.log):
-            if log.is_look_due:
-                await self._reach.once(f"look at {log.topic}", [self.flow.target], log.look)
-
-    async def _fence(self, life: SourceLife) -> None:
-        """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
-        waiting = life.tasks.ledger.unfenced()
-        if not waiting:
-            return
-
-        async def fence() -> Sequence[Position]:
-            try:
-                return await life.positions.fence(waiting)
-            except Mm2Error as error:
-                life.tasks.ledger.note_unfenced(waiting, PartitionFailure(str(error), error.hint, type(error).__name__))
-                raise
-
-        fenced = await self._reach.once("begin positions", [self.flow.target], fence)
-        life.tasks.note_fenced(fenced or ())
-
-    async def _write_once(self, life: SourceLife, *, is_interval_over: bool) -> bool:
-        """Write the positions that are due; say whether all of them are safe now."""
-        due = life.tasks.ledger.due_positions(is_interval_over=is_interval_over)
-        # What is known of where records went is never older than the position: behind it, a resume finds out.
-        moved = {*(position.source for position in due), *life.tasks.ledger.take_committed()}
-        changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
-        if not due and not changes:
-            self._reach.succeeded("write positions")
-            return True
-        begun, is_written = self._clock.monotonic(), False
-
-        async def write() -> bool:
-            await life.keeper.write(changes)
-            await life.positions.write(due)
-            return True
-
-        try:
-            is_written = bool(await self._reach.once("write positions", [self.flow.target], write))
-        finally:
-            if not is_written:
-                self._translations.put_back(changes)
-        if not is_written or not due:
-            return is_written
-        life.tasks.ledger.note_written(due)
-        self._events.emit(PositionsWritten(self.flow, len(due), (self._clock.monotonic() - begun) * 1000))
-        return True
 
     async def _finish(self, name: str, rest: Awaitable[T]) -> T | None:
         """Return *rest* its few seconds; None where they were not enough, or where it failed, which is noted."""

@@ -39,17 +39,9 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     events = EventLog(clock)
     around = flow_context(clock, events)
     group = SourceGroup(around, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
-    log = SimpleNamespace(is_look_due=False)
     life = SimpleNamespace(
-        tasks=SimpleNamespace(
-            ledger=SimpleNamespace(
-                unfenced=tuple, due_positions=lambda **_: (), take_committed=set, has_unfenced=asyncio.Event()
-            ),
-        ),
-        positions=SimpleNamespace(log=log),
-        topics=SimpleNamespace(
-            memory=SimpleNamespace(log=log), want_refresh=lambda: refreshes.append(clock.monotonic())
-        ),
+        writer=SimpleNamespace(run=asyncio.Event().wait),
+        topics=SimpleNamespace(want_refresh=lambda: refreshes.append(clock.monotonic())),
     )
     watch = Watch()
     group.want(Wanted.PAUSED)

@@ -1,0 +1,119 @@
+"""
+When positions are written: before a partition is copied for the first time, when they are due, and at the end.
+
+With them goes what is known of where records went, never later than the position that rests on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from mm2py.errors import Mm2Error
+from mm2py.flow.offsets.run_store import TranslationKeeper
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.flow.source.positions import Positions
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.positions import Position
+from mm2py.telemetry.events import PositionsWritten
+from mm2py.wire.kept_log import KeptLog
+
+
+#: How often it is asked whether a position is due.
+_TICK_S = 1.0
+
+
+class PositionWriter:
+    """Writes the positions of one life of the source group; *logs* are the topics that have to be there meanwhile."""
+
+    def __init__(
+        self,
+        around: FlowContext,
+        tasks: SourceTasks,
+        positions: Positions,
+        translations: Translations,
+        keeper: TranslationKeeper,
+        *,
+        logs: Sequence[KeptLog],
+    ) -> None:
+        self._around = around
+        self._clock = around.clock
+        self._reach = around.reach
+        self._target = [around.flow.target]
+        self._positions = positions
+        self._keeper = keeper
+        self._tasks = tasks
+        self._translations = translations
+        self._logs = logs
+
+    async def run(self) -> None:
+        """Write what is due until cancelled."""
+        interval_s = self._around.settings.copying.offset_flush_interval_ms / 1000
+        # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
+        written_at = self._clock.monotonic() - interval_s * self._around.jitter()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(interval_s, _TICK_S)):
+                    await self._tasks.ledger.has_unfenced.wait()
+            self._tasks.ledger.has_unfenced.clear()
+            await self.fence()
+            await self._look_at_logs()
+            is_over = self._clock.monotonic() - written_at >= interval_s
+            if await self.write(is_interval_over=is_over) and is_over:
+                written_at = self._clock.monotonic()
+
+    async def _look_at_logs(self) -> None:
+        """Have what vanished made and filled again, even if nothing is to be written."""
+        for log in self._logs:
+            if log.is_look_due:
+                await self._reach.once(f"look at {log.topic}", self._target, log.look)
+
+    async def fence(self) -> None:
+        """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
+        waiting = self._tasks.ledger.unfenced()
+        if not waiting:
+            return
+
+        async def fence() -> Sequence[Position]:
+            try:
+                return await self._positions.fence(waiting)
+            except Mm2Error as error:
+                self._tasks.ledger.note_unfenced(
+                    waiting, PartitionFailure(str(error), error.hint, type(error).__name__)
+                )
+                raise
+
+        fenced = await self._reach.once("begin positions", self._target, fence)
+        self._tasks.note_fenced(fenced or ())
+
+    async def write(self, *, is_interval_over: bool) -> bool:
+        """Write the positions that are due; say whether all of them are safe now."""
+        due = self._tasks.ledger.due_positions(is_interval_over=is_interval_over)
+        # What is known of where records went is never older than the position: behind it, a resume finds out.
+        moved = {*(position.source for position in due), *self._tasks.ledger.take_committed()}
+        changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
+        if not due and not changes:
+            self._reach.succeeded("write positions")
+            return True
+        begun, is_written = self._clock.monotonic(), False
+
+        async def write() -> bool:
+            await self._keeper.write(changes)
+            await self._positions.write(due)
+            return True
+
+        try:
+            is_written = bool(await self._reach.once("write positions", self._target, write))
+        finally:
+            if not is_written:
+                self._translations.put_back(changes)
+        if not is_written or not due:
+            return is_written
+        self._tasks.ledger.note_written(due)
+        self._around.events.emit(
+            PositionsWritten(self._around.flow, len(due), (self._clock.monotonic() - begun) * 1000)
+        )
+        return True
