@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
@@ -17,7 +19,7 @@ from mm2py.telemetry.events import (
     InternalTopicRecreated,
     StepFailed,
 )
-from tests.support.brokers import MakeCluster
+from tests.support.brokers import cluster_factory
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_programs import java_program
@@ -28,6 +30,21 @@ from tests.support.topics import create_topic, delete_topic, list_topics, topic_
 
 _NOWHERE = "127.0.0.1:1"
 _EMIT = {"emit.heartbeats.enabled": "true"}
+
+
+@pytest.fixture(scope="module")
+def beating() -> Iterator[KafkaCluster]:
+    """A target of these tests' own: the topic of heartbeats has the same name in all of them."""
+    with cluster_factory() as make:
+        yield make("beating")
+
+
+@pytest.fixture
+async def target(beating: KafkaCluster) -> str:
+    """Return the target's bootstrap servers, once it has no topic."""
+    for topic in await list_topics(beating.bootstrap_servers):
+        await delete_topic(beating.bootstrap_servers, topic)
+    return beating.bootstrap_servers
 
 
 async def beats(flow: RunningFlow, more_than: int = 0) -> int:
@@ -46,13 +63,12 @@ def _shortest_pause_ms(found: Collection[Heartbeat]) -> int:
     return min(after - before for before, after in itertools.pairwise(times))
 
 
-async def test_heartbeats_have_java_s_bytes_and_time(make_cluster: MakeCluster, tmp_path: Path) -> None:
+async def test_heartbeats_have_java_s_bytes_and_time(target: str, tmp_path: Path) -> None:
     """
     One record each second, keyed by the flow and stamped with the time that it holds, as Java's formatter reads it.
 
     The topic is compacted and has one partition. None of this needs the source, which is away all the time.
     """
-    target = make_cluster("beating").bootstrap_servers
     async with running_flow(flow_settings(_NOWHERE, target, **_EMIT), tmp_path) as flow:
         await beats(flow, 2)
         view = flow.runner.view()
@@ -73,9 +89,8 @@ async def test_heartbeats_have_java_s_bytes_and_time(make_cluster: MakeCluster, 
     assert [event.cluster for event in flow.events.of(ClusterUnreachable)] == ["A"]
 
 
-async def test_a_flow_that_is_not_enabled_emits_heartbeats_alone(make_cluster: MakeCluster, tmp_path: Path) -> None:
+async def test_a_flow_that_is_not_enabled_emits_heartbeats_alone(target: str, tmp_path: Path) -> None:
     """It has no source group, asks the source for nothing, and creates nothing but the heartbeats topic."""
-    target = make_cluster("quiet").bootstrap_servers
     keys = {**_EMIT, "A->B.enabled": "false", "emit.heartbeats.interval.seconds": "2"}
     async with running_flow(flow_settings(_NOWHERE, target, **keys), tmp_path) as flow:
         await beats(flow)
@@ -90,10 +105,10 @@ async def test_a_flow_that_is_not_enabled_emits_heartbeats_alone(make_cluster: M
 
 
 async def test_too_many_replicas_stop_heartbeats_alone(
-    primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
+    primary: KafkaCluster, target: str, prefix: str, tmp_path: Path
 ) -> None:
     """The refusal names the setting and is told once; the group keeps trying, and copying goes on beside it."""
-    source, target = primary.bootstrap_servers, make_cluster("small").bootstrap_servers
+    source = primary.bootstrap_servers
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=100, partitions=1)
     keys = {**_EMIT, "A->B.topics": prefix, "heartbeats.topic.replication.factor": "3"}
@@ -114,10 +129,10 @@ async def test_too_many_replicas_stop_heartbeats_alone(
     assert view.state is FlowState.RUNNING
 
 
-async def test_heartbeats_outlive_their_topic_and_their_target(make_cluster: MakeCluster, tmp_path: Path) -> None:
+async def test_heartbeats_outlive_their_topic_and_their_target(
+    beating: KafkaCluster, target: str, tmp_path: Path
+) -> None:
     """A deleted topic is created again; after the target was away, heartbeats go on and are not caught up with."""
-    cluster = make_cluster("shaky")
-    target = cluster.bootstrap_servers
     # So long a topic is waited for that may only have lost its leader.
     keys = {**_EMIT, "B.producer.request.timeout.ms": "5000"}
     async with running_flow(flow_settings(_NOWHERE, target, **keys), tmp_path) as flow:
@@ -127,9 +142,9 @@ async def test_heartbeats_outlive_their_topic_and_their_target(make_cluster: Mak
         await beats(flow, await beats(flow) + 1)
         assert "heartbeats" in await list_topics(target)
 
-        await asyncio.to_thread(cluster.kill, 0)
+        await asyncio.to_thread(beating.kill, 0)
         await eventually(lambda: len(flow.events.of(ClusterUnreachable)) == 2, within_s=60, what="the target is missed")
-        await asyncio.to_thread(cluster.start, 0)
+        await asyncio.to_thread(beating.start, 0)
         await eventually(lambda: flow.events.of(HeartbeatsResumed), within_s=60, what="heartbeats go on again")
         before = await beats(flow)
         await beats(flow, before + 1)
