@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -143,7 +144,7 @@ async def test_executors_transform_and_need_no_disc_in_common_with_the_daemon(
             places = {spark.worker_of(pid) for pid in spark.python_workers()}
             on_disc = _names_in(disc)
             exit_code = await mirror.sigterm()
-        verified = await run_mm2py("verify", tmp_path / "mm2.properties", "A->B", "--topics", copied, env=env)
+        verified = await run_mm2py("verify", tmp_path / "mm2.properties", "A->B", "--topics", copied, "--json", env=env)
         seen = [] if why_not else spark.seen_in(disc)
 
     assert places == {0, 1}
@@ -155,6 +156,7 @@ async def test_executors_transform_and_need_no_disc_in_common_with_the_daemon(
     found = await read_numbers(backup.bootstrap_servers, f"A.{sifted}")
     assert found == {partition: numbers[::10] for partition, numbers in source.items()}
     assert verified.returncode == 0, verified.stderr
+    assert json.loads(verified.stdout)["counts"]["equal"] == _FEW
     if why_not:
         pytest.skip(f"all works, but whether it needs a disc in common cannot be told: {why_not}")
     assert on_disc >= {"mm2py", "blockmgr", "spark"}

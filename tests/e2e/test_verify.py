@@ -14,14 +14,11 @@ import attrs
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import run_tool
 from tests.support.brokers import AUTHORIZED, MakeCluster
-from tests.support.daemon import daemon
 from tests.support.eventually import scaled
-from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.planting import copy_with
-from tests.support.producing import produce, produce_numbers
+from tests.support.producing import produce
 from tests.support.records import plain_records
-from tests.support.spark import SparkCluster, can_import, python_without_mm2py, spark_cluster
 from tests.support.topics import create_topic
 
 
@@ -134,28 +131,3 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
 
     assert ended.code == 2, ended
     assert f"grant User:ANONYMOUS READ on topic A.{prefix}" in ended.out, ended
-
-
-def _spark_keys(spark: SparkCluster, python: Path) -> dict[str, object]:
-    return {"tasks.max": 2, "spark.executor.memory": "480m", **spark.settings(python=python)}
-
-
-async def test_on_a_spark_cluster_whose_executors_do_not_have_mm2py(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """What a daemon mirrored is compared by both Spark workers, cut where its index of runs says, and is equal."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    python = python_without_mm2py(tmp_path)
-    await create_topic(source, prefix, partitions=2)
-    await produce_numbers(source, prefix, count=200_000, partitions=2, size=100)
-    async with daemon(tmp_path, mm2_properties(source, target, topics=prefix, **{"copy.epoch.ms": 1000})) as mirror:
-        await await_arrived(target, f"A.{prefix}", 200_000, within_s=180)
-        assert await mirror.sigterm() == 0
-    with spark_cluster(tmp_path) as spark:
-        file = _file(tmp_path, source, target, prefix, **_spark_keys(spark, python))
-        ended = await _verify(file, "--slots", "4", "--json")
-
-    assert not can_import(python, "mm2py", cwd=tmp_path)
-    assert ended.code == 0, ended
-    assert ended.report["counts"]["equal"] == 200_000
-    assert ended.report["slices"] > 4, ended.report
