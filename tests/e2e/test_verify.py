@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
+import subprocess
 from pathlib import Path
-from typing import Any
-
-import attrs
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import run_tool
 from tests.support.brokers import AUTHORIZED, MakeCluster
-from tests.support.eventually import scaled
+from tests.support.commands import run_mm2py
 from tests.support.mm2_file import mm2_properties
 from tests.support.planting import copy_with
 from tests.support.producing import produce
@@ -22,44 +18,11 @@ from tests.support.records import plain_records
 from tests.support.topics import create_topic
 
 
-_ROOT = Path(__file__).parents[2]
-_LIMIT_S = 240.0
 _ACL_TOOL = "org.apache.kafka.tools.AclCommand"
 
 
-@attrs.frozen
-class Ended:
-    """How a command ended."""
-
-    code: int | None
-    out: str
-    err: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
-
-
-async def _verify(file: Path, *arguments: str) -> Ended:
-    """Run the command; one that takes too long fails with what it has printed."""
-    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mm2py", "verify", str(file), "A->B", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
-        cwd=file.parent,
-    )
-    try:
-        printed = asyncio.ensure_future(process.communicate())
-        done, _ = await asyncio.wait([printed], timeout=scaled(_LIMIT_S))
-    finally:
-        if process.returncode is None:
-            process.kill()
-    out, err = await printed
-    assert done, f"not within {_LIMIT_S} s: {out.decode()}{err.decode()}"
-    return Ended(process.returncode, out.decode(), err.decode())
+async def _verify(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return await run_mm2py("verify", file, "A->B", *arguments, env={"COLUMNS": "200"})
 
 
 def _file(tmp_path: Path, source: str, target: str, topics: str, **keys: object) -> Path:
@@ -98,18 +61,19 @@ async def test_its_exit_codes_and_what_it_prints(
         ]
     alone, misspelt, away = (it.result() for it in asked)
 
-    assert sound.code == 0, sound
-    assert sound.report["verdict"] == "equal"
-    assert sound.report["counts"]["equal"] == 5_000
-    assert sound.report["batches_opened"] == 0
-    assert both.code == 1, both
-    assert "upstream offset 500 is missing at downstream offset 500" in both.out
-    assert "A->B: different. 9,999 records equal, 1 different" in both.out
-    assert "comparing …" in both.err
-    assert (alone.code, misspelt.code, away.code) == (2, 2, 2)
-    assert f"cluster B has no topic A.{prefix}-alone" in alone.out
-    assert f"did you mean {prefix}-sound" in misspelt.err
-    assert "cluster B does not answer at 127.0.0.1:1" in away.err
+    assert sound.returncode == 0, sound
+    report = json.loads(sound.stdout)
+    assert report["verdict"] == "equal"
+    assert report["counts"]["equal"] == 5_000
+    assert report["batches_opened"] == 0
+    assert both.returncode == 1, both
+    assert "upstream offset 500 is missing at downstream offset 500" in both.stdout
+    assert "A->B: different. 9,999 records equal, 1 different" in both.stdout
+    assert "comparing …" in both.stderr
+    assert (alone.returncode, misspelt.returncode, away.returncode) == (2, 2, 2)
+    assert f"cluster B has no topic A.{prefix}-alone" in alone.stdout
+    assert f"did you mean {prefix}-sound" in misspelt.stderr
+    assert "cluster B does not answer at 127.0.0.1:1" in away.stderr
 
 
 async def test_a_reader_without_rights_is_told_what_to_grant(
@@ -129,5 +93,5 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
     await asyncio.to_thread(run_tool, _ACL_TOOL, *acl, "--allow-principal", "User:ANONYMOUS", "--operation", "Describe")
     ended = await _verify(_file(tmp_path, source, target, prefix))
 
-    assert ended.code == 2, ended
-    assert f"grant User:ANONYMOUS READ on topic A.{prefix}" in ended.out, ended
+    assert ended.returncode == 2, ended
+    assert f"grant User:ANONYMOUS READ on topic A.{prefix}" in ended.stdout, ended
