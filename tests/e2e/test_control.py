@@ -5,54 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
 
-import aiohttp
-import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.daemon import Daemon, daemon
-from tests.support.eventually import eventually
+from tests.support.daemon import daemon
+from tests.support.flow_rest import SOURCE, flow_rest
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import numbered_stream, produce_numbers
 from tests.support.topics import create_topic
 
 
-_SOURCE = "/connectors/MirrorSourceConnector"
 _QUIET_S = 2.0
 _MEASURED_S = 20.0
-
-
-@attrs.frozen
-class Rest:
-    """One flow's address at a running daemon."""
-
-    flow: str
-
-    async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request and give the answer's JSON; a refusal fails with what was said."""
-        async with aiohttp.ClientSession() as session, session.request(method, self.flow + path, json=body) as answer:
-            text = await answer.text()
-            assert answer.ok, f"{method} {path}: {answer.status}: {text}"
-            return await answer.json() if text else None
-
-    async def state(self, wanted: str) -> None:
-        """Wait until the source connector is in a state of Connect's."""
-
-        async def is_so() -> bool:
-            status = await self.ask("GET", f"{_SOURCE}/status")
-            assert status["connector"]["state"] == wanted, status
-            return True
-
-        await eventually(is_so, within_s=30, what=f"the connector is {wanted}")
-
-
-async def _rest(running: Daemon, flow: str) -> Rest:
-    listening = await running.wait_for_event("rest_listening")
-    source, _, target = flow.partition("->")
-    return Rest(f"{listening['url'].rstrip('/')}/from:{source}/to:{target}")
 
 
 async def _grown(cluster: KafkaCluster, topic: str) -> int:
@@ -90,16 +56,16 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
         numbered_stream(backup.bootstrap_servers, back, count=1_000, partitions=2, rate=300, open_ended=True) as other,
     ):
         async with daemon(tmp_path, text) as running:
-            rest = await _rest(running, f"{a}->{b}")
+            rest = await flow_rest(running, f"{a}->{b}")
             await await_arrived(backup.bootstrap_servers, f"{a}.{there}", 100)
             await await_arrived(primary.bootstrap_servers, f"{b}.{back}", 100)
-            await rest.ask("PUT", f"{_SOURCE}/pause")
+            await rest.ask("PUT", f"{SOURCE}/pause")
             await rest.state("PAUSED")
             paused = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
-            await rest.ask("PUT", f"{_SOURCE}/resume")
+            await rest.ask("PUT", f"{SOURCE}/resume")
             at = await arrived(backup.bootstrap_servers, f"{a}.{there}")
             await await_arrived(backup.bootstrap_servers, f"{a}.{there}", at + 300)
-            await rest.ask("PUT", f"{_SOURCE}/stop")
+            await rest.ask("PUT", f"{SOURCE}/stop")
             await rest.state("STOPPED")
             stopped = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
             lost = list(running.events("copy_task_lost"))
@@ -109,10 +75,10 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
             took_s = time.monotonic() - began
             (end,) = running.events("daemon_stopped")
         async with daemon(tmp_path, text) as running:
-            rest = await _rest(running, f"{a}->{b}")
+            rest = await flow_rest(running, f"{a}->{b}")
             await rest.state("STOPPED")
             still = await _grown(backup, f"{a}.{there}")
-            await rest.ask("PUT", f"{_SOURCE}/resume")
+            await rest.ask("PUT", f"{SOURCE}/resume")
             counts = await held.done(), await other.done()
             await await_arrived(backup.bootstrap_servers, f"{a}.{there}", counts[0])
             await await_arrived(primary.bootstrap_servers, f"{b}.{back}", counts[1])
@@ -140,7 +106,7 @@ async def test_a_limit_holds_over_epochs_and_copy_tasks_and_is_lifted(
         **{"topics": prefix, "tasks.max": "2", "emit.checkpoints.enabled": "false"},
     )
     async with daemon(tmp_path, text) as running:
-        rest = await _rest(running, f"{prefix}->B")
+        rest = await flow_rest(running, f"{prefix}->B")
         await running.wait_for_event("flow_started")
         answered = await rest.ask("PUT", "/limit", {"bytes_per_s": "800 kB/s"})
         await produce_numbers(primary.bootstrap_servers, prefix, count=count, partitions=4, size=size)

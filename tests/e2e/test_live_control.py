@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
-
-import aiohttp
-import attrs
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually, scaled
+from tests.support.flow_rest import SOURCE, flow_rest, offset_body
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
@@ -20,26 +17,6 @@ from tests.support.topics import create_topic
 
 
 _COUNT = 2_000
-_SOURCE = "/connectors/MirrorSourceConnector"
-
-
-@attrs.frozen
-class Rest:
-    """The flow's address at a running daemon."""
-
-    flow: str
-
-    async def ask(self, method: str, path: str, body: object = None, *, wanted: int) -> Any:
-        """Send a request and give the answer's JSON; another status than *wanted* fails with what was said."""
-        async with aiohttp.ClientSession() as session, session.request(method, self.flow + path, json=body) as answer:
-            text = await answer.text()
-            assert answer.status == wanted, f"{answer.status}: {text}"
-            return await answer.json() if text else None
-
-
-async def _rest(running: Daemon, alias: str) -> Rest:
-    listening = await running.wait_for_event("rest_listening")
-    return Rest(f"{listening['url'].rstrip('/')}/from:{alias}/to:B")
 
 
 def _settings(primary: KafkaCluster, backup: KafkaCluster, alias: str, topics: str) -> str:
@@ -74,13 +51,13 @@ async def test_what_was_ordered_survives_a_kill(
         await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=2)
     text = _settings(primary, backup, prefix, f"{first}, {paused}")
     async with daemon(tmp_path, text) as running:
-        rest = await _rest(running, prefix)
+        rest = await flow_rest(running, f"{prefix}->B")
         for topic in (first, paused):
             await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", _COUNT)
         await rest.ask("PUT", f"/topics/{paused}/pause", wanted=202)
-        refused = await rest.ask("PUT", f"{_SOURCE}/config", {"tasks.max": "no", "topcs": "x"}, wanted=400)
+        refused = await rest.ask("PUT", f"{SOURCE}/config", {"tasks.max": "no", "topcs": "x"}, wanted=400)
         begun = time.monotonic()
-        await rest.ask("PUT", f"{_SOURCE}/config", {"topics": f"{prefix}-.*", "tasks.max": "2"}, wanted=200)
+        await rest.ask("PUT", f"{SOURCE}/config", {"topics": f"{prefix}-.*", "tasks.max": "2"}, wanted=200)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{second}", _COUNT)
         took_s = time.monotonic() - begun
         await _stage(running, paused, prefix, "paused")
@@ -88,17 +65,17 @@ async def test_what_was_ordered_survives_a_kill(
 
     await produce_numbers(primary.bootstrap_servers, paused, count=_COUNT, partitions=2)
     async with daemon(tmp_path, text) as running:
-        rest = await _rest(running, prefix)
+        rest = await flow_rest(running, f"{prefix}->B")
         await running.wait_for_event("flow_started")
         await _stage(running, paused, prefix, "paused")
-        config = await rest.ask("GET", f"{_SOURCE}/config", wanted=200)
+        config = await rest.ask("GET", f"{SOURCE}/config", wanted=200)
         kept = await rest.ask("GET", "/config", wanted=200)
         await produce_numbers(primary.bootstrap_servers, second, count=100, partitions=1)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{second}", _COUNT + 100)
         held_back = await arrived(backup.bootstrap_servers, f"{prefix}.{paused}")
         await rest.ask("PUT", f"/topics/{paused}/resume", wanted=202)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", 2 * _COUNT)
-        after = await rest.ask("DELETE", f"{_SOURCE}/config", wanted=200)
+        after = await rest.ask("DELETE", f"{SOURCE}/config", wanted=200)
         reverted = await running.wait_for_event("live_settings_changed")
         await eventually(lambda: running.flow_view(f"{prefix}->B").get("topics") == 2, within_s=30, what="two topics")
         assert await running.sigterm() == 0
@@ -123,27 +100,20 @@ async def test_offsets_are_set_back_over_http(
     """KIP-875's verbs as Connect has them: refused while the connector runs, then a hundred records come again."""
     await create_topic(primary.bootstrap_servers, prefix)
     await produce_numbers(primary.bootstrap_servers, prefix, count=_COUNT, partitions=1)
-    partition = {"cluster": prefix, "partition": 0, "topic": prefix}
-    body = {"offsets": [{"partition": partition, "offset": {"offset": _COUNT - 101}}]}
+    body = offset_body(prefix, prefix, _COUNT - 101)
     async with daemon(tmp_path, _settings(primary, backup, prefix, prefix)) as running:
-        rest = await _rest(running, prefix)
+        rest = await flow_rest(running, f"{prefix}->B")
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
-        await rest.ask("PATCH", f"{_SOURCE}/offsets", body, wanted=409)
-        await rest.ask("PUT", f"{_SOURCE}/stop", wanted=204)
-
-        async def has_stopped() -> bool:
-            status = await rest.ask("GET", f"{_SOURCE}/status", wanted=200)
-            assert status["connector"]["state"] == "STOPPED", status
-            return True
-
-        await eventually(has_stopped, within_s=30, what="the connector is stopped")
-        before = await rest.ask("GET", f"{_SOURCE}/offsets", wanted=200)
-        await rest.ask("PATCH", f"{_SOURCE}/offsets", body, wanted=200)
-        await rest.ask("PUT", f"{_SOURCE}/resume", wanted=202)
+        await rest.ask("PATCH", f"{SOURCE}/offsets", body, wanted=409)
+        await rest.ask("PUT", f"{SOURCE}/stop", wanted=204)
+        await rest.state("STOPPED")
+        before = await rest.ask("GET", f"{SOURCE}/offsets", wanted=200)
+        await rest.ask("PATCH", f"{SOURCE}/offsets", body, wanted=200)
+        await rest.ask("PUT", f"{SOURCE}/resume", wanted=202)
         await await_arrived(backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT + 100)
         assert await running.sigterm() == 0
 
-    assert before == {"offsets": [{"partition": partition, "offset": {"offset": _COUNT - 1}}]}
+    assert before == offset_body(prefix, prefix, _COUNT - 1)
     source = await read_numbers(primary.bootstrap_servers, prefix)
     found = await read_numbers(backup.bootstrap_servers, f"{prefix}.{prefix}")
     assert found[0] == source[0] + source[0][-100:]

@@ -7,8 +7,6 @@ import os
 import signal
 from pathlib import Path
 
-import aiohttp
-
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.checkpoint import Checkpoint
@@ -19,6 +17,7 @@ from mm2py.wire.requests import LATEST
 from tests.support.checkpointing import checkpoints_in
 from tests.support.daemon import Daemon, daemon, spark_workers
 from tests.support.eventually import eventually
+from tests.support.flow_rest import SOURCE, flow_rest, offset_body
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -242,20 +241,11 @@ async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
 
 async def _step_over(running: Daemon, alias: str, topic: str, offset: int) -> None:
     """Have a flow go on behind a record: stop it, alter what it copied last, and resume it."""
-    listening = await running.wait_for_event("rest_listening")
-    source = f"{listening['url'].rstrip('/')}/from:{alias}/to:B/connectors/MirrorSourceConnector"
-    partition = {"cluster": alias, "partition": 0, "topic": topic}
-    async with aiohttp.ClientSession(raise_for_status=True) as session:
-
-        async def has_stopped() -> bool:
-            async with session.get(f"{source}/status") as answer:
-                return bool((await answer.json())["connector"]["state"] == "STOPPED")
-
-        async with session.put(f"{source}/stop"):
-            await eventually(has_stopped, within_s=60, what="the connector is stopped")
-        body = {"offsets": [{"partition": partition, "offset": {"offset": offset}}]}
-        async with session.patch(f"{source}/offsets", json=body), session.put(f"{source}/resume"):
-            return
+    rest = await flow_rest(running, f"{alias}->B")
+    await rest.ask("PUT", f"{SOURCE}/stop")
+    await rest.state("STOPPED")
+    await rest.ask("PATCH", f"{SOURCE}/offsets", offset_body(alias, topic, offset))
+    await rest.ask("PUT", f"{SOURCE}/resume")
 
 
 async def test_two_daemons_of_one_flow_do_not_write_over_each_other(

@@ -1,0 +1,51 @@
+"""REST of a running daemon, asked about one flow as an operator asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import attrs
+
+from tests.support.daemon import Daemon
+from tests.support.eventually import eventually
+
+
+SOURCE = "/connectors/MirrorSourceConnector"
+
+
+@attrs.frozen
+class FlowRest:
+    """One flow's address at a running daemon."""
+
+    url: str
+
+    async def ask(self, method: str, path: str, body: object = None, *, wanted: int | None = None) -> Any:
+        """Send a request and give the answer's JSON; another status than *wanted*, or any refusal, fails."""
+        async with aiohttp.ClientSession() as session, session.request(method, self.url + path, json=body) as answer:
+            text = await answer.text()
+            assert answer.ok if wanted is None else answer.status == wanted, f"{method} {path}: {answer.status}: {text}"
+            return await answer.json() if text else None
+
+    async def state(self, wanted: str) -> None:
+        """Wait until the source connector is in a state of Connect's."""
+
+        async def is_so() -> bool:
+            status = await self.ask("GET", f"{SOURCE}/status")
+            assert status["connector"]["state"] == wanted, status
+            return True
+
+        await eventually(is_so, within_s=60, what=f"the connector is {wanted}")
+
+
+async def flow_rest(running: Daemon, flow: str) -> FlowRest:
+    """Return where the daemon answers about *flow*."""
+    listening = await running.wait_for_event("rest_listening")
+    source, _, target = flow.partition("->")
+    return FlowRest(f"{listening['url'].rstrip('/')}/from:{source}/to:{target}")
+
+
+def offset_body(alias: str, topic: str, offset: int) -> dict[str, Any]:
+    """Return what sets the offset of the record that was copied last, of partition 0, as Connect has it (KIP-875)."""
+    partition = {"cluster": alias, "partition": 0, "topic": topic}
+    return {"offsets": [{"partition": partition, "offset": {"offset": offset}}]}
