@@ -2,94 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
 
 import attrs
 import pytest
 
 from mm2py.core.checkpoint.checkpoints import AtTarget
-from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+from mm2py.model.group import CommittedOffset
 from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.clocks import LoopClock
+from tests.support.group_brokers import DESCRIBE, OFFSET_COMMIT, OFFSET_FETCH, FakeGroup, GroupBrokers
 
 
 FLOW = Flow("A", "B")
 REMOTE = TopicPartition("A.foo", 0)
 OTHER = TopicPartition("A.foo", 1)
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+
+class Target(GroupBrokers):
+    """A target's coordinators; some requests fail, and things happen right before others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latency_s = 0.0
+        self.failing: dict[int, ErrorCode] = {}
+        self.before: dict[int, Callable[[], None]] = {}
+
+    def answer(self, node_id: int, request: Any) -> Any:
+        self.before.get(request.API_KEY, lambda: None)()
+        self.errors = {"g": int(self.failing[request.API_KEY])} if request.API_KEY in self.failing else {}
+        return super().answer(node_id, request)
+
+    @property
+    def commits(self) -> list[tuple[str, dict[TopicPartition, int]]]:
+        """What was to be committed, for which group."""
+        return [
+            (
+                request.consumer_group,
+                {TopicPartition(topic, number): at for topic, rows in request.topics for number, at, _ in rows},
+            )
+            for _, request in self.requests_of(OFFSET_COMMIT)
+        ]
 
 
-@attrs.define
-class FakeGroup:
-    """A group at the target, as far as a mirror sees it."""
-
-    offsets: dict[TopicPartition, int] = attrs.field(factory=dict)
-    members: int = 0
-    protocol: str = "consumer"
-
-
-@attrs.define(eq=False)
-class FakeGroups:
-    """A target's coordinators: they take an admin's commit only while nobody is in the group, as real ones do."""
-
-    groups: dict[str, FakeGroup] = attrs.field(factory=dict)
-    failing_describe: int = 0
-    failing_fetch: int = 0
-    refusing: int = 0
-    commits: list[tuple[str, dict[TopicPartition, int]]] = attrs.field(factory=list)
-    #: What happens between the last look and the write.
-    meanwhile: Callable[[], None] = lambda: None
-    before_fetch: Callable[[], None] = lambda: None
-
-    async def describe(self, groups: Collection[str]) -> dict[str, GroupDescription | BrokerAnsweredError]:
-        if self.failing_describe:
-            return dict.fromkeys(groups, error_of(self.failing_describe, "B", "DescribeGroups"))
-        return {name: self._described(name) for name in groups}
-
-    def _described(self, name: str) -> GroupDescription:
-        group = self.groups.get(name)
-        if group is None:
-            return GroupDescription(name, GroupType.CLASSIC, "", "Dead", exists=False)
-        state = "Stable" if group.members else "Empty"
-        return GroupDescription(name, GroupType.CLASSIC, group.protocol, state, group.members)
-
-    async def committed(self, groups: Collection[str]) -> dict[str, Offsets | BrokerAnsweredError]:
-        if self.failing_fetch:
-            return dict.fromkeys(groups, error_of(self.failing_fetch, "B", "OffsetFetch"))
-        self.before_fetch()
-        return {
-            name: {tp: CommittedOffset(offset) for tp, offset in self.groups[name].offsets.items()}
-            if name in self.groups
-            else {}
-            for name in groups
-        }
-
-    async def commit(self, group: str, offsets: Offsets) -> dict[TopicPartition, BrokerAnsweredError | None]:
-        self.meanwhile()
-        if self.refusing:
-            return dict.fromkeys(offsets, error_of(self.refusing, "B", "OffsetCommit"))
-        held = self.groups.setdefault(group, FakeGroup(protocol=""))
-        if held.members:
-            return dict.fromkeys(offsets, error_of(ErrorCode.UNKNOWN_MEMBER_ID, "B", "OffsetCommit"))
-        plain = {tp: offset.offset for tp, offset in offsets.items()}
-        held.offsets |= plain
-        self.commits.append((group, plain))
-        return dict.fromkeys(offsets)
+def group_at(offset: int, **more: Any) -> FakeGroup:
+    """Make a group that stands at *offset*."""
+    return FakeGroup(offsets={REMOTE: offset}, **more)
 
 
 @attrs.define
 class Rig:
     """Group offsets on a fake target."""
 
-    target: FakeGroups
+    target: Target
+    groups: Groups
     events: EventLog
     clock: LoopClock
     last: dict[TopicPartition, int] = attrs.field(factory=dict)
@@ -99,7 +72,7 @@ class Rig:
     def __attrs_post_init__(self) -> None:
         self.offsets = GroupOffsets(
             FLOW,
-            cast("Groups", self.target),
+            self.groups,
             may_rewind=self.may_rewind,
             last_of=lambda _group: self.last,
             ends_of=self.ends_of,
@@ -124,9 +97,10 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    clock = LoopClock()
-    return Rig(FakeGroups(), EventLog(clock), clock)
+async def rig() -> AsyncIterator[Rig]:
+    clock, target = LoopClock(), Target()
+    async with Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as cluster:
+        yield Rig(target, Groups(cluster), EventLog(clock), clock)
 
 
 async def test_a_group_that_does_not_exist_is_written(rig: Rig) -> None:
@@ -141,7 +115,7 @@ async def test_a_group_that_does_not_exist_is_written(rig: Rig) -> None:
 
 async def test_an_empty_group_goes_forward_and_never_back(rig: Rig) -> None:
     """Idle at the target: forward is written, what is ahead stays (testSyncOffset, idle and ahead)."""
-    rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    rig.target.groups["g"] = group_at(50)
     await rig.sync(100)
     await rig.sync(100)
     await rig.sync(70)
@@ -152,8 +126,8 @@ async def test_an_empty_group_goes_forward_and_never_back(rig: Rig) -> None:
 
 async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: Rig) -> None:
     """sync.group.offsets.rewind.enabled follows a group that was reset at the source."""
-    rewinding = Rig(rig.target, rig.events, rig.clock, may_rewind=True)
-    rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    rewinding = Rig(rig.target, rig.groups, rig.events, rig.clock, may_rewind=True)
+    rig.target.groups["g"] = group_at(50)
     await rewinding.sync(20)
 
     assert rig.target.groups["g"].offsets == {REMOTE: 20}
@@ -161,11 +135,11 @@ async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: Rig) -> No
 
 async def test_an_active_group_is_left_alone_and_said_so_once(rig: Rig) -> None:
     """Members at the target: nothing is even tried; once they have left, it goes on."""
-    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50}, members=1)
+    group = rig.target.groups["g"] = group_at(50, members=1, state="Stable")
     settled = await rig.sync(100)
     await rig.clock.sleep(60)
     await rig.sync(110)
-    group.members = 0
+    group.members, group.state = 0, "Empty"
     await rig.sync(120)
 
     assert settled == frozenset()
@@ -174,16 +148,16 @@ async def test_an_active_group_is_left_alone_and_said_so_once(rig: Rig) -> None:
     assert rig.events.of(GroupSyncResumed) == (GroupSyncResumed(FLOW, "g", "active", 60.0),)
 
 
-@pytest.mark.parametrize("failure", ["failing_describe", "failing_fetch"])
+@pytest.mark.parametrize("failure", [DESCRIBE, OFFSET_FETCH], ids=["described", "fetched"])
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED])
-async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure: str, code: ErrorCode) -> None:
+async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure: int, code: ErrorCode) -> None:
     """
     KAFKA-19794: a look that fails says nothing about the group.
 
     MirrorMaker takes a group whose description failed for a new one and writes all its offsets, backwards too.
     """
-    rig.target.groups["g"] = FakeGroup({REMOTE: 500})
-    setattr(rig.target, failure, int(code))
+    rig.target.groups["g"] = group_at(500)
+    rig.target.failing[failure] = code
     settled = await rig.sync(100)
 
     assert rig.target.commits == []
@@ -194,7 +168,7 @@ async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure:
 
 async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: Rig) -> None:
     """An active group beside an idle one: the idle one is written all the same."""
-    rig.target.groups["g"] = FakeGroup({REMOTE: 50}, members=3)
+    rig.target.groups["g"] = group_at(50, members=3, state="Stable")
     settled = await rig.sync(100, other=7, third=8)
 
     assert sorted(rig.target.commits) == [("other", {REMOTE: 7}), ("third", {REMOTE: 8})]
@@ -208,12 +182,12 @@ async def test_somebody_who_joins_between_look_and_write_wins(rig: Rig) -> None:
     The group is empty at both looks; then a consumer joins; then the commit arrives and is refused. Nothing is
     written, and the group counts as active.
     """
-    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    group = rig.target.groups["g"] = group_at(50)
 
     def join() -> None:
         group.members = 1
 
-    rig.target.meanwhile = join
+    rig.target.before[OFFSET_COMMIT] = join
     await rig.sync(100)
 
     assert group.offsets == {REMOTE: 50}
@@ -227,13 +201,13 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
     The first look finds 50 and nobody in the group. A consumer reads to 500, commits and leaves. The second look
     finds 500, and nothing is written over it.
     """
-    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50})
+    group = rig.target.groups["g"] = group_at(50)
     looks = iter([50, 500])
 
     def look() -> None:
         group.offsets[REMOTE] = next(looks)
 
-    rig.target.before_fetch = look
+    rig.target.before[OFFSET_FETCH] = look
     await rig.sync(100)
 
     assert rig.target.commits == []
@@ -242,7 +216,7 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
 
 async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: Rig) -> None:
     """Per partition: absent at the target is written, ahead stays."""
-    rig.target.groups["g"] = FakeGroup({REMOTE: 500})
+    rig.target.groups["g"] = group_at(500)
     await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(100), OTHER: CommittedOffset(7)}})
 
     assert rig.target.commits == [("g", {OTHER: 7})]
@@ -250,7 +224,7 @@ async def test_partitions_without_an_offset_are_written_beside_others_that_stay(
 
 async def test_a_plain_group_is_watched_for_a_round_first(rig: Rig) -> None:
     """Offsets that are not ours, and nobody in the group: perhaps a consumer that assigns partitions to itself."""
-    group = rig.target.groups["g"] = FakeGroup({REMOTE: 50}, protocol="")
+    group = rig.target.groups["g"] = group_at(50, protocol="")
     await rig.sync(100)
     states = [rig.state]
     group.offsets[REMOTE] = 60
@@ -273,7 +247,7 @@ async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: Rig) -> None:
     """A group that only the sync has ever written goes on round after round, and at once after a restart."""
     for offset in (100, 110, 120):
         await rig.sync(offset)
-    after_restart = Rig(rig.target, rig.events, rig.clock, last={REMOTE: 120})
+    after_restart = Rig(rig.target, rig.groups, rig.events, rig.clock, last={REMOTE: 120})
     await after_restart.sync(130)
 
     assert [offsets[REMOTE] for _, offsets in rig.target.commits] == [100, 110, 120, 130]
@@ -281,7 +255,7 @@ async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: Rig) -> None:
 
 async def test_a_refusal_is_shown_with_the_broker_s_words(rig: Rig) -> None:
     """No right to commit: the state says refused, the detail why; said once."""
-    rig.target.refusing = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    rig.target.failing[OFFSET_COMMIT] = ErrorCode.GROUP_AUTHORIZATION_FAILED
     await rig.sync(100)
     await rig.sync(100)
 
@@ -300,7 +274,7 @@ async def test_a_group_that_is_gone_is_forgotten(rig: Rig) -> None:
 
 async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: Rig) -> None:
     """The remote topic was deleted and created again; its group still has the old offset, far behind the end."""
-    rig.target.groups["g"] = FakeGroup({REMOTE: 900})
+    rig.target.groups["g"] = group_at(900)
     await rig.sync(100)
     kept = dict(rig.target.groups["g"].offsets)
     rig.end = 120
