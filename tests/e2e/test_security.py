@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ import attrs
 import pytest
 
 from mm2py.devkit.broker import start_clusters
-from tests.support.certificates import PASSWORD, Authority
+from tests.support.certificates import Authority
 from tests.support.daemon import daemon
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
-from tests.support.secure_clusters import USER, USER_PASSWORD, SecureCluster, scram_line, secure_cluster
+from tests.support.secure_clusters import USER, USER_PASSWORD, SecureCluster, secure_cluster
 from tests.support.spark import python_without_mm2py, spark_cluster
 from tests.support.token_endpoint import TokenEndpoint, token_endpoint
 from tests.support.topics import create_topic
@@ -214,31 +213,3 @@ async def test_secrets_reach_a_spark_cluster_by_a_shared_key(pair: Pair, prefix:
     assert shown == []
     spare = {tmp_path / "mm2.properties", tmp_path / "without.properties"}
     assert _files_with((USER_PASSWORD,), tmp_path, spare=spare) == []
-
-
-async def test_a_wrong_password_is_said_once_and_mended(pair: Pair, prefix: str, tmp_path: Path) -> None:
-    """A wrong password gives one message with flow, cluster and principal; with the right one the flow copies."""
-    await pair.fill(prefix)
-    user = f"late-{prefix[-6:]}"
-    await pair.source.set_password(user, "other-pw")
-    await pair.grant(prefix, f"User:{user}", "User:CN=mm2,O=mm2py", "F")
-    keys = {
-        **_COPY_ONLY,
-        **_of("F", pair.source.client_keys("SCRAM", sasl_jaas_config=scram_line(user, "r1ght-pw"))),
-        **_of("B", pair.target.client_keys("MUTUAL")),
-        "F->B.topics": prefix,
-        "copy.epoch.ms": 1000,
-    }
-    async with daemon(tmp_path, mm2_properties("x:1", "y:1", aliases=("F", "B"), **keys)) as mirror:
-        told = await mirror.wait_for_event("authentication_failed")
-        await asyncio.sleep(3)
-        await pair.source.set_password(user, "r1ght-pw")
-        await await_arrived(pair.target.cluster.bootstrap_servers, f"F.{prefix}", _RECORDS)
-        exit_code = await mirror.sigterm()
-
-    assert (told["flow"], told["cluster"], told["principal"]) == ("F->B", "F", f"User:{user}")
-    assert told["error"].startswith("the broker refused the user name or password")
-    assert len(list(mirror.events("authentication_failed"))) == 1
-    assert len(list(mirror.events("cluster_recovered"))) == 1
-    assert exit_code == 0
-    assert not {secret for secret in (PASSWORD, "r1ght-pw") if secret in mirror.log_text()}

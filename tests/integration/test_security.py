@@ -375,6 +375,7 @@ async def test_a_flow_recovers_when_a_password_is_mended(
     assert [(event.cluster, event.principal) for event in told] == [("A", f"User:{user}")]
     assert str(told[0].flow) == "A->B"
     assert told[0].error.startswith("the broker refused the user name or password")
+    assert "right-pw" not in f"{told}"
     assert len(recovered) == 1
 
 
