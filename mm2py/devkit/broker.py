@@ -165,11 +165,6 @@ class KafkaCluster:
             self._spawn(self.nodes[broker_id])
         self._await_node(self.nodes[broker_id], 1, time.monotonic() + START_LIMIT_S)
 
-    def restart(self, broker_id: int) -> None:
-        """Stop one broker cleanly, so that it hands its leaderships over, and start it again."""
-        self._processes[broker_id].terminate()
-        self.start(broker_id)
-
     def terminate(self, broker_id: int, *, grace_s: float) -> int:
         """Stop one broker cleanly, by force once *grace_s* seconds have passed; give its exit code."""
         return self._processes[broker_id].terminate(grace_s)

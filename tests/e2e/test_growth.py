@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.brokers import MakeCluster
-from tests.support.daemon import Daemon, daemon, shared_daemon
+from tests.support.daemon import Daemon, shared_daemon
 from tests.support.eventually import eventually
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -27,7 +24,6 @@ from tests.support.topics import (
     grow_topic,
     leaders,
     list_topics,
-    move_leaders,
 )
 
 
@@ -173,45 +169,6 @@ async def test_record_too_large(primary: KafkaCluster, backup: KafkaCluster, mir
     assert_same_records(
         await read_topic(primary.bootstrap_servers, topic), await read_topic(backup.bootstrap_servers, remote_topic)
     )
-
-
-async def test_many_brokers(make_cluster: MakeCluster, prefix: str, tmp_path: Path) -> None:
-    """
-    Two copy tasks share the partitions of three brokers evenly.
-
-    Leaders that move during the copy, at the source, at the target and when a broker restarts, cost no record. One
-    cluster is both: three brokers are half the processes of six, and a restart meets reading and writing at once.
-    """
-    cluster = await asyncio.to_thread(make_cluster, "triple", brokers=3)
-    servers, remote_topic = cluster.bootstrap_servers, f"A.{prefix}"
-    settings = mm2_properties(
-        servers,
-        servers,
-        **{"A->B.topics": prefix, "tasks.max": 2, "copy.epoch.ms": 1000, "replication.factor": 3},
-    )
-    await create_topic(servers, prefix, partitions=6, replication=3)
-    stream_of = numbered_stream(servers, prefix, count=10_000, partitions=6, rate=2_000, open_ended=True)
-    async with daemon(tmp_path, settings) as running, stream_of as stream:
-        await await_arrived(servers, remote_topic, 2_000)
-        await eventually(lambda: _shares(running, prefix) == [3, 3], within_s=10, what="both copy tasks have a share")
-        for topic in (prefix, remote_topic):
-            now = await leaders(servers, topic)
-            await move_leaders(servers, topic, {partition: (leader + 1) % 3 for partition, leader in now.items()})
-        await asyncio.to_thread(cluster.restart, 1)
-        count = await stream.done()
-        await assert_mirrored(servers, prefix, servers, remote_topic, count)
-
-        assert set((await leaders(servers, remote_topic)).values()) >= {0, 2}
-        assert not list(running.events("copy_task_lost"))
-        assert not list(running.events("partition_stopped"))
-        assert not list(running.events("resume_unproven"))
-
-
-def _shares(running: Daemon, topic: str) -> list[int]:
-    """Return how many partitions of a topic each copy task has that works in a Python worker of its own."""
-    owners = [view["task"] for view in running.partition_views(topic).values()]
-    workers = {task["worker"]: task["task"] for task in running.flow_view().get("tasks", ()) if task["worker"]}
-    return sorted(owners.count(task) for task in workers.values())
 
 
 async def _is_listed(cluster: KafkaCluster, topic: str) -> bool:
