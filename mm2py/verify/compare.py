@@ -16,32 +16,15 @@ anchor is within reach, somebody who can read anywhere must look further (`Want.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-
-import attrs
+from collections.abc import Callable, Sequence
 
 from mm2py.verify.anchors import find_anchor, paired
-from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
-from mm2py.verify.values import Counts, Difference, Kind
+from mm2py.verify.findings import Findings
+from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
 
 
-#: So many differences are described; all are counted.
-DESCRIBED = 100
 #: How far is looked for an anchor: first, and at most, on either side.
 FIRST_REACH, REACH = 64, 32_768
-_NO_KEY = hash(None)
-#: So many records that are on one side only are remembered, to find those that are only somewhere else.
-_REMEMBERED = 100_000
-
-
-@attrs.define
-class _Tally:
-    """Numbers as they grow."""
-
-    numbers: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys((f.name for f in attrs.fields(Counts)), 0))
-
-    def add(self, name: str, count: int = 1) -> None:
-        self.numbers[name] += count
 
 
 class Comparison:
@@ -63,14 +46,8 @@ class Comparison:
         self._has_ended = [False, False]
         self._in_trouble = False
         self._reach = FIRST_REACH
-        self._matched = False
-        self._tally = _Tally()
-        self._lone: list[dict[Mark, list[int]]] = [{}, {}]
-        self._remembered = 0
-        self._versions: dict[tuple[Mark, Mark], Difference] = {}
-        self._unlisted_extra = 0
         self.is_aligned = True
-        self.differences: list[Difference] = []
+        self.findings = Findings(edges, ignore_timestamps=ignore_timestamps)
 
     # Feeding.
 
@@ -86,29 +63,20 @@ class Comparison:
 
     def pass_equal(self, count: int) -> None:
         """Count records that are the same on both sides, in batches that nobody opened."""
-        self._matched = True
-        for name in ("source", "target", "equal"):
-            self._tally.add(name, count)
+        self.findings.equal(count)
+        for name in ("source", "target"):
+            self.findings.add(name, count)
 
     def feed(self, side: int, offsets: Sequence[int], contents: Sequence[Content]) -> None:
         """Take the next records of a side, of which nothing was left over."""
         if self._ignore_timestamps:
             contents = [(-1, *rest) for _, *rest in contents]
         self._rows[side] = Rows(offsets, contents)
-        self._tally.add("target" if side else "source", len(offsets))
+        self.findings.add("target" if side else "source", len(offsets))
 
     def end(self, side: int) -> None:
         """Report that a side has no more records."""
         self._has_ended[side] = True
-
-    def note_pending(self, count: int) -> None:
-        """Count records of the source behind what the flow's position proves to be copied."""
-        self._tally.add("pending", count)
-
-    def note_damaged(self, side: int, offset: int) -> None:
-        """Count a batch that cannot be read, by its first offset."""
-        self._tally.add("damaged")
-        self._describe(Difference(Kind.DAMAGED, None if side else offset, offset if side else None))
 
     # Walking.
 
@@ -129,13 +97,12 @@ class Comparison:
             if ours != theirs:
                 same = next(at for at in range(count) if ours[at] != theirs[at])
                 self._in_trouble, self._reach = True, FIRST_REACH
-                if not (self._matched or same):
+                if not (self.findings.has_matched or same):
                     self.is_aligned = False
                 count = same
             source.at += count
             target.at += count
-            self._tally.add("equal", count)
-            self._matched = self._matched or count > 0
+            self.findings.equal(count)
             return None
         for side, rows in enumerate(self._rows):
             if not rows.left and not self._has_ended[side]:
@@ -151,7 +118,7 @@ class Comparison:
         while all([self._pull(SOURCE, 1), self._pull(TARGET, 1)]) and source[0][1] == target[0][1]:
             source.popleft()
             target.popleft()
-            self._count_equal()
+            self.findings.equal(1)
         for side, window in enumerate(self._windows):
             if not window and not self._has_ended[side]:
                 other = self._windows[1 - side]
@@ -173,11 +140,11 @@ class Comparison:
         while self._pull(side, 1):
             offset, mark = window.popleft()
             if side == SOURCE:
-                self._only_at_source(offset, mark, None, at_end=True)
+                self.findings.only_at_source(offset, mark, None, at_end=True)
             elif self._edges.ends_with_source:
-                self._tally.add("target", -1)
+                self.findings.add("target", -1)
             else:
-                self._only_at_target(offset, mark, None)
+                self.findings.only_at_target(offset, mark, None)
         if not self._has_ended[side]:
             return Want(side)
         self._in_trouble = False
@@ -213,10 +180,6 @@ class Comparison:
             return None
         return Want.SEARCH
 
-    def _count_equal(self) -> None:
-        self._tally.add("equal")
-        self._matched = True
-
     # Far away.
 
     def window(self, side: int) -> list[tuple[int, Mark]]:
@@ -231,24 +194,24 @@ class Comparison:
         """
         for side, name in enumerate(("source", "target")):
             waiting = len(self._windows[side]) + self._rows[side].left
-            self._tally.add(name, len(passed.near[side]) + passed.further[side] - waiting)
+            self.findings.add(name, len(passed.near[side]) + passed.further[side] - waiting)
             self._windows[side].clear()
             self._rows[side] = Rows()
-        is_head = not self._matched
+        is_head = not self.findings.has_matched
         for offset, mark in passed.near[SOURCE]:
-            self._only_at_source(offset, mark, None, at_end=passed.is_end)
+            self.findings.only_at_source(offset, mark, None, at_end=passed.is_end)
         for offset, mark in passed.near[TARGET]:
-            self._only_at_target(offset, mark, None)
-        self._tally.add("pending", passed.pending)
+            self.findings.only_at_target(offset, mark, None)
+        self.findings.add("pending", passed.pending)
         more_ours, more_theirs = passed.further
-        self._tally.add("only_source" if is_head and self._edges.target_has_expired else "missing", more_ours)
+        self.findings.add("only_source" if is_head and self._edges.target_has_expired else "missing", more_ours)
         if is_head and self._edges.finds_start:
-            self._tally.add("target", -more_theirs)
+            self.findings.add("target", -more_theirs)
         elif is_head and self._edges.source_has_expired:
-            self._tally.add("only_target", more_theirs)
+            self.findings.add("only_target", more_theirs)
         else:
-            self._tally.add("foreign", more_theirs)
-            self._unlisted_extra += more_theirs
+            self.findings.add("foreign", more_theirs)
+            self.findings.unlisted_extra += more_theirs
         self._reach = FIRST_REACH
         self._has_ended = [passed.is_end, passed.is_end]
 
@@ -261,8 +224,7 @@ class Comparison:
         pairs, moved = paired([mark for _, mark in source], [mark for _, mark in target])
         taken = ({i for i, _ in (*pairs, *moved)}, {j for _, j in (*pairs, *moved)})
         for i, j in moved:
-            self._tally.add("out_of_order")
-            self._describe(Difference(Kind.OUT_OF_ORDER, source[i][0], target[j][0]))
+            self.findings.moved(source[i][0], target[j][0])
         before = (0, 0)
         for place in (*pairs, (ours, theirs)):
             lone_ours = [source[i] for i in range(before[0], place[0]) if i not in taken[0]]
@@ -271,7 +233,7 @@ class Comparison:
             downstream = self._next(TARGET) if is_last else target[place[1]][0]
             self._judge_gap(lone_ours, lone_theirs, downstream, at_end=is_end and is_last)
             if not is_last:
-                self._count_equal()
+                self.findings.equal(1)
             before = (place[0] + 1, place[1] + 1)
 
     def _judge_gap(
@@ -283,167 +245,24 @@ class Comparison:
         at_end: bool,
     ) -> None:
         """Judge records that are on one side only, at one place: an old and a new version of the same may be there."""
-        if not self._matched and self._edges.finds_start and len(theirs) > len(ours):
+        if not self.findings.has_matched and self._edges.finds_start and len(theirs) > len(ours):
             spare = len(theirs) - len(ours)
-            self._tally.add("target", -spare)
+            self.findings.add("target", -spare)
             theirs = theirs[spare:]
         left = deque(theirs)
         for offset, mark in ours:
-            found = next((at for at, (_, other) in enumerate(left) if self._is_version(mark, other)), None)
+            found = next((at for at, (_, other) in enumerate(left) if self.findings.is_version(mark, other)), None)
             if found is None:
-                self._only_at_source(offset, mark, left[0][0] if left else downstream, at_end=at_end)
+                self.findings.only_at_source(offset, mark, left[0][0] if left else downstream, at_end=at_end)
                 continue
             for _ in range(found):
-                self._only_at_target(*left.popleft(), offset)
-            self._changed(offset, mark, *left.popleft())
+                self.findings.only_at_target(*left.popleft(), offset)
+            self.findings.changed(offset, mark, *left.popleft())
         for offset, mark in left:
-            self._only_at_target(offset, mark, self._next(SOURCE))
-
-    def _is_version(self, mark: Mark, other: Mark) -> bool:
-        """
-        Whether two records are likely the same one, of which something was changed.
-
-        Of timestamp, key and value two must be the same: where compaction left other records of a key on either side,
-        these are no versions of each other.
-        """
-        timestamp, key, value = (a == b for a, b in zip(mark[:3], other[:3], strict=True))
-        if self._ignore_timestamps:
-            return value or (key and mark[1] != _NO_KEY)
-        return timestamp + key + value >= 2  # noqa: PLR2004 - two of three
-
-    def _changed(self, upstream: int, mark: Mark, downstream: int, other: Mark) -> None:
-        parts = tuple(name for name, a, b in zip(PARTS, mark, other, strict=True) if a != b)
-        self._matched = True
-        swapped = self._versions.pop((other, mark), None)
-        if swapped is not None:
-            # Each of two records stands where the other one was: nothing was changed.
-            self._count_changed(parts, -1)
-            self.differences = [
-                attrs.evolve(it, kind=Kind.OUT_OF_ORDER, parts=()) if it == swapped else it for it in self.differences
-            ]
-            self._tally.add("out_of_order")
-            self._move(upstream, downstream)
-            return
-        self._count_changed(parts, 1)
-        difference = Difference(Kind.CHANGED, upstream, downstream, parts)
-        self._describe(difference)
-        if len(self._versions) < _REMEMBERED:
-            self._versions[mark, other] = difference
-
-    def _count_changed(self, parts: Iterable[str], count: int) -> None:
-        self._tally.add("changed", count)
-        for part in parts:
-            self._tally.add("changed_headers" if part == "headers" else f"changed_{part}s", count)
-
-    def _only_at_source(self, upstream: int, mark: Mark, downstream: int | None, *, at_end: bool = False) -> None:
-        proven = self._edges.proven
-        if at_end and (proven is None or upstream >= proven):
-            self._tally.add("pending")
-            self._tally.add("source", -1)
-        elif not self._matched and self._edges.target_has_expired:
-            self._tally.add("only_source")
-        elif self._is_elsewhere(TARGET, mark, SOURCE, upstream):
-            self._tally.add("foreign", -1)
-            self._move(upstream, downstream)
-        else:
-            self._tally.add("missing")
-            self._describe(Difference(Kind.MISSING, upstream, downstream))
-
-    def _only_at_target(self, downstream: int, mark: Mark, upstream: int | None) -> None:
-        if not self._matched and self._edges.finds_start:
-            self._tally.add("target", -1)
-        elif not self._matched and self._edges.source_has_expired:
-            self._tally.add("only_target")
-        elif self._is_elsewhere(SOURCE, mark, TARGET, downstream):
-            self._tally.add("missing", -1)
-            self._move(upstream, downstream)
-        else:
-            self._tally.add("foreign")
-            self._describe(Difference(Kind.FOREIGN, upstream, downstream))
-
-    def _is_elsewhere(self, other: int, mark: Mark, side: int, offset: int) -> bool:
-        """Whether the *other* side has that record at another place; remember it where it has not."""
-        lone = self._lone[other].get(mark)
-        if lone:
-            at = lone.pop(0)
-            if not lone:
-                del self._lone[other][mark]
-            self._remembered -= 1
-            kind = Kind.FOREIGN if other == TARGET else Kind.MISSING
-            self._forget(kind, at)
-            return True
-        if self._remembered < _REMEMBERED:
-            self._lone[side].setdefault(mark, []).append(offset)
-            self._remembered += 1
-        elif side == TARGET:
-            self._unlisted_extra += 1
-        return False
-
-    def _move(self, upstream: int | None, downstream: int | None) -> None:
-        self._tally.add("out_of_order")
-        self._describe(Difference(Kind.OUT_OF_ORDER, upstream, downstream))
-
-    def _forget(self, kind: Kind, offset: int) -> None:
-        """Do not call a record missing or foreign any more that was found at another place."""
-
-        def place(it: Difference) -> int | None:
-            return it.downstream if kind is Kind.FOREIGN else it.upstream
-
-        self.differences = [it for it in self.differences if not (it.kind is kind and place(it) == offset)]
-
-    def _describe(self, difference: Difference) -> None:
-        if len(self.differences) < DESCRIBED:
-            self.differences.append(difference)
+            self.findings.only_at_target(offset, mark, self._next(SOURCE))
 
     def _next(self, side: int) -> int | None:
         if self._windows[side]:
             return self._windows[side][0][0]
         rows = self._rows[side]
         return rows.offsets[rows.at] if rows.left else None
-
-    # What the target holds too often.
-
-    @property
-    def has_extra(self) -> bool:
-        """Whether the target holds records that may be repeated ones of the source."""
-        return bool(self._lone[TARGET])
-
-    def recogniser(self) -> Callable[[Iterable[Content]], bool]:
-        """
-        Return what is to be shown the whole source: it finds out which records of the target are repeated ones.
-
-        It says whether there are any left to be found. Until then they count as foreign.
-        """
-        left = set(self._lone[TARGET])
-
-        def recognise(contents: Iterable[Content]) -> bool:
-            for timestamp, *rest in contents:
-                mark = self._mark_of((-1 if self._ignore_timestamps else timestamp, *rest))
-                if mark in left:
-                    left.discard(mark)
-                    self._recognise(mark)
-            return bool(left)
-
-        return recognise
-
-    def _recognise(self, mark: Mark) -> None:
-        offsets = set(self._lone[TARGET][mark])
-        self._tally.add("foreign", -len(offsets))
-        self._tally.add("repeated", len(offsets))
-        self.differences = [
-            attrs.evolve(it, kind=Kind.REPEATED) if it.kind is Kind.FOREIGN and it.downstream in offsets else it
-            for it in self.differences
-        ]
-
-    def counts(self) -> Counts:
-        """
-        Return the numbers.
-
-        Extra records that were too many to be remembered count as what most of the remembered ones are.
-        """
-        numbers = dict(self._tally.numbers)
-        listed = numbers["foreign"] - self._unlisted_extra
-        if self._unlisted_extra and numbers["repeated"] > listed:
-            numbers["repeated"] += self._unlisted_extra
-            numbers["foreign"] = listed
-        return Counts(**numbers)

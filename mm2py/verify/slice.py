@@ -94,8 +94,8 @@ class _Reading:
         ours, theirs = self._read
         return SliceOutcome(
             number=self._slice.number,
-            counts=self._comparison.counts(),
-            differences=tuple(self._comparison.differences),
+            counts=self._comparison.findings.counts(),
+            differences=tuple(self._comparison.findings.differences),
             trouble=trouble,
             hint=hint,
             source_holes=sum(side.holes for side in ours),
@@ -134,7 +134,7 @@ class _Reading:
                 await self._search(tasks)
             else:
                 await self._feed(want)
-        if comparison.has_extra:
+        if comparison.findings.has_extra:
             await self._recognise(tasks)
 
     async def _locate(self, tasks: asyncio.TaskGroup) -> int:
@@ -168,7 +168,7 @@ class _Reading:
         try:
             offsets, contents, batches = await side.rows()
         except UnreadableBatchError as error:
-            comparison.note_damaged(which, error.offset)
+            comparison.findings.note_damaged(which, error.offset)
             return
         self._check_stamps()
         self._opened += batches
@@ -200,7 +200,7 @@ class _Reading:
         source, proven = self._sides[SOURCE], self._slice.proven
         if not self._comparison.has_source_alone or (proven is not None and source.next_offset < proven):
             return False
-        self._comparison.note_pending(max(0, source.end - source.next_offset))
+        self._comparison.findings.note_pending(max(0, source.end - source.next_offset))
         source.close()
         self._comparison.end(SOURCE)
         return True
@@ -213,7 +213,7 @@ class _Reading:
 
     async def _recognise(self, tasks: asyncio.TaskGroup) -> None:
         """Look through the source for what the target holds too often."""
-        recognise = self._comparison.recogniser()
+        recognise = self._comparison.findings.recogniser(mark_of)
         side = self._side(tasks, SOURCE, self._slice.floor, self._slice.upstream_to, "recognise")
         while True:
             try:

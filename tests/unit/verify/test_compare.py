@@ -66,10 +66,10 @@ def _compare(
             comparison.feed(side, [offset for offset, _ in piece], [content for _, content in piece])
         else:
             comparison.end(side)
-    if comparison.has_extra:
-        recognise = comparison.recogniser()
+    if comparison.findings.has_extra:
+        recognise = comparison.findings.recogniser(_mark_of)
         recognise(content for _, content in source)
-    return Found(comparison.counts(), comparison.differences, comparison.is_aligned)
+    return Found(comparison.findings.counts(), comparison.findings.differences, comparison.is_aligned)
 
 
 def _differing(counts: Counts) -> dict[str, int]:
@@ -299,7 +299,7 @@ def test_a_search_is_asked_for_where_nothing_is_within_reach(monkeypatch: pytest
         else:
             comparison.end(side)
 
-    assert comparison.counts() == Counts(source=2_000, target=600, equal=600, missing=1_400)
+    assert comparison.findings.counts() == Counts(source=2_000, target=600, equal=600, missing=1_400)
 
 
 @given(st.permutations(range(12)))
