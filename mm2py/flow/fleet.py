@@ -1,8 +1,8 @@
 """
 The flows that a node runs, and how they change while it runs.
 
-Before a flow starts it is found out what operators ordered of it. A flow whose settings changed is drained, which
-writes its positions, and restarts with the new ones; all others go on as if nothing had happened.
+Before a flow starts, its overrides are read. A flow whose settings changed is drained, which writes its positions, and
+restarts with the new ones; all others continue undisturbed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ T = TypeVar("T")
 
 
 class Fleet:
-    """
-    The running flows of one node, by name.
-
-    *make* makes a runner, and *prepare* tells it what was ordered before it runs, and gives the settings that it is to
-    run with. *drain_s* says how long the epochs of a flow may take to end, *slack_s* what its drain may take beyond
-    that.
+    """The running flows of one node, by name. *make* creates a runner, and *prepare* applies its overrides before it
+    runs, and returns its settings. *drain_s* returns how long the epochs of a flow may take to end, *slack_s* is what
+    its drain may take beyond that.
     """
 
     def __init__(
@@ -49,31 +46,31 @@ class Fleet:
 
     @property
     def runners(self) -> tuple[FlowRunner, ...]:
-        """Return all flows by name: one that was created again stays where people look for it."""
+        """Return all flows by name, so that a re-created one keeps its place."""
         return tuple(self._runners[flow] for flow in sorted(self._runners, key=str))
 
     @property
     def is_running(self) -> bool:
-        """Whether a flow has not come to its end."""
+        """Whether any flow is still running."""
         return any(not task.done() and not self._runners[flow].is_at_rest for flow, task in self._running.items())
 
     def runner(self, flow: Flow) -> FlowRunner | None:
-        """Return the runner of *flow*, None where this node does not run it."""
+        """Return the runner of *flow*, None if this node does not run it."""
         return self._runners.get(flow)
 
     def add(self, flows: Iterable[FlowSettings]) -> None:
-        """Make runners for *flows*, to be run by `start`."""
+        """Create runners for *flows*, to be run by `start`."""
         for settings in flows:
             self._runners[settings.flow] = self._make(settings)
         self._introduce()
 
     def know(self, elsewhere: Iterable[FlowSettings]) -> None:
-        """Take note of the flows that other nodes run, as this node's file has them."""
+        """Record the flows of other nodes, as in this node's file."""
         self._elsewhere = {settings.flow: settings for settings in elsewhere}
         self._introduce()
 
     def _introduce(self) -> None:
-        """Tell each flow of the one in the other direction, which knows the way back."""
+        """Connect each flow with the one in the other direction, for reverse translation."""
         for flow, runner in self._runners.items():
             other = Flow(flow.target, flow.source)
             back = self._runners.get(other)
@@ -81,7 +78,7 @@ class Fleet:
             runner.reverse.settings = self._elsewhere.get(other) if back is None else back.settings
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Run what does not run yet."""
+        """Start flows that are not running yet."""
         for flow, runner in self._runners.items():
             if flow not in self._running:
                 self._running[flow] = tasks.create_task(self._run(runner), name=str(flow))
@@ -95,7 +92,7 @@ class Fleet:
         await self._run_prepared(runner)
 
     async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:
-        """Find out what *runner* is to run with; None where it is drained before that is known."""
+        """Return the settings for *runner*; None if it is drained before they are known."""
         async with asyncio.TaskGroup() as tasks:
             preparing = tasks.create_task(_awaited(self._prepare(runner)), name=f"{runner.flow}/overrides")
             leaving = tasks.create_task(runner.until_draining(), name=f"{runner.flow}/leaving")
@@ -110,7 +107,7 @@ class Fleet:
         self._news.set()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
-        """Drain what changed or is gone and start what is new; False where a drain was not over in time."""
+        """Drain changed and removed flows and start new ones; return whether all drains ended in time."""
         self._is_changing = True
         try:
             before = [self._runners[settings.flow] for settings in changes.changed]
@@ -130,7 +127,7 @@ class Fleet:
         return is_drained
 
     async def drain(self, flows: Iterable[Flow] | None = None) -> bool:
-        """End *flows*, or all, in good order; False where one was not over in time, which is cancelled."""
+        """Drain *flows*, or all; one that does not end in time is cancelled. Return whether all ended in time."""
         leaving = tuple(self._runners) if flows is None else tuple(flows)
         if not leaving:
             return True
@@ -145,7 +142,7 @@ class Fleet:
         return not late
 
     async def until_over(self) -> None:
-        """Wait until nothing is left of what the node is there for: flows that mirror, or else any."""
+        """Wait until all mirroring flows have ended, or without any, all flows."""
         while True:
             self._news.clear()
             mirroring = [runner for runner in self.runners if runner.settings.is_enabled]

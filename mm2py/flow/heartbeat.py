@@ -1,9 +1,7 @@
-"""
-The heartbeat task group: says on the target cluster, every second or so, that its flow is alive.
-
-It needs nothing but the target: neither the source, which may be away, nor Spark. Flows that are not enabled have this
-group too (MirrorMaker's rule), because the heartbeats of A->B on B come from nobody else, and other flows carry them
-on: A.heartbeats on C proves that a mirror A->C works from end to end.
+"""The heartbeat task group: shows on the target cluster, every second or so, that its flow is alive. It needs only the
+target: neither the source, which may be unreachable, nor Spark. Flows that are not enabled have this group too
+(MirrorMaker's rule), because the heartbeats of A->B on B have no other origin, and other flows mirror them:
+A.heartbeats on C proves that a mirror A->C works from end to end.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
-#: As in Java, whatever the number of the topic's partitions is: all of a flow's heartbeats stay in order.
+#: As in Java, regardless of the topic's number of partitions: all of a flow's heartbeats stay in order.
 _PARTITION = 0
 _RETRY_PAUSES = Backoff(1.0, 15.0)
 
 
 class HeartbeatGroup(FlowGroup):
-    """Writes a flow's heartbeats. What the target refuses is told once, and tried again and again."""
+    """Writes a flow's heartbeats. A refusal by the target is reported once, and retried."""
 
     connector = "MirrorHeartbeatConnector"
     name = "heartbeats"
@@ -39,7 +37,7 @@ class HeartbeatGroup(FlowGroup):
         self._last_ms: int | None = None
 
     def counted(self) -> HeartbeatsView:
-        """Return how many heartbeats were written, and when the last one."""
+        """Return the number of heartbeats written, and the time of the last one."""
         return HeartbeatsView(self._sent, self._last_ms)
 
     async def _live(self) -> None:
@@ -58,7 +56,7 @@ class HeartbeatGroup(FlowGroup):
                 await self._run_until_quiet([("beat", self._beat_forever(log))])
 
     async def _first_beat(self, log: TopicLog) -> bool:
-        """Write one, however long it takes; False where the group is to leave off before that."""
+        """Write one, however long it takes; False if the group has to pause or end before that."""
         pauses = _RETRY_PAUSES.pauses(self._around.jitter)
         while not self._is_quiet:
             if await self._beat(log, is_topic_sure=False):
@@ -70,8 +68,8 @@ class HeartbeatGroup(FlowGroup):
         interval_s = self._settings.heartbeats.interval_s
         last = self._clock.monotonic()
         while True:
-            # As in Java the interval begins once the last one is written. So what could not be written in its time is
-            # left out: a heartbeat is about now.
+            # As in Java the interval begins once the last one is written. So heartbeats that could not be written in
+            # time are skipped: a heartbeat is about now.
             await self._clock.sleep(interval_s)
             if not await self._beat(log, is_topic_sure=True):
                 await self._first_beat(log)
@@ -80,7 +78,7 @@ class HeartbeatGroup(FlowGroup):
             last = self._clock.monotonic()
 
     async def _beat(self, log: TopicLog, *, is_topic_sure: bool) -> bool:
-        """Write one heartbeat, into a topic that is created where it may be missing; say whether it is there."""
+        """Write one heartbeat, into a topic that is created if it may be missing; return whether it exists."""
         settings = self._settings
 
         async def attempt() -> bool:

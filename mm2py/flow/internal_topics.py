@@ -1,4 +1,4 @@
-"""Internal topics that vanish while a flow runs: they are made and filled again, which is told."""
+"""Internal topics that are deleted while a flow runs: they are recreated and refilled, with an event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mm2py.wire.topic_log import LogRecord
 
 
 async def nothing() -> Sequence[LogRecord]:
-    """Fill a topic with nothing: what it held is of the past."""
+    """Refill a topic with nothing: its records are obsolete."""
     return ()
 
 
@@ -31,7 +31,7 @@ def kept_log(
 
 
 def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:
-    """Say that an internal topic is there again."""
+    """Report that an internal topic was recreated."""
     cause = "it was deleted" if refilled.was_made else "another topic has taken its place"
     hint = ""
     if refilled.wrong_policy is not None:

@@ -1,8 +1,8 @@
 """
-What a flow has measured since the daemon started: the numbers behind its view and its metrics.
+A flow's measurements since the daemon started: the figures in its view and its metrics.
 
-Epochs' outcomes go in here; views come out. It outlives the lives of the flow's groups and a reload of its settings,
-so that what is counted never goes back. The arithmetic is in `core.windows` and `core.lag`.
+Epochs' outcomes go in here; views come out. It outlives restarts of the flow's groups and a reload of its settings, so
+that counters never go back. The arithmetic is in `core.windows` and `core.lag`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from mm2py.model.state import (
 
 #: How far back quantiles look.
 _WINDOW_S = 60.0
-#: Over how long the growth of a source's log is taken at least.
+#: Shortest time over which the growth of a source's log is measured.
 _GROWTH_S = 30.0
-#: How old a view of a partition may be that has nothing left to copy.
+#: Maximum age of a view of an idle partition.
 _PICTURE_S = 5.0
-#: So many epochs of each copy task are shown.
+#: Number of epochs of each copy task to show.
 _EPOCHS = 30
 
 
 @attrs.frozen
 class _Sample:
-    """What one epoch measured."""
+    """The measurements of one epoch."""
 
     at: float
     latency: Histogram
@@ -54,7 +54,7 @@ class _Sample:
 
 @attrs.frozen
 class _End:
-    """Where a source partition's log ended at a moment."""
+    """A source partition's end offset at a moment."""
 
     at: float
     offset: int
@@ -69,23 +69,23 @@ class PartitionMeasures:
         self.records = 0
         self.bytes = 0
         self.window = Window()
-        #: Has it been certain since the daemon started what the target holds? What a resume finds there after that,
-        #: because an epoch was lost, is what this daemon copied; what it finds before comes from another one.
+        # : Whether the target's end was known at some time since the daemon started. Records that a resume finds after
+        # that, because an epoch was lost, were copied by this daemon; those found before by another one.
         self.is_ours = False
-        #: When there was nothing left to copy, as far as that was seen; monotonic seconds.
+        #: When there was last nothing left to copy; monotonic seconds.
         self.caught_up_at: float | None = None
         #: The last view of the partition, while it may be shown again.
         self.picture: _Picture | None = None
-        #: When the source said where its log ends.
+        #: When the source's end offset was reported.
         self._asked_at: float | None = None
         self._ends: tuple[_End, ...] = ()
 
     def asked_s(self, now: float) -> float:
-        """Return how long ago the source said where its log ends."""
+        """Return the age of the source's end offset."""
         return math.inf if self._asked_at is None else now - self._asked_at
 
     def take(self, outcome: PartitionOutcome, now: float) -> int:
-        """Take over what an epoch did; give how many records that makes."""
+        """Add an epoch's outcome; return its number of records."""
         self.picture = None
         records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
         self.records += records
@@ -96,7 +96,7 @@ class PartitionMeasures:
         return records
 
     def look(self, state: PartitionState, now: float) -> None:
-        """Note how far behind the partition is, which the source has just told."""
+        """Record the partition's lag, which the source has just reported."""
         self.picture, self._asked_at = None, now
         if state.lag == 0:
             self.caught_up_at = now
@@ -106,7 +106,7 @@ class PartitionMeasures:
     def waiting(
         self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int
     ) -> tuple[float | None, float | None]:
-        """Return for how long the oldest record that is not copied has waited, and how long the source keeps it."""
+        """Return how long the oldest record that is not copied has waited, and how long the source keeps it."""
         lag, last_ms = state.lag, state.last_timestamp_ms
         if lag is None:
             return None, None
@@ -122,7 +122,7 @@ class PartitionMeasures:
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
     def growth_per_s(self, end_offset: int, now: float) -> float | None:
-        """Return how many records a second come at the source; None where it was not watched for long enough."""
+        """Return the rate of new records at the source; None if it was not observed for long enough."""
         if not self._ends or now - self._ends[0].at < _GROWTH_S:
             return None
         return max(0, end_offset - self._ends[0].offset) / (now - self._ends[0].at)
@@ -130,11 +130,8 @@ class PartitionMeasures:
 
 @attrs.frozen(eq=False)
 class _Picture:
-    """
-    A view of a partition that has nothing left to copy, and what it was made of.
-
-    Until its next epoch only its rates change, and slowly, by the window they are of. To make thousands of views every
-    second would be most of what a daemon does for whoever watches.
+    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly. Creating
+    thousands of views every second would be most of a daemon's work for viewers.
     """
 
     view: PartitionView
@@ -144,7 +141,7 @@ class _Picture:
     taken_at: float
 
     def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, now: float) -> bool:
-        """Whether it may still be shown."""
+        """Whether it is still valid."""
         is_same = self.state is state and self.task == task and self.retention is retention
         return is_same and now - self.taken_at < _PICTURE_S
 
@@ -166,7 +163,7 @@ class TaskMeasures:
     epochs: deque[EpochView] = attrs.field(factory=lambda: deque(maxlen=_EPOCHS))
 
     def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
-        """Take over an epoch's outcome."""
+        """Add an epoch's outcome."""
         boundary_s = max(0.0, took_s - outcome.elapsed_s)
         self.cpu_s += outcome.cpu_s
         self.rss_bytes = outcome.rss_bytes
@@ -190,19 +187,19 @@ class TaskMeasures:
         )
 
     def lose(self, plan: EpochPlan, cause: str, wall_ms: int) -> None:
-        """Note that an epoch brought no outcome."""
+        """Record a lost epoch."""
         self.lost_epochs += 1
         self.epochs.append(EpochView(plan.epoch, wall_ms, 0, 0, 0.0, 0.0, len(plan.partitions), cause))
 
     def show(self, view: TaskView) -> TaskView:
-        """Put into a copy task's *view* what it has added up to."""
+        """Add the totals to a copy task's *view*."""
         sums = {field.name: getattr(self, field.name) for field in attrs.fields(TaskMeasures)}
         return attrs.evolve(view, **sums | {"epochs": tuple(self.epochs)})
 
 
 @attrs.define
 class _Totals(Counters):
-    """What a flow has copied since the daemon started; names and units are those of `FlowView`."""
+    """A flow's totals since the daemon started; names and units are those of `FlowView`."""
 
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
@@ -222,13 +219,13 @@ class FlowMeasures:
     """One flow since the daemon started. Used from the event loop's thread only."""
 
     def __init__(self, clock: Clock) -> None:
-        #: What source topics keep, as far as known.
+        #: Retention of source topics, as far as known.
         self.retention: Mapping[str, Retention] = {}
-        #: Partitions of mirrored topics that the target should have and does not.
+        #: Partitions of mirrored topics that are missing at the target.
         self.missing_partitions = 0
-        #: Source topics that hold heartbeats.
+        #: Source topics with heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
-        #: For how long a lag counts; then the source has to be asked again, or it is not known.
+        #: How long a lag is valid; then the source must be queried again, or it is unknown.
         self.lag_holds_s = math.inf
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
@@ -237,14 +234,14 @@ class FlowMeasures:
         self._window: deque[_Sample] = deque()
         self._totals = _Totals()
 
-    # What epochs bring.
+    # Epochs.
 
     def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
-        """Take over what an epoch did, as a whole and to each of its partitions."""
+        """Add an epoch's outcome, as a whole and for each of its partitions."""
         now = self._clock.monotonic()
         self._know(plan)
         for partition in outcome.partitions:
-            # Records that a lost epoch of this daemon copied count too; they were found by a resume.
+            # Records of a lost epoch of this daemon count too, once a resume has found them.
             self._totals.records += self._partition(partition.source).take(partition, now) - partition.records
         self._task(plan.task).take(plan, outcome, took_s, self._clock.wall_ms())
         self._totals.take(outcome)
@@ -253,15 +250,15 @@ class FlowMeasures:
             self._trim(now)
 
     def look(self, state: PartitionState) -> None:
-        """Note how far behind a partition is, which the source has just told."""
+        """Record a partition's lag, which the source has just reported."""
         self._partition(state.source).look(state, self._clock.monotonic())
 
     def asked_s(self, source: TopicPartition) -> float:
-        """Return how long ago the source said where the log of a partition ends."""
+        """Return the age of a partition's end offset at the source."""
         return self._partition(source).asked_s(self._clock.monotonic())
 
     def lose(self, plan: EpochPlan, cause: str) -> None:
-        """Note that an epoch brought no outcome."""
+        """Record a lost epoch."""
         self._know(plan)
         self._task(plan.task).lose(plan, cause, self._clock.wall_ms())
 
@@ -279,19 +276,19 @@ class FlowMeasures:
     def _task(self, task: int) -> TaskMeasures:
         return self._tasks.setdefault(task, TaskMeasures())
 
-    # What checkpoints bring.
+    # Checkpoints.
 
     def checkpointed(self, group: str, remote: TopicPartition, took_ms: int) -> None:
-        """Note how long it took from the look at a group until its checkpoint was written."""
+        """Record the time from reading a group until its checkpoint was written."""
         window = self._groups.setdefault((group, remote), TimesWindow())
         window.note(self._clock.monotonic(), took_ms)
 
     def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
-        """Return what was measured of a group's checkpoints."""
+        """Return the measurements of a group's checkpoints."""
         window = self._groups.get((group, remote))
         return None if window is None else window.view(self._clock.monotonic())
 
-    # Looking at it.
+    # Views.
 
     def recent(self) -> tuple[Histogram, Histogram]:
         """Return latency and age of the last minute."""
@@ -306,12 +303,12 @@ class FlowMeasures:
             self._window.popleft()
 
     def task(self, view: TaskView) -> TaskView:
-        """Put into a copy task's *view* what it has added up to."""
+        """Add the totals to a copy task's *view*."""
         found = self._tasks.get(view.task)
         return view if found is None else found.show(view)
 
     def flow(self, view: FlowView) -> FlowView:
-        """Put into a flow's *view* what it has added up to."""
+        """Add the totals to a flow's *view*."""
         latency, age = self.recent()
         losses = [it.seconds_until_loss for it in view.partitions if it.seconds_until_loss is not None]
         totals = {field.name: getattr(self._totals, field.name) for field in attrs.fields(_Totals)}
@@ -350,14 +347,14 @@ class FlowMeasures:
             return picture.view
         waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
         view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s)
-        # Of a partition that waits or lags, times go on every second.
+        # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         measured.picture = _Picture(view, state, task, retention, now) if is_still else None
         return view
 
 
 def pause_left_s(state: PartitionState, now: float) -> float | None:
-    """Return when a partition is tried again; None where that depends on something else than time."""
+    """Return when a partition is retried; None if that does not depend on time."""
     return None if math.isinf(state.retry_at) else max(0.0, state.retry_at - now)
 
 

@@ -1,11 +1,9 @@
-"""
-One node at a time runs a flow: it is in the flow's group at the target cluster.
-
-A flow's groups do nothing at either cluster before the flow's place is theirs. While it is another's, they stand by: it
-is looked at every few seconds, without joining, so that whoever runs the flow notices nothing; once nobody is there any
-more, this node takes over. Who finds its place taken, after a freeze or a long absence of the target, ends what it has
-begun and stands by too. Time is not what keeps the data right, sequences and transactions are: two nodes that both
-take the flow for theirs, for a session at most, waste work.
+"""One node at a time runs a flow: the member of the flow's group at the target cluster. A flow's task groups do
+nothing at either cluster before this node is the member. While another node is, they stand by: the group is described
+every few seconds, without joining, so that the running node is not disturbed; once the group is empty, this node takes
+over. A node that finds itself replaced, after a freeze or a long outage of the target, ends its work and stands by too.
+Correctness does not depend on time but on sequences and transactions: two nodes that both run the flow, for a session
+at most, only waste work.
 """
 
 from __future__ import annotations
@@ -32,25 +30,25 @@ from mm2py.wire.security.access import NotAuthorizedError
 
 
 _STEP = "find out who runs the flow"
-#: What the end of a flow may take to give its place up.
+#: Time limit for leaving the group at the end of a flow.
 _LEAVE_S = 2.0
-#: So many heartbeats at least there are in a session, whatever the settings say.
+#: Least number of heartbeats in a session, regardless of the settings.
 _BEATS = 3
-#: Nothing that time would mend: the flow goes on without a place.
+#: Errors that a retry does not fix: the flow continues without membership.
 _HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 _HINTS: dict[int, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
-_HINT = "stop one of the two; once it has ended, the other goes on by itself"
+_HINT = "stop one of the two; once it has ended, the other continues by itself"
 
 
 @attrs.define(eq=False)
 class NoCoordinatorError(Mm2Error):
-    """No broker coordinates a flow's group, so nobody can say who runs the flow."""
+    """No broker coordinates a flow's group, so it is unknown who runs the flow."""
 
     hint: ClassVar[str] = (
-        "check that __consumer_offsets of that cluster has its partitions online; "
-        "it is not even created where there are fewer brokers than offsets.topic.replication.factor"
+        "check that __consumer_offsets of that cluster has its partitions online; it cannot be created with fewer "
+        "brokers than offsets.topic.replication.factor"
     )
 
     cluster: str
@@ -61,15 +59,15 @@ class NoCoordinatorError(Mm2Error):
 
 
 class FlowMembership:
-    """Keeps a flow's place, or waits for it, and tells the flow's groups whose it is."""
+    """Keeps a flow's membership, or waits for it, and informs the flow's groups."""
 
     def __init__(
         self, around: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """
-        Make one for a flow; *us* returns this node as it shows itself.
+        Create one for a flow; *us* returns this node as others see it.
 
-        *before_takeover* is done before the flow goes on that another node ran until now.
+        *before_takeover* runs before this node continues a flow that another node ran until now.
         """
         self._around = around
         self._us = us
@@ -81,7 +79,7 @@ class FlowMembership:
         self._kept: Place | None = None
         self._hands_over = False
         self._is_ours = False
-        #: Was it ours until another took it, who was not told of yet?
+        #: Whether another node replaced us, which was not reported yet.
         self._was_ours = False
         self._taken_at: float | None = None
         self._told: Taken | None = None
@@ -89,26 +87,26 @@ class FlowMembership:
         self._before_takeover = before_takeover or _nothing
 
     def hand_over(self) -> None:
-        """Do not give the place up at the end: the flow goes on in this node, by another that does `keep` it."""
+        """Do not leave the group at the end: the flow continues on this node, with a successor that does `keep` it."""
         self._hands_over = True
 
     @property
     def place(self) -> Place | None:
-        """Return the place that was handed over."""
+        """Return the membership that was handed over."""
         return self._kept
 
     def keep(self, place: Place | None) -> None:
-        """Go on in a place that this node has."""
+        """Continue with a membership that this node has."""
         self._kept = place
 
     def begin(self, groups: Sequence[FlowGroup]) -> None:
-        """Keep *groups* out until `run` has found out whose the flow is."""
+        """Hold *groups* back until `run` has determined who runs the flow."""
         self._groups = groups
         if self._settings.refuses:
             self._keep_out()
 
     async def run(self) -> None:
-        """Decide, until cancelled, whether the flow's groups may work; the place is given up at the end."""
+        """Decide, until cancelled, whether the flow's groups may work; leave the group at the end."""
         task = f"{self._around.flow}/membership"
         await supervise(
             task,
@@ -137,7 +135,7 @@ class FlowMembership:
                 await reach.once(_STEP, aliases, lambda: self._tend(place))
                 await self._clock.sleep(self._interval_s)
         finally:
-            # The flow is at its end, or is being cancelled: nobody shall have to wait for the session's.
+            # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
             self._is_ours, self._kept = False, place.place
             if not self._hands_over:
                 with suppress(Mm2Error, TimeoutError):
@@ -146,7 +144,7 @@ class FlowMembership:
             await cluster.close()
 
     async def _tend(self, place: Membership) -> bool:
-        """Keep the place or take it, where it can be had, and tell the groups."""
+        """Keep the membership or join, if possible, and inform the groups."""
         if all(group.has_failed for group in self._groups):
             await self._rest(place)
             return True
@@ -180,11 +178,11 @@ class FlowMembership:
             except BrokerAnsweredError as error:
                 if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                     raise
-            # Somebody came first; who that is, a group shows once its members have settled.
+            # Another node came first; the group shows which once it has rebalanced.
             await self._clock.sleep(min(1.0, self._interval_s))
 
     async def _rest(self, place: Membership) -> None:
-        """Give the place up while the flow is down for good here: it may not be so elsewhere."""
+        """Leave the group after the flow failed permanently here: it may work elsewhere."""
         if place.is_in:
             await place.leave()
         self._is_ours, self._taken_at = False, None
@@ -201,7 +199,7 @@ class FlowMembership:
         self._admit()
 
     def _found(self, taken: Taken) -> None:
-        """Stand by for who has the place, and say so once it is no crash's remains."""
+        """Stand by for the current member, and report it once it is certain not to be left over from a crash."""
         now = self._clock.monotonic()
         self._was_ours |= self._is_ours
         self._is_ours = False
@@ -232,11 +230,11 @@ class FlowMembership:
 
     def _then(self, *, was_ours: bool) -> str:
         if not self._settings.refuses:
-            return "copies all the same: copy.on.second.node is warn"
+            return "copies nevertheless: copy.on.second.node is warn"
         return "steps back and stands by" if was_ours else "stands by and copies nothing"
 
     def _go_unguarded(self, error: BrokerAnsweredError) -> None:
-        """Work without a place, as nobody is known to have it: what lacks is said, and asked for again."""
+        """Work without membership, as no other member is known: report what is missing, and retry."""
         if isinstance(error, NotAuthorizedError):
             error = attrs.evolve(error, grant=f"READ on group {self._group}")  # which implies all others
         hint = self._around.reach.hint_for(error) or _HINTS.get(error.code, "")
@@ -260,7 +258,7 @@ async def _nothing() -> None:
 
 
 def _since(node: Node | None) -> str:
-    """Return when *node* began, in the clocks of its own machine."""
+    """Return when *node* started, by the clock of its own machine."""
     if node is None or not node.started_ms:
         return ""
     return datetime.fromtimestamp(node.started_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

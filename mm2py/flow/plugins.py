@@ -1,4 +1,4 @@
-"""What a flow's settings name as classes: its replication policy and its topic filter; and its transforms."""
+"""Classes in a flow's settings: its replication policy and topic filter; and its transforms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mm2py.policy.replication import ReplicationPolicy
 
 
 def policy_of(settings: FlowSettings) -> ReplicationPolicy:
-    """Make the replication policy of a flow. Raise `PluginError` where its class cannot be used."""
+    """Return the replication policy of a flow. Raise `PluginError` if its class cannot be used."""
     return load_policy(
         settings.policy.class_name,
         source_alias=settings.flow.source,
@@ -22,18 +22,18 @@ def policy_of(settings: FlowSettings) -> ReplicationPolicy:
 
 
 def topic_filter_of(settings: FlowSettings) -> TopicFilter:
-    """Make the topic filter of a flow. Raise `PluginError` where its class cannot be used."""
+    """Return the topic filter of a flow. Raise `PluginError` if its class cannot be used."""
     return load_topic_filter(
         settings.topics.filter_class, topics=settings.topics.names, topics_exclude=settings.topics.exclude
     )
 
 
 def transforms_of(settings: FlowSettings) -> TopicTransforms:
-    """Return what becomes of each topic's records; heartbeats are mirrored as they are."""
+    """Return the transforms of each topic; heartbeats are mirrored unchanged."""
     return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)
 
 
 def remote_names_of(settings: FlowSettings) -> Callable[[str], str]:
-    """Return what names the remote topic of a topic: the policy, behind the flow's routers."""
+    """Return the naming of remote topics: the policy, after the flow's routers."""
     policy, transforms = policy_of(settings), transforms_of(settings)
     return lambda topic: policy.format_remote_topic(settings.flow.source, transforms.routed(topic))

@@ -1,4 +1,4 @@
-"""The daemon's own pulse: whether its event loop goes on."""
+"""Watches whether the daemon's event loop is running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEAT_S: Final = 1.0
 
 
 async def watch_pulse(clock: Clock, events: EventLog) -> None:
-    """Say, on waking, for how long this process did nothing; until cancelled."""
+    """Report, on waking, how long this process did nothing; until cancelled."""
     seen_at = clock.monotonic()
     while True:
         await clock.sleep(_BEAT_S)

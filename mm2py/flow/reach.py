@@ -1,9 +1,6 @@
-"""
-Which of a flow's two clusters answers.
-
-A cluster that goes away is reported once, and once when it is back; in between the flow keeps trying. One that does not
-let the flow in is reported once for each reason. A cluster that answers, but refuses a step, is reported once for
-each refusal.
+"""The reachability of a flow's two clusters. A cluster that becomes unreachable is reported once, and once when it is
+back; in between the flow keeps trying. A refused login is reported once for each reason. A cluster that responds, but
+refuses a step, is reported once for each refusal.
 """
 
 from __future__ import annotations
@@ -27,22 +24,22 @@ from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, No
 T = TypeVar("T")
 
 _PAUSES = Backoff(0.5, 15.0)
-#: What keeps a flow out is not told again before this, even if the cluster answered meanwhile.
+#: Repeat interval of refused logins, even if the cluster responded meanwhile.
 _SILENCE_S = 60.0
-#: Repeat interval of warnings about what copy tasks are refused.
+#: Repeat interval of warnings about refusals to copy tasks.
 _REMINDER_S = 600.0
 
 
 @attrs.define
 class _Absence:
-    """Since when a cluster has not answered, and how often it was tried."""
+    """Since when a cluster has not responded, and the number of attempts."""
 
     since: float
     error: str
     attempts: int
     hint: str = ""
     is_told: bool = False
-    #: What was told to keep the flow out, where somebody is there.
+    #: The reported reason of a refused login, if the cluster is reachable.
     kept_out_by: str = ""
 
 
@@ -55,7 +52,7 @@ class _Step:
 
 
 class Reach:
-    """What a flow knows about its clusters being there, and of its steps there."""
+    """What a flow knows about the reachability of its clusters, and about its steps there."""
 
     def __init__(
         self,
@@ -77,11 +74,11 @@ class Reach:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both clusters answered when they were last asked."""
+        """Whether both clusters responded last time."""
         return not self._absences
 
     def view(self) -> tuple[ClusterView, ...]:
-        """Return both clusters as they are known to be."""
+        """Return the known state of both clusters."""
         absences = self._absences
         return tuple(
             ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
@@ -91,15 +88,15 @@ class Reach:
         )
 
     def steps(self) -> tuple[StepView, ...]:
-        """Return the steps that were tried so far, by name."""
+        """Return the steps tried so far, by name."""
         return tuple(StepView(name, step.succeeded_ms, step.failures) for name, step in sorted(self._steps.items()))
 
     def succeeded(self, step: str) -> None:
-        """Note that *step* is done for now, be it that there was nothing to do."""
+        """Record that *step* is done for now, or that there was nothing to do."""
         self._steps.setdefault(step, _Step()).succeeded_ms = self._clock.wall_ms()
 
     def answered(self, clusters: Iterable[str], step: str = "") -> None:
-        """Note that *clusters* answered, and that *step* is no longer refused."""
+        """Record that *clusters* responded, and that *step* is no longer refused."""
         self._refusals.pop(step, None)
         for alias in clusters:
             absence = self._absences.pop(alias, None)
@@ -108,7 +105,7 @@ class Reach:
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
     def failed(self, step: str, error: Mm2Error) -> None:
-        """Note that *step* failed: its cluster is away, or refuses it."""
+        """Record that *step* failed: its cluster is unreachable, or refuses it."""
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
             self._away(error)
         elif self._refusals.get(step) != str(error):
@@ -116,13 +113,13 @@ class Reach:
             self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
 
     def hint_for(self, error: Mm2Error) -> str:
-        """Return what may be tried, for whoever the flow is at that cluster."""
+        """Return the hint, with the flow's principal at that cluster."""
         if isinstance(error, NotAuthorizedError):
             return error.hint_for(self._principal_at(error.cluster))
         return error.hint
 
     def refused(self, failure: PartitionFailure) -> None:
-        """Note that a cluster does not let a copy task in, or not do what it must."""
+        """Record that a cluster refused a copy task's login or an operation."""
         principal = self._principal_at(failure.cluster)
         self._tell_kept_out(failure.cluster, principal, failure.message, failure.hint, _REMINDER_S)
 
@@ -143,10 +140,8 @@ class Reach:
             self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), absence.hint))
 
     def _tell_kept_out(self, cluster: str, principal: str, error: str, hint: str, silence_s: float) -> bool:
-        """
-        Tell what keeps the flow out, unless that was told within *silence_s*; say whether it was told now.
-
-        Connections that were opened before still work, so a cluster may seem to let us in and out by turns.
+        """Report a refused login, unless it was reported within *silence_s*; return whether it was. Existing
+        connections still work, so logins may seem to succeed and fail alternately.
         """
         now = self._clock.monotonic()
         told_at = self._told_at.get((cluster, hint))
@@ -157,7 +152,7 @@ class Reach:
         return True
 
     async def once(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T | None:
-        """Try a step of the control plane; None where it failed, which is noted. A step that must stop is raised."""
+        """Try a step of the control plane; None if it failed, which is recorded. Fatal errors are raised."""
         try:
             result = await attempt()
         except Mm2Error as error:

@@ -1,8 +1,5 @@
-"""
-One flow: its task groups side by side, each with a life of its own.
-
-No group stops another. A drain ends the source group first, because what it copied last is what checkpoints are
-about; the checkpoint group follows.
+"""One flow: its task groups run in parallel, each with its own life. No group stops another. A drain ends the source
+group first, because checkpoints depend on what it copied last; the checkpoint group follows.
 """
 
 from __future__ import annotations
@@ -42,20 +39,18 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import principal_of
 
 
-#: What groups may take for their end that have no epochs to wait for.
+#: Time limit for ending groups without epochs.
 _QUICK_DRAIN_S = 3.0
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
 _DOWN = (FlowState.FAILED, FlowState.RESTARTING)
-#: What keeps a flow from starting passes by itself after errors that say so.
+#: Verdicts of errors that are retried before a flow starts.
 _PASSING = (Verdict.RETRY, Verdict.REFRESH_METADATA)
 
 
 class FlowRunner:
-    """
-    Runs the groups of one flow until they are drained, and gives a picture of it at any time.
-
-    The *lead* is the group that the flow is there for: the source group, or the heartbeat group of a flow that only
-    emits heartbeats. The flow's state is the lead's.
+    """Runs the groups of one flow until they are drained, and returns a view of it at any time. The *lead* is the main
+    group of the flow: the source group, or the heartbeat group of a flow that only emits heartbeats. The flow's state
+    is the lead's.
     """
 
     def __init__(
@@ -71,9 +66,9 @@ class FlowRunner:
         before_takeover: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
-        Make a runner; *us* returns this node as it shows itself to others that would run the same flow.
+        Create a runner; *us* returns this node as seen by others that would run the same flow.
 
-        *before_takeover* is done before the flow goes on where another node left it, again and again while it fails.
+        *before_takeover* runs, with retries, before the flow continues where another node left it.
         """
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
@@ -88,7 +83,7 @@ class FlowRunner:
         self._events = events
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
-        #: What keeps the flow from starting: state, error and hint.
+        #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
         around = FlowContext(settings, self.reach, clock, events, jitter)
         #: The source group fills them, the checkpoint group reads them.
@@ -96,7 +91,7 @@ class FlowRunner:
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
         )
         self.reverse = ReverseFlow(settings, clock)
-        #: They outlive this runner, where the daemon keeps them.
+        #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
             partial(OffsetSyncs, around, self.translations),
@@ -128,7 +123,7 @@ class FlowRunner:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a group is down for good."""
+        """Whether a group failed permanently."""
         is_held = self._held is not None and self._held[0] is FlowState.FAILED
         return is_held or any(group.has_failed for group in self._groups)
 
@@ -146,17 +141,17 @@ class FlowRunner:
         self._draining.set()
 
     def hand_over(self) -> None:
-        """Keep the flow's place in its group for the runner that this node makes next; see `succeed`."""
+        """Keep the flow's membership for this node's next runner; see `succeed`."""
         if self._membership is not None:
             self._membership.hand_over()
 
     def succeed(self, before: FlowRunner) -> None:
-        """Go on in the place that the flow had *before*, which brokers would take seconds to give again."""
+        """Continue with the membership of the runner *before*; joining again would take seconds."""
         if self._membership is not None and before._membership is not None:
             self._membership.keep(before._membership.place)
 
     def hold(self, error: Mm2Error | None) -> None:
-        """Show what keeps the flow from starting, which needs attention unless it passes by itself; None is nothing."""
+        """Show what prevents the flow from starting, which needs attention unless it is retried; None: nothing."""
         self._held = None
         if error is not None:
             state = FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED
@@ -173,12 +168,12 @@ class FlowRunner:
 
     @property
     def is_over(self) -> bool:
-        """Whether the lead has ended by a drain, or is down for good; one that operators stopped is neither."""
+        """Whether the lead was drained, or failed permanently; not if operators stopped it."""
         return self._has_ended or self._lead.has_failed
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing of the flow would notice a drain: every group has ended, or is down for good."""
+        """Whether there is nothing to drain: every group has ended, or failed permanently."""
         return self._has_ended or all(group.has_failed for group in self._groups)
 
     async def run(self) -> None:
@@ -196,7 +191,7 @@ class FlowRunner:
                 task.cancel()
 
     def _keep_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Let the groups work only while the flow is this node's; heartbeats harm nobody, wherever they come from."""
+        """Let the groups work only while this node runs the flow; heartbeats are harmless in any case."""
         if self._membership is None:
             return []
         groups = [group for group in self._groups if group is not self._heartbeats]
@@ -209,7 +204,7 @@ class FlowRunner:
             self._has_ended = True
             self.on_end()
 
-    # What operators ask for.
+    # Requests of operators.
 
     def apply_overrides(self, overrides: Overrides, *, by: str = "") -> None:
         """
@@ -226,11 +221,8 @@ class FlowRunner:
             group.want(overrides.wanted(group.connector), by=by)
 
     def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
-        """
-        Have a task group end its life and begin another, as Connect's restart does (KIP-745).
-
-        Without *include_tasks* its copy tasks go on meanwhile; with *only_failed* what does its work is left alone.
-        A group that is down restarts as a whole, whichever way it is asked.
+        """Restart a task group, as in Connect (KIP-745). Without *include_tasks* its copy tasks continue meanwhile;
+        with *only_failed* working parts are left alone. A failed group restarts as a whole in any case.
         """
         group = self._named(connector)
         if group.state in _DOWN:
@@ -244,7 +236,7 @@ class FlowRunner:
             group.restart_alone(by=by)
 
     def restart_task(self, connector: str, task: int, *, by: str = "") -> None:
-        """Have one copy task end its epoch, forget its pauses and plan again; the other groups have task 0 alone."""
+        """Restart one copy task: end its epoch, cancel its back-off and plan again; other groups only have task 0."""
         if not self._named(connector).restart_task(task, by=by):
             raise UnknownTaskError(str(self.flow), connector, task)
 
@@ -265,10 +257,10 @@ class FlowRunner:
             await asyncio.wait({running[self._lead]})
             self._checkpoints.drain(within_s=_QUICK_DRAIN_S)
 
-    # Looking at it.
+    # Views.
 
     def view(self) -> FlowView:
-        """Return a picture of the flow as it is now."""
+        """Return a view of the flow."""
         groups = tuple(self._view_of(group) for group in self._groups if group.wanted is not Wanted.DELETED)
         lead, overrides = self._view_of(self._lead), self.overrides
         view = FlowView(

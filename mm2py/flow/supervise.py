@@ -16,7 +16,7 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.telemetry.events import TaskRestarted
 
 
-#: After so long without a failure the next one counts as the first.
+#: After this time without a failure the next one counts as the first.
 _HEALTHY_S = 300.0
 
 
@@ -30,7 +30,7 @@ async def supervise(
     report: Callable[[TaskRestarted], None],
 ) -> None:
     """
-    Run *body* until it returns, pausing and starting over when it fails.
+    Run *body* until it returns, with a pause and a restart after a failure.
 
     An error whose verdict is `Verdict.STOP_FLOW` is raised, by itself.
     """
@@ -68,5 +68,5 @@ def _named(error: BaseException) -> str:
 
 
 def _traceback(errors: tuple[BaseException, ...]) -> str:
-    """Keep the way a bug took; an error raised on purpose says enough by itself."""
+    """Return the traceback of a bug; expected errors need none."""
     return "".join("".join(traceback.format_exception(error)) for error in errors if not isinstance(error, Mm2Error))

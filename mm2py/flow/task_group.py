@@ -1,9 +1,7 @@
-"""
-A task group of a flow: what the source, the checkpoint and the heartbeat group share.
-
-Each group has a life of its own. It runs under its own supervision, says in its own view how it fares, and opens the
-clusters it needs for itself; so a group that falls over, or that cannot do its work, leaves the others alone. Java
-MirrorMaker has a connector for each of them, and operators order each of them about as they do a connector.
+"""A task group of a flow: the common part of the source, the checkpoint and the heartbeat group. Each group has its
+own life. It has its own supervision, its own view, and its own connections; so a group that fails, or cannot do its
+work, does not affect the others. Java MirrorMaker has a connector for each of them, and operators control each of them
+like a connector.
 """
 
 from __future__ import annotations
@@ -47,15 +45,15 @@ _STILL = (Wanted.STOPPED, Wanted.DELETED)
 
 @attrs.frozen
 class FlowContext:
-    """What a flow hands to each of its groups."""
+    """What a flow passes to each of its groups."""
 
     settings: FlowSettings
-    #: One for all groups of the flow, so that a cluster's absence is said once.
+    #: One for all groups of the flow, so that an unreachable cluster is reported once.
     reach: Reach
     clock: Clock
     events: EventLog
     jitter: Callable[[], float]
-    #: One for all lives of its groups, so that a strange record is told of once.
+    #: One for all lives of its groups, so that an invalid record is reported once.
     passed_over: PassedOver = attrs.field(
         default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
     )
@@ -69,10 +67,10 @@ class FlowGroup(ABC):
     """
     One task group: life after life, from its start to its drain.
 
-    A subclass gives `_live`, one life of the group. Its contract: it calls `_came_up` once it can end in good order;
-    from then on it heeds `_draining`, and returns within `_drain_within_s` and a few seconds of its own. Before that
-    a drain just cancels it. What it raises is told, and it is called again after a pause; an error that says
-    `Verdict.STOP_FLOW` leaves the group down until somebody restarts it.
+    A subclass implements `_live`, one life of the group. Its contract: it calls `_came_up` once it can drain; from then
+    on it observes `_draining`, and returns within `_drain_within_s` plus a few seconds. Before that a drain just
+    cancels it. Its errors are reported, and it is called again after a pause; an error with `Verdict.STOP_FLOW` leaves
+    the group failed until it is restarted.
 
     A life ends for a drain, a restart or a stop. It asks `_goes_on` before it does its work, which rests while the
     group is paused or kept out, and asks again whenever `_is_quiet`.
@@ -90,15 +88,15 @@ class FlowGroup(ABC):
         self._clock = around.clock
         self._events = around.events
         self._passed_over = around.passed_over
-        #: The present life is to end in good order.
+        #: The current life must drain.
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
-        #: What epochs and a slow cluster may take where nobody said how long a drain may.
+        #: Default time limit of a drain, for epochs and a slow cluster.
         epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
         self._patience_s = (epoch_ms + max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)) / 1000
         self._is_leaving = False
         self._is_admitted = True
-        #: Why it is not, where that is known, and what may be tried.
+        #: Why it is not, if known, with a hint.
         self._kept_out_by = ("", "")
         self._wanted = Wanted.RUNNING
         self._wanted_by = ""
@@ -110,7 +108,7 @@ class FlowGroup(ABC):
         self._falls = 0
         self._last_error = ""
         self._hint = ""
-        #: Is told when the group is down for good.
+        #: Called when the group fails permanently.
         self.on_failure: Callable[[], None] = lambda: None
 
     @property
@@ -119,7 +117,7 @@ class FlowGroup(ABC):
 
     @property
     def task(self) -> str:
-        """Name it as the log does, ``A->B/source``."""
+        """Its name in the log, ``A->B/source``."""
         return f"{self.flow}/{self.name}"
 
     @property
@@ -128,29 +126,29 @@ class FlowGroup(ABC):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is down for good."""
+        """Whether it failed permanently."""
         return self._state is FlowState.FAILED
 
     @property
     def wanted(self) -> Wanted:
-        """Return what operators want of it."""
+        """Return the operators' target state."""
         return self._wanted
 
     def view(self) -> GroupView:
-        """Return a picture of the group as it is now."""
+        """Return a view of the group."""
         return GroupView(
             self.connector, self._state, self._last_error, self._hint, self._restarts, self._wanted, self._falls
         )
 
-    # What may be asked of it.
+    # Requests.
 
     def drain(self, *, within_s: float) -> None:
-        """Ask the group to end what it has begun and to return from `run`."""
+        """Ask the group to complete its work and to return from `run`."""
         self._is_leaving = True
         self._end_life(within_s)
 
     def want(self, wanted: Wanted, *, by: str = "") -> None:
-        """Have the group do as an operator wants, from now on or from its start on; *by* says who it is."""
+        """Set the target state, from now on or from its start on; *by* is the operator."""
         if wanted is self._wanted:
             return
         self._wanted, self._wanted_by = wanted, by
@@ -161,13 +159,13 @@ class FlowGroup(ABC):
         self._tell_news()
 
     def admit(self) -> None:
-        """Let the group work: its flow is this node's."""
+        """Let the group work: this node runs its flow."""
         if not self._is_admitted:
             self._is_admitted, self._kept_out_by = True, ("", "")
             self._tell_news()
 
     def keep_out(self, why: str = "", hint: str = "") -> None:
-        """Have the group end its life and stand by: another node runs its flow, as *why* says, or nobody knows yet."""
+        """End the group's life and stand by: another node runs its flow, as *why* says, or it is unknown yet."""
         was_admitted, self._is_admitted = self._is_admitted, False
         self._kept_out_by = (why, hint)
         if was_admitted and self._life is not None:
@@ -175,7 +173,7 @@ class FlowGroup(ABC):
         self._tell_news()
 
     def restart(self, *, by: str = "") -> None:
-        """Have the group end its life and begin another, from a failure too; one that is stopped has none to end."""
+        """Restart the group's life, also after a failure; a stopped group has none."""
         if self._wanted in _STILL or self._is_leaving:
             return
         self._restarts += 1
@@ -185,17 +183,17 @@ class FlowGroup(ABC):
         self._end_life(self._patience_s)
 
     def restart_alone(self, *, by: str = "") -> None:
-        """Restart whatever is not a task; a group without copy tasks has no such part."""
+        """Restart everything except tasks; a group without copy tasks has no such part."""
         self.restart(by=by)
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
-        """Have a task of the group restart; False where there is none of that number."""
+        """Restart a task of the group; False if there is none with that number."""
         if task == 0:
             self.restart(by=by)
         return task == 0
 
     def lost_tasks(self) -> tuple[int, ...]:
-        """Name the tasks that are down while the group itself is not."""
+        """Return the failed tasks while the group itself is running."""
         return ()
 
     def _end_life(self, within_s: float) -> None:
@@ -207,13 +205,13 @@ class FlowGroup(ABC):
         self._news.set()
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something that is asked of the group makes *is_so* true."""
+        """Wait until a request to the group makes *is_so* true."""
         while not is_so():
             self._news.clear()
             await self._news.wait()
 
     async def run(self) -> None:
-        """Live until drained; a group that is stopped, or has failed, waits for somebody to say otherwise."""
+        """Live until drained; a stopped or failed group waits for an operator."""
         async with asyncio.TaskGroup() as tasks:
             while not self._is_leaving:
                 if self._wanted in _STILL:
@@ -226,7 +224,7 @@ class FlowGroup(ABC):
             self._state = FlowState.DRAINED
 
     async def _live_on(self, tasks: asyncio.TaskGroup) -> None:
-        """Live, and again after each fall, until the group is to end its life or fails for good."""
+        """Live, and restart after each failure, until the group must end its life or fails permanently."""
         self._draining.clear()
         life = self._life = tasks.create_task(self._supervised(), name=f"{self.task}/life")
         end = tasks.create_task(self._draining.wait(), name=f"{self.task}/drain")
@@ -242,7 +240,7 @@ class FlowGroup(ABC):
             self._state = FlowState.STARTING
 
     async def _stand_still(self) -> None:
-        """Hold nothing until the group is to run again, or to leave."""
+        """Stay stopped until the group must run again, or end."""
         if self._state is not FlowState.STARTING:
             self._state = FlowState.DRAINING
         with suppress(Mm2Error):  # without Spark there are no epochs to wait for
@@ -284,9 +282,9 @@ class FlowGroup(ABC):
         self._falls += 1
         self._events.emit(event)
         if self._draining.is_set() and self._life is not None:
-            self._life.cancel()  # a group that fell over in its drain has no further life
+            self._life.cancel()  # a group that failed in its drain is not restarted
 
-    # What a subclass does, and what helps it.
+    # For subclasses.
 
     @abstractmethod
     async def _live(self) -> None:
@@ -296,11 +294,11 @@ class FlowGroup(ABC):
         """Wait until nothing that the group has begun can write any more."""
 
     def _failure(self, error: Mm2Error) -> Event:
-        """Tell that the group is down for good."""
+        """Report that the group failed permanently."""
         return GroupFailed(self.flow, self.connector, str(error), error.hint)
 
     def _came_up(self) -> None:
-        """Note that the group does its work from now on, and that a drain will be heeded."""
+        """Record that the group is working from now on, and observes a drain."""
         self._is_up = True
         self._state, self._last_error, self._hint = FlowState.RUNNING, "", ""
 
@@ -310,11 +308,11 @@ class FlowGroup(ABC):
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether the group is to leave off working, for a pause or because its life is to end."""
+        """Whether the group must stop working, for a pause or because its life ends."""
         return self._draining.is_set() or self._is_paused
 
     async def _goes_on(self) -> bool:
-        """Rest while the group is kept out or paused; say whether it is to work then: not where its life is to end."""
+        """Wait while the group is held back or paused; return whether to work then, False if its life ends."""
         await self._stand_by()
         if self._is_paused and not self._draining.is_set():
             self._is_up = True
@@ -327,7 +325,7 @@ class FlowGroup(ABC):
         return not self._draining.is_set()
 
     async def _stand_by(self) -> None:
-        """Wait until the group is admitted, or its life is to end."""
+        """Wait until the group is admitted, or its life ends."""
         while not (self._is_admitted or self._draining.is_set()):
             told = self._kept_out_by
             if any(told):
@@ -338,7 +336,7 @@ class FlowGroup(ABC):
             self._state, self._last_error, self._hint = FlowState.STARTING, "", ""
 
     async def _connect(self, clusters: Iterable[Cluster]) -> None:
-        """Reach all *clusters*, however long it takes."""
+        """Connect to all *clusters*, however long it takes."""
         async with asyncio.TaskGroup() as connecting:
             for cluster in clusters:
                 connecting.create_task(self._connect_one(cluster), name=f"{self.task}/connect/{cluster.alias}")
@@ -351,7 +349,7 @@ class FlowGroup(ABC):
         await self._reach.insist("connect", [cluster.alias], attempt)
 
     async def _run_until_quiet(self, loops: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
-        """Run named *loops* side by side until the group is to leave off; they are cancelled then."""
+        """Run named *loops* in parallel until the group must stop working; then they are cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(loop, name=f"{self.task}/{name}") for name, loop in loops]
             await self._until(lambda: self._is_quiet)

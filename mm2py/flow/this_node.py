@@ -1,4 +1,4 @@
-"""This process as others see it, and whether another one of this machine still runs."""
+"""This process as others see it, and whether another one on this machine still runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mm2py.model.node import Node
 
 
 _PROC = Path("/proc")
-#: Where a process began, and what it does, in the fields of /proc/PID/stat behind its name.
+#: Start time and state of a process, in the fields of /proc/PID/stat after its name.
 _STATE, _BEGUN = 0, 19
 _ENDED = ("Z", "X")
 
@@ -24,13 +24,13 @@ def this_node(*, rest: str = "", started_ms: int = 0) -> Node:
 
 
 def is_alive(node: Node) -> bool:
-    """Whether the process of *node* runs, which is of this machine; True where that cannot be found out."""
+    """Whether the process of *node*, on this machine, runs; True if that cannot be determined."""
     try:
         os.kill(node.pid, 0)
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        pass  # it is there, but another user's
+        pass  # it exists, but belongs to another user
     found = _stat(node.pid)
     if found is None:
         return True
@@ -39,7 +39,7 @@ def is_alive(node: Node) -> bool:
 
 
 def _machine() -> str:
-    """Name the running kernel and the namespace of our process numbers; empty where there is no such thing."""
+    """Return the running kernel and our process namespace; empty if unavailable."""
     with suppress(OSError):
         boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
@@ -47,11 +47,11 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """Return a process' state and when it began, in ticks since the machine did; None where it cannot be looked at."""
+    """Return a process's state and its start in ticks since boot; None if unavailable."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
     except OSError:
         return None
-    # The name, in brackets, may hold anything.
+    # The name, in brackets, may contain anything.
     fields = text.rpartition(")")[2].split()
     return (fields[_STATE], fields[_BEGUN]) if len(fields) > _BEGUN else None

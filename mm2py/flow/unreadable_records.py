@@ -1,8 +1,5 @@
-"""
-Records of internal topics that cannot be understood: anybody who may write there can leave one.
-
-They are as if they were not there, and each is told of once, however often the topic is read again. Of many at once a
-few are named and the others counted.
+"""Invalid records in internal topics: any client that may write there can leave one. They are ignored, and each is
+reported once, however often the topic is read. Of many at once a few are named and the others counted.
 """
 
 from __future__ import annotations
@@ -16,15 +13,15 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
 
 
-#: How many are named each time that a topic is read.
+#: Number of records named per read of a topic.
 _NAMED = 3
 _LONGEST_PROBLEM = 200
-#: A topic that is full of them must not fill the memory.
+#: Bound on memory for a topic that is full of them.
 _REMEMBERED = 100_000
 
 
 class PassedOver:
-    """What one flow has told of records that it passed over."""
+    """The invalid records that one flow has reported."""
 
     def __init__(self, flow: Flow, events: EventLog) -> None:
         self._flow = flow
@@ -32,7 +29,7 @@ class PassedOver:
         self._told: set[tuple[str, int, int]] = set()
 
     def note(self, topic: str, found: Sequence[tuple[LogRecord, str]]) -> None:
-        """Tell of the records *found* in *topic*, each with what is wrong with it, as far as that is news."""
+        """Report the invalid records *found* in *topic*, each with its problem, unless already reported."""
         news = {(topic, record.partition or 0, record.offset or 0): problem for record, problem in found}
         fresh = [(at, problem) for at, problem in news.items() if at not in self._told]
         if len(self._told) + len(fresh) <= _REMEMBERED:

@@ -202,7 +202,7 @@ async def test_a_node_that_may_only_warn_copies_all_the_same(
             what="it runs elsewhere, too",
         )
 
-    assert said[0].then.startswith("copies all the same")
+    assert said[0].then.startswith("copies nevertheless")
 
 
 async def test_a_reload_keeps_the_flows_place(

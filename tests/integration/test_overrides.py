@@ -286,7 +286,7 @@ async def test_orders_that_cannot_be_read_keep_the_flow_from_starting(
     (failed,) = running.events.of(StepFailed)
     assert failed.step == "read overrides"
     assert f"at offset 0 of {topic}" in failed.error
-    assert "a record with this key and no value" in failed.hint
+    assert "a record with this key and a null value" in failed.hint
 
 
 async def test_settings_change_while_a_flow_runs(

@@ -1,9 +1,9 @@
 """
-Checkpoints: read what groups have committed at the source, translate it, write what is due to the target.
+Checkpoints: read the groups' committed offsets at the source, translate them, write due checkpoints to the target.
 
-`core.checkpoint.checkpoints` decides what is due. A round takes one look at each cluster: all groups' offsets in one
-question to each coordinator, and the ends of the target's logs only after translating, so that none of them lies before
-what was translated.
+`core.checkpoint.checkpoints` decides what is due. A round queries each cluster once: all groups' offsets in one request
+to each coordinator, and the target's end offsets only after translating, so that none of them is before a translated
+offset.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord
 
 
-#: As in Java, whatever the number of the topic's partitions is.
+#: As in Java, regardless of the topic's number of partitions.
 _PARTITION = 0
 _UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 _BACK = "it came from the target"
-_NO_RANGE = "the target could not say what its log holds"
+_NO_RANGE = "the target did not return its log's offsets"
 
 
 class Translator(Protocol):
-    """Knows where the records of a topic-partition went."""
+    """Translates offsets of a topic-partition."""
 
     def __call__(self, source: TopicPartition, offset: int, /) -> Translation:
         """Translate the next offset to read, or say why not."""
@@ -64,7 +64,7 @@ class _Place:
     remote: TopicPartition
     committed: CommittedOffset
     translation: Translation
-    #: Did its records come from the target?
+    #: Whether its records came from the target.
     is_back: bool
 
     @property
@@ -74,14 +74,14 @@ class _Place:
 
 @attrs.frozen
 class Round:
-    """What a round found: where groups are to go on at the target, and a picture of it."""
+    """The result of a round: the groups' offsets at the target, and a view of them."""
 
     wanted: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     views: Mapping[str, tuple[GroupOffsetView, ...]]
-    #: False while what was copied before is still being read.
+    #: False while earlier translations are still being read.
     is_ready: bool = True
-    #: What groups that read at the source what came from the target have read there: once that is at the target, too,
-    #: it need not be moved again. Left out is what is not copied yet as far as known, and will be translated better.
+    # : Offsets of groups in topics at the source that came from the target: once they are at the target, too, they need
+    # not be moved again. Offsets that are not copied yet are omitted, and will be translated better.
     back: Mapping[tuple[str, TopicPartition], int] = attrs.field(factory=dict)
 
 
@@ -89,8 +89,8 @@ class Checkpoints:
     """
     The checkpoints of one flow.
 
-    a. A checkpoint never goes back unless its group went back, or the target's log did.
-    b. None points behind the end of the target's log.
+    a. A checkpoint never goes back unless its group went back, or the target's log did. b. None points beyond the end
+    of the target's log.
     """
 
     def __init__(
@@ -109,11 +109,9 @@ class Checkpoints:
         measures: FlowMeasures | None = None,
         passed_over: PassedOver | None = None,
     ) -> None:
-        """
-        Make them for two open clusters.
-
-        *forward* translates offsets of what this flow mirrors, *back* of what the flow in the other direction brought
-        to the source. Both take the topic-partition as the source calls it.
+        """Create them for two open clusters. *forward* translates offsets of topics that this flow mirrors, *back* of
+        topics that the flow in the other direction brought to the source. Both take the topic-partition by its name at
+        the source.
         """
         self._settings = settings
         self._passed_over = passed_over or PassedOver(settings.flow, events)
@@ -131,7 +129,8 @@ class Checkpoints:
         topic = policy.checkpoints_topic(settings.flow.source)
         self.log = kept_log(settings.flow, target, topic, events, self._contents)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
-        #: Those of the last ones that the topic does not hold, because it vanished together with what they point to.
+        # : Those of the last ones that are missing in the topic, because it was deleted together with their remote
+        # topic.
         self._unwritten: set[tuple[str, TopicPartition]] = set()
         self._knows_history = True
         self._refused: set[str] = set()
@@ -144,10 +143,10 @@ class Checkpoints:
         """Return the offsets at the target that the last checkpoints of *group* hold."""
         return {remote: checkpoint.downstream for remote, checkpoint in self._last.get(group, {}).items()}
 
-    # What was written before.
+    # Existing checkpoints.
 
     async def read(self) -> bool:
-        """Read the checkpoints topic; create it where there is none. Say whether it could be read."""
+        """Read the checkpoints topic; create it if it is missing. Return whether it could be read."""
         settings = self._settings
         await self.log.ensure(
             1,
@@ -208,14 +207,14 @@ class Checkpoints:
         return self._round(places, ranges, standing)
 
     def note_settled(self, found: Round, groups: Collection[str]) -> None:
-        """Note that the target is up to date with what the round *found* of *groups*."""
+        """Record that the target is up to date with what the round *found* of *groups*."""
         for key, offset in found.back.items():
             # The group may have read on since that round.
             if key[0] in groups and self._moved_back.get(key) == offset:
                 del self._moved_back[key]
 
     def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
-        """Return the checkpoint that stands from now on, and whether it is to be written."""
+        """Return the new last checkpoint, and whether it must be written."""
         last = self._last.get(place.group, {}).get(place.remote)
         new = Checkpoint(
             place.group,
@@ -237,17 +236,17 @@ class Checkpoints:
             self._remember(checkpoint)
 
     async def _contents(self) -> Sequence[LogRecord]:
-        """Return the last checkpoints, but for those that point beyond what the target's log holds now."""
+        """Return the last checkpoints, except those beyond the current end of the target's log."""
         last = [checkpoint for by_remote in self._last.values() for checkpoint in by_remote.values()]
         ends = await self.ends_of({checkpoint.remote for checkpoint in last})
         true = [it for it in last if it.downstream <= ends.get(it.remote, -1)]
         self._unwritten = {(it.group, it.remote) for it in last} - {(it.group, it.remote) for it in true}
         return _records(true, self._clock.wall_ms())
 
-    # Looking.
+    # Reading.
 
     async def _look(self, groups: Collection[str]) -> list[_Place]:
-        """Read what *groups* have committed, and translate it. A group whose coordinator fails is left out."""
+        """Read what *groups* have committed, and translate it. A group whose coordinator fails is skipped."""
         places: list[_Place] = []
         committed_by = await self._source.committed(groups)
         await self._refresh_back(committed_by.values())
@@ -267,7 +266,7 @@ class Checkpoints:
         return places
 
     async def _refresh_back(self, offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> None:
-        """Bring the way back up to date where a group reads what came from the target."""
+        """Refresh the reverse translation if a group reads topics that came from the target."""
         topics = {
             tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
         }
@@ -275,7 +274,7 @@ class Checkpoints:
             await self._reach.once("read the way back", [self._settings.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
-        """Translate an offset; None where the topic is none of this flow's business."""
+        """Translate an offset; None if the topic does not belong to this flow."""
         policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
         if policy.is_internal_topic(topic):
             return None
@@ -290,11 +289,11 @@ class Checkpoints:
         return _Place(group, source, remote, committed, translation, back is not None)
 
     def _at_target(self, source: TopicPartition) -> TopicPartition | None:
-        """Return what a topic-partition that came from the target is called there, None for any other."""
+        """Return the name at the target of a topic-partition that came from there, None for any other."""
         topic = self._topic_at_target(source.topic)
         if topic is None:
             return None
-        # What brought it here knows better than its name: routers rename topics before the policy does.
+        # The flow that copied it is more reliable than its name: routers rename topics before the policy does.
         return self._back.source_of(source) or TopicPartition(topic, source.partition)
 
     def _topic_at_target(self, topic: str) -> str | None:
@@ -305,7 +304,7 @@ class Checkpoints:
         return policy.upstream_topic(topic)
 
     async def _watch_back(self, places: Sequence[_Place]) -> None:
-        """Note which groups have moved by themselves in what came from the target."""
+        """Record which groups have moved by themselves in topics that came from the target."""
         described = await self._source.describe({place.group for place in places})
         active = frozenset(
             group
@@ -323,11 +322,11 @@ class Checkpoints:
         self._moved_back = {key: offset for key, offset in self._moved_back.items() if key in offsets}
 
     async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask where the target's logs end; a partition that cannot be asked about is left out."""
+        """Return the target's end offsets; partitions that cannot be queried are omitted."""
         return {tp: held.end for tp, held in (await self._ranges(partitions)).items()}
 
     async def _ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        """Return what the target's logs hold; a partition that cannot be asked about is left out."""
+        """Return the start and end offsets of the target's logs; partitions that cannot be queried are omitted."""
         if not partitions:
             return {}
         starts = await self._target.list_offsets(partitions, EARLIEST)

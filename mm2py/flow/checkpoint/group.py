@@ -1,8 +1,8 @@
 """
 The checkpoint task group: follows consumer groups at the source, writes their checkpoints, syncs their offsets.
 
-Three loops beside each other: which groups there are, a round of checkpoints, and the groups' offsets at the target.
-A drain comes after the source group's, so that the last round knows all that was copied.
+Three parallel loops: listing groups, rounds of checkpoints, and the groups' offsets at the target. It drains after the
+source group, so that the last round includes everything copied.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.consumer_groups import Groups
 
 
-#: The shortest interval between two rounds, where the settings say 0.
+#: The interval between two rounds, if the setting is 0.
 _SHORTEST_S = 0.5
-#: A round that came before translations were ready is repeated after this.
+#: Retry interval of a round that came before translations were ready.
 _UNREADY_S = 1.0
-#: What a drain leaves for a last round.
+#: Time limit of the last round in a drain.
 _LAST_ROUND_S = 2.5
 
 
@@ -48,7 +48,7 @@ class CheckpointGroup(FlowGroup):
         way_back: Callable[[Cluster, ReplicationPolicy], ReverseTranslation],
         measures: FlowMeasures | None = None,
     ) -> None:
-        """Make a group; see `Checkpoints` for the translators. *way_back* makes one from the source cluster."""
+        """Create a group; see `Checkpoints` for the translators. *way_back* creates one from the source cluster."""
         super().__init__(around)
         self._forward = forward
         self._way_back = way_back
@@ -108,12 +108,12 @@ class CheckpointGroup(FlowGroup):
                 if chosen.is_synced:
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
                 await self._run_until_quiet(loops)
-            # Another node's checkpoints are newer, once it runs the flow.
+            # If another node runs the flow, its checkpoints are newer.
             if self._is_admitted and not self._is_paused:
                 await self._finish(checkpoints, offsets)
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:
-        """Tell once more how far groups have come, now that nothing is copied any more."""
+        """Write a last round, now that nothing is copied any more."""
         try:
             async with asyncio.timeout(_LAST_ROUND_S):
                 await self._emit(checkpoints)
@@ -122,7 +122,7 @@ class CheckpointGroup(FlowGroup):
         except TimeoutError:
             return
 
-    # Which groups.
+    # The groups.
 
     async def _refresh_forever(self, groups: Groups) -> None:
         chosen = self._settings.checkpoints
@@ -131,7 +131,7 @@ class CheckpointGroup(FlowGroup):
             await self._reach.once("list consumer groups", [self.flow.source], lambda: self._refresh(groups))
 
     async def _refresh(self, groups: Groups) -> bool:
-        """List the groups of the source and choose; brokers that do not answer keep theirs as they were."""
+        """List and select the groups of the source; groups of unreachable brokers are kept."""
         chosen = self._settings.checkpoints
         group_filter = load_group_filter(
             chosen.group_filter_class, groups=chosen.groups, groups_exclude=chosen.groups_exclude
@@ -194,7 +194,7 @@ class CheckpointGroup(FlowGroup):
             checkpoints.note_settled(found, settled or ())
         self._show()
 
-    # Looking at it.
+    # Views.
 
     def _show(self) -> None:
         states = self._offsets.states if self._offsets is not None else {}

@@ -1,9 +1,7 @@
-"""
-Group offsets at the target: committed for groups that nobody is in there, so that they only have to be started.
-
-The target is looked at in one question for all groups, and again, group by group, right before each write. What
-happens in between is Kafka's own compare-and-set: a coordinator takes an admin's commit only while nobody is in the
-group. What may be written is decided in `core.checkpoint.checkpoints`.
+"""Group offsets at the target: committed for groups without members there, so that consumers only have to be started.
+All groups are described in one request, and again, group by group, right before each write. After that, Kafka's own
+check applies: a coordinator accepts an admin's commit only while the group is empty. What may be written is decided in
+`core.checkpoint.checkpoints`.
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 
 
-#: So many groups are written at a time.
+#: Groups written in parallel.
 _WRITERS = 8
 
-#: Somebody joined between our look and our write.
+#: A consumer joined between our description and our write.
 _JOINED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -43,7 +41,7 @@ Committed = Offsets | BrokerAnsweredError
 
 @attrs.frozen
 class Synced:
-    """How a group fares at the target, since when, and when it was last written."""
+    """A group's state at the target, since when, and when it was last written."""
 
     state: AtTarget
     since: float
@@ -70,11 +68,8 @@ class GroupOffsets:
         clock: Clock,
         events: EventLog,
     ) -> None:
-        """
-        Make them for the *groups* of the target.
-
-        *last_of* gives what the last checkpoints of a group say, for the first look at it, and *ends_of* asks where the
-        target's logs end.
+        """Create them for the *groups* of the target. *last_of* returns the last checkpoints of a group, for its first
+        round, and *ends_of* the target's end offsets.
         """
         self.states: dict[str, Synced] = {}
         self._flow = flow
@@ -87,7 +82,7 @@ class GroupOffsets:
         self._seen: dict[str, dict[TopicPartition, int]] = {}
 
     async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:
-        """Bring the target up to *wanted*, group by group, as far as that may be; give the groups that it is up to."""
+        """Bring the target up to *wanted*, group by group, as far as allowed; return the groups that are up to date."""
         for gone in self.states.keys() - wanted.keys():
             del self.states[gone]
             self._seen.pop(gone, None)
@@ -116,7 +111,7 @@ class GroupOffsets:
                 tasks.create_task(write(), name=f"{self._flow}/checkpoints/sync/{number}")
 
     async def _write(self, group: str, offsets: Offsets) -> None:
-        """Look at the group again, and write what is still due."""
+        """Describe the group again, and write what is still due."""
         committed = (await self._groups.committed([group]))[group]
         described = (await self._groups.describe([group]))[group]
         ends = await self._ends_behind({group: offsets}, {group: committed})
@@ -144,7 +139,7 @@ class GroupOffsets:
     async def _ends_behind(
         self, wanted: Mapping[str, Offsets], committed: Mapping[str, Committed]
     ) -> Mapping[TopicPartition, int]:
-        """Ask where logs end of which groups are further on than wanted, after their offsets were read."""
+        """Return the end offsets of partitions where groups are ahead of *wanted*, read after their offsets."""
         ahead = set()
         for group, offsets in wanted.items():
             current = committed[group]
@@ -155,7 +150,7 @@ class GroupOffsets:
     def _judge(
         self, group: str, offsets: Offsets, described: Described, committed: Committed
     ) -> tuple[AtTarget, Offsets]:
-        """Return how the group fares at the target, and what it has committed there for the partitions of *offsets*."""
+        """Return the group's state at the target, and its committed offsets there for the partitions of *offsets*."""
         description = None if isinstance(described, BrokerAnsweredError) else described
         current = None if isinstance(committed, BrokerAnsweredError) else _only(committed, offsets)
         ours = self._last_of(group)
@@ -163,7 +158,7 @@ class GroupOffsets:
         return state, current or {}
 
     def _note(self, group: str, state: AtTarget, current: Offsets, detail: str, *, has_written: bool = False) -> None:
-        """Remember what was found and written, and tell what has changed."""
+        """Record what was found and written, and report changes."""
         if state is not AtTarget.UNKNOWN:
             self._seen[group] = {tp: offset.offset for tp, offset in current.items()}
         before, now = self.states.get(group), self._clock.monotonic()

@@ -1,1 +1,1 @@
-"""What operators change while the daemon runs, and how the target keeps it."""
+"""Operators' changes while the daemon runs, and their storage on the target."""

@@ -1,9 +1,9 @@
 """
-A connector's offsets as operators see and alter them (KIP-875), in the positions topic of a flow.
+A connector's offsets (KIP-875), read and altered in the positions topic of a flow.
 
-The caller makes sure that the connector is stopped, so nothing else writes there or to the remote topics meanwhile.
-What is known of where records went stays. The next start begins after what the target holds: records that are copied
-again are appended, and their offsets are learnt from there on.
+The caller ensures that the connector is stopped, so nothing else writes there or to the remote topics meanwhile. Offset
+translations are kept. The next start begins at the target's end: records that are copied again are appended, and
+translated from there on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
-#: Says that a partition had a position: where one has none, it was removed.
+#: Marks partitions that had a position: if one has none, it was removed.
 _HAD_POSITION = RunChunk(
     0, 0, 0, 0, is_origin=False, starts=array("q"), downs=array("q"), spans=array("q"), counts=array("q")
 )
@@ -41,11 +41,11 @@ _HAD_POSITION = RunChunk(
 
 @attrs.frozen
 class _Kept:
-    """What the positions topic holds: each record of the connector by its place there, and what follows from them."""
+    """The content of the positions topic: the connector's records by partition, and the resulting positions."""
 
     records: Mapping[tuple[int | None, bytes], LogRecord]
     positions: Mapping[TopicPartition, Position]
-    #: Partitions of which it is known where records went.
+    #: Partitions with offset translations.
     with_runs: Collection[TopicPartition]
 
 
@@ -62,7 +62,7 @@ class ConnectorOffsets:
         return self._settings.flow
 
     async def read(self, connector: str) -> tuple[ConnectorOffset, ...]:
-        """Return the offsets as they were written last; a source connector's is that of the last copied record."""
+        """Return the offsets as last written; a source connector's is that of the last copied record."""
         async with self._open() as target:
             kept = await self._read(target, connector)
         found: dict[str, ConnectorOffset] = {}
@@ -74,7 +74,7 @@ class ConnectorOffsets:
         return tuple(sorted(found.values(), key=_in_order))
 
     async def alter(self, connector: str, asked: Collection[ConnectorOffset], *, by: str) -> None:
-        """Alter offsets whose form is right. Raise OverrideRejectedError with all that is wrong with them."""
+        """Alter validated offsets. Raise OverrideRejectedError with all problems."""
         removed = [one.partition for one in asked if one.offset is None]
         kept_ones = [one for one in asked if one.offset is not None]
         async with self._open() as target:
@@ -97,7 +97,7 @@ class ConnectorOffsets:
         self._events.emit(OffsetsAltered(self._flow, connector, count, len(removed), repeated, skipped, by))
 
     async def reset(self, connector: str, *, by: str) -> None:
-        """Remove all offsets of a connector: each partition begins where the settings say."""
+        """Remove all offsets of a connector: each partition starts where the settings say."""
         async with self._open() as target:
             kept = await self._read(target, connector)
             names = [named[1] for _, key in kept.records if (named := read_key(key)) is not None]
@@ -105,14 +105,14 @@ class ConnectorOffsets:
         self._events.emit(OffsetsAltered(self._flow, connector, len(names), len(names), 0, 0, by))
 
     def _tombstones(self, connector: str, kept: _Kept, partitions: Collection[Mapping[str, Any]]) -> list[LogRecord]:
-        """Remove *partitions* under whichever spelling they have in the topic."""
+        """Remove *partitions* under any spelling of their keys."""
         records: list[LogRecord] = []
         for (number, key), record in kept.records.items():
             named = read_key(key)
             if named is not None and named[1] in partitions and record.value is not None:
                 records.append(LogRecord(key, None, partition=number))
-        # Compaction forgets in time that there was a position. A start that finds none must not take what the target
-        # holds for the beginning of this copy.
+        # Compaction eventually removes the tombstone. A start without a position must not take the target's records for
+        # the beginning of this copy.
         if connector == SOURCE:
             gone = {position for position in kept.positions if _members(self._flow, position) in partitions}
             for source in sorted(gone - set(kept.with_runs)):
@@ -146,12 +146,12 @@ class ConnectorOffsets:
         )
         await log.append(list(records))
 
-    # What both clusters say.
+    # Queries to both clusters.
 
     async def _places(
         self, target: Cluster, sources: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Place | str]:
-        """Look where each of *sources* begins and ends, and where its remote partition does; a text says why not."""
+        """Return where each of *sources* and its remote partition begin and end; a text is the reason why not."""
         if not sources:
             return {}
         name_remote = remote_names_of(self._settings)
@@ -198,7 +198,7 @@ def _place(
 async def _remote_ends(
     target: Cluster, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
-    """Return where the logs end at the target, what is not on all replicas yet included."""
+    """Return the target's log end offsets, including records not on all replicas yet."""
     if not partitions:
         return {}
     ends = await target.list_offsets(partitions, LATEST)
@@ -214,7 +214,7 @@ def _members(flow: Flow, source: TopicPartition) -> dict[str, Any]:
 
 
 def _is_copied(offset: Mapping[str, Any]) -> bool:
-    """Whether a record was copied: before the first one, -1 stands there."""
+    """Whether a record was copied: before the first one, the offset is -1."""
     last = offset.get("offset")
     return not isinstance(last, int) or last >= 0
 

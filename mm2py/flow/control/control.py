@@ -1,7 +1,5 @@
-"""
-What operators may ask of the flows of a node while they run: overrides, restarts, configs and offsets.
-
-REST asks for these; the daemon makes one `Control` for all flows that it runs.
+"""Requests of operators for running flows: overrides, restarts, configs and offsets. REST calls these; the daemon has
+one `Control` for all its flows.
 """
 
 from __future__ import annotations
@@ -41,12 +39,10 @@ from mm2py.telemetry.journal import EventLog
 
 
 class Control:
-    """
-    The requests that a node accepts for its flows. *by* is who makes one; by default this process.
-
-    Each raises UnknownFlowError where this node does not run the flow. What changes overrides also raises
-    OverrideRejectedError with all problems, OverrideConflictError where another node changed them meanwhile, and
-    OverridesNotStoredError where the target cluster does not store them.
+    """The requests that a node accepts for its flows. *by* is the author; by default this process. Each raises
+    UnknownFlowError if this node does not run the flow. Changes of overrides also raise OverrideRejectedError with all
+    problems, OverrideConflictError if another node changed them meanwhile, and OverridesNotStoredError if the target
+    cluster does not store them.
     """
 
     def __init__(self, overrides: OverrideControl, fleet: Fleet, *, clock: Clock, events: EventLog) -> None:
@@ -78,7 +74,7 @@ class Control:
         runner.restart(connector, include_tasks=include_tasks, only_failed=only_failed, by=by or _this_process())
 
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
-        """Restart one task of a connector. Raise UnknownTaskError where it has no such task."""
+        """Restart one task of a connector. Raise UnknownTaskError if it has no such task."""
         self._runner(flow).restart_task(connector, task, by=by or _this_process())
 
     def _runner(self, flow: Flow) -> FlowRunner:
@@ -90,7 +86,7 @@ class Control:
     # Configs of connectors, changed while they run.
 
     def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
-        """Return a connector's config in Connect's shape, live settings included; secrets are masked."""
+        """Return a connector's config in Connect's format, including live settings; secrets are masked."""
         self._overrides.settings_of(flow)
         return connector_config(self._overrides.live, flow, connector)
 
@@ -104,14 +100,14 @@ class Control:
         return await self.change_overrides(flow, change, by=by)
 
     async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
-        """Change the settings in *body*; None goes back to the file's value."""
+        """Change the settings in *body*; None reverts to the file's value."""
         change = self._overrides.config_change(flow, connector, body, patch_config)
         return await self.change_overrides(flow, change, by=by)
 
     async def revert_config(
         self, flow: Flow, connector: str, keys: Collection[str] | None = None, *, by: str = ""
     ) -> Overrides:
-        """Go back to the file's values, for some *keys* of a connector or for all."""
+        """Revert some *keys* of a connector, or all, to the file's values."""
         return await self.change_overrides(
             flow, lambda overrides: revert_config(overrides, flow, connector, keys), by=by
         )
@@ -128,8 +124,8 @@ class Control:
         """
         Alter offsets of a stopped connector; `core.control.connector_offsets.read_offsets` has the form of *offsets*.
 
-        Raise OverrideRejectedError with all problems, OverrideConflictError where the connector is not stopped, and
-        OverridesNotStoredError where a cluster does not answer.
+        Raise OverrideRejectedError with all problems, OverrideConflictError if the connector is not stopped, and
+        OverridesNotStoredError if a cluster does not respond.
         """
         altered = self._offsets_of(flow, connector)
         requested = read_offsets(flow, connector, offsets)
@@ -137,7 +133,7 @@ class Control:
             await altered.alter(connector, requested, by=by or _this_process())
 
     async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
-        """Remove all offsets of a stopped connector, so that it begins where its settings say."""
+        """Remove all offsets of a stopped connector, so that it starts where its settings say."""
         offsets = self._offsets_of(flow, connector)
         async with self._stopped(flow, connector):
             await offsets.reset(connector, by=by or _this_process())
@@ -167,7 +163,7 @@ class Control:
 
     @contextmanager
     def _not_stored(self, flow: Flow) -> Iterator[None]:
-        """Raise OverridesNotStoredError for whatever keeps the target cluster from answering."""
+        """Raise OverridesNotStoredError for any failure of the target cluster."""
         try:
             yield
         except (OverrideRejectedError, OverrideConflictError):

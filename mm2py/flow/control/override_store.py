@@ -1,9 +1,9 @@
 """
 The overrides of one flow, as its target cluster stores them in ``mm2-configs.<source>.internal``.
 
-The topic has one partition, so all readers see its records in the same order. A record counts where its revision is
-greater than that of the one that counted before. So when two daemons change the same revision at once, the first of
-them in the log has won; the other finds that out when it reads its own record back.
+The topic has one partition, so all readers see its records in the same order. A record is effective if its revision is
+greater than that of the one before. So when two daemons change the same revision at once, the first of them in the log
+wins; the other notices when it reads its own record back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
-#: How long the target may take for one reading or writing.
+#: Time limit for one read or write at the target.
 _LIMIT_S: Final = 20.0
 _SETTING: Final = "config.storage.replication.factor"
 _REFUSED: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
@@ -48,8 +48,8 @@ class OverridesUnreadableError(Mm2Error):
     """A flow has stored overrides that cannot be read, so what is to be paused is unknown."""
 
     hint: ClassVar[str] = (
-        "run the version that wrote them, or do away with all orders of the flow by a record with this key and no "
-        "value; the flow starts by itself then"
+        "run the version that wrote them, or remove all overrides of the flow with a record with this key and a null "
+        "value; the flow then starts by itself"
     )
 
     cluster: str
@@ -70,7 +70,7 @@ class OverridesUnavailableError(Mm2Error):
     """The mirror is not authorized to read overrides on the target."""
 
     hint: ClassVar[str] = (
-        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; docs/security.md has it all"
+        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; see docs/security.md"
     )
 
     cluster: str
@@ -98,20 +98,16 @@ class OverrideStore:
         return self._settings.flow
 
     async def read(self) -> StoredOverrides:
-        """
-        Return the overrides that count; `NOTHING_STORED` where there is no topic or no record.
-
-        Raise OverridesUnreadableError, OverridesUnavailableError, or the error of a target that does not answer.
+        """Return the effective overrides; `NOTHING_STORED` if there is no topic or no record. Raise
+        OverridesUnreadableError, OverridesUnavailableError, or the error of an unreachable target.
         """
         async with self._open() as cluster:
             return self._counting(await self._records(cluster))
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
-        """
-        Write *overrides*, a change of those *before*, and make sure that they count.
-
-        The topic is created where it is missing. Raise OverrideConflictError where another daemon wrote first, and
-        TooFewBrokersError where `config.storage.replication.factor` asks too much.
+        """Write *overrides*, a change of those *before*, and make sure that they are effective. The topic is created
+        if missing. Raise OverrideConflictError if another daemon wrote first, and TooFewBrokersError if
+        `config.storage.replication.factor` is too high.
         """
         kept = StoredOverrides(overrides, before.revision + 1, secrets.token_hex(4), by, self._clock.wall_ms())
         record = LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)
@@ -122,13 +118,13 @@ class OverrideStore:
             winner = self._winner(await self._records(cluster))
             if winner is None or winner.value == record.value:
                 return kept
-            # Compaction keeps the last record of a key, which is ours: let it be the one that counts.
+            # Compaction keeps the last record of a key, which is ours: append the effective one again.
             await log.append([LogRecord(winner.key, winner.value, partition=0)])
             raise conflict(self.flow, self._decoded(winner))
 
     async def refill(self, kept: StoredOverrides, topic_id: str | None) -> tuple[str | None, Refilled | None]:
         """
-        Write *kept* again where its topic was deleted, or has another id than *topic_id* and holds no overrides.
+        Write *kept* again if its topic was deleted, or has another id than *topic_id* and no overrides.
 
         Return the topic's id, and what was done. A record that was removed from the topic stays removed.
         """
@@ -144,7 +140,7 @@ class OverrideStore:
             return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:
-        """Return the flow's records in the topic, none where there is no topic."""
+        """Return the flow's records in the topic, none if there is no topic."""
         await cluster.refresh_metadata({self.topic})
         if not cluster.partitions_of(self.topic):
             known = cluster.metadata.topics.get(self.topic)
@@ -159,7 +155,7 @@ class OverrideStore:
         return NOTHING_STORED if winner is None else self._decoded(winner)
 
     def _winner(self, records: Iterable[LogRecord]) -> LogRecord | None:
-        """Return the record that counts; one that cannot be read counts where nothing that can follows."""
+        """Return the effective record; an invalid one is effective unless a valid one follows."""
         winner, revision = None, 0
         for record in records:
             if record.value is None:
@@ -204,7 +200,7 @@ class OverrideStore:
 
 
 def conflict(flow: Flow, kept: StoredOverrides) -> OverrideConflictError:
-    """Return the error for overrides of *flow* that another node changed meanwhile; *kept* is what counts now."""
+    """Return the error for overrides of *flow* that another node changed meanwhile; *kept* are the effective ones."""
     who = f" by {kept.by}" if kept.by else ""
     what = f"the overrides of flow {flow} were changed elsewhere{who}, and are revision {kept.revision} now"
     return OverrideConflictError(what, "read them, and try again")

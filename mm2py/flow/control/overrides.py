@@ -1,9 +1,9 @@
 """
 The overrides of a node's flows: read from the target clusters, changed, validated, stored and applied.
 
-Changes of one flow are made one after the other. Each is validated, then written to the target, and only then applied:
-what a daemon does is what the next one would do. Live settings take precedence over the file's and are validated for
-all flows together, because flows that feed each other must be refused here as in a file.
+Changes of one flow are made one after the other. Each is validated, then written to the target, and only then applied,
+so that the next daemon would do the same. Live settings take precedence over the file's and are validated for all flows
+together, because replication loops must be refused here as in a file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ConfigVerb = Callable[[Overrides, Flow, str, Mapping[str, object], MirrorSetting
 
 @attrs.frozen
 class _Validated:
-    """The settings that a file and live lines amount to, flow by flow: valid while neither of them changes."""
+    """The combined settings of a file and live lines, flow by flow: valid while neither of them changes."""
 
     file: MirrorSettings
     lines: Mapping[Flow, Lines]
@@ -74,7 +74,7 @@ class OverrideControl:
         self._clock = clock
         self._events = events
         self._stored: dict[Flow, StoredOverrides] = {}
-        #: Ids of the topics that hold them, as last seen.
+        #: Ids of the topics that store them, as last seen.
         self._topic_ids: dict[Flow, str | None] = {}
         self._lines: dict[Flow, Lines] = {}
         #: Settings of flows that keep running with them, because their overrides no longer fit the file.
@@ -90,7 +90,7 @@ class OverrideControl:
         return self._stored.get(flow, NOTHING_STORED)
 
     def settings_of(self, flow: Flow) -> FlowSettings:
-        """Return the settings of *flow*, live ones included. Raise UnknownFlowError where this node does not run it."""
+        """Return the settings of *flow*, live ones included. Raise UnknownFlowError if this node does not run it."""
         if (pinned := self._pinned.get(flow)) is not None:
             return pinned
         return _of_flow(self.live, flow)
@@ -103,10 +103,8 @@ class OverrideControl:
     # Starting a flow.
 
     async def prepare(self, runner: FlowRunner) -> FlowSettings:
-        """
-        Read the overrides of a flow before it starts, and return the settings to start with.
-
-        Retries until it succeeds: a paused flow must not run because its target was unreachable for a moment.
+        """Read the overrides of a flow before it starts, and return the settings to start with. Retry until it
+        succeeds: a paused flow must not run because its target was unreachable for a moment.
         """
         flow = runner.flow
         if flow not in self._stored:
@@ -133,7 +131,7 @@ class OverrideControl:
         try:
             stored = await OverrideStore(runner.settings, self._clock).read()
         except OverridesUnavailableError as error:
-            # Without these rights no override can have been stored.
+            # Without these permissions no override can have been stored.
             self._events.emit(OverridesUnavailable(runner.flow, str(error), error.hint))
             return NOTHING_STORED
         except Mm2Error as error:
@@ -143,7 +141,9 @@ class OverrideControl:
         return stored
 
     async def catch_up(self, flow: Flow) -> None:
-        """Apply overrides of *flow* made at another node, which ran it until now. Raise why they cannot be read."""
+        """Apply overrides of *flow* made at another node, which ran it until now. Raise the error if they cannot be
+        read.
+        """
         async with self.lock(flow):
             known = self._stored.get(flow)
             try:
@@ -159,8 +159,8 @@ class OverrideControl:
         """
         Change the overrides of *flow*, store and apply them; return them as changed.
 
-        Raise UnknownFlowError, OverrideRejectedError, OverrideConflictError where another node changed them meanwhile,
-        OverridesNotStoredError where the target does not store them, and whatever *change* raises.
+        Raise UnknownFlowError, OverrideRejectedError, OverrideConflictError if another node changed them meanwhile,
+        OverridesNotStoredError if the target does not store them, and any error of *change*.
         """
         settings = _of_flow(self.file, flow)
         async with self.lock(flow):
@@ -252,7 +252,7 @@ class OverrideControl:
             raise OverridesNotStoredError(str(flow), flow.target, cause) from error
 
     async def _accept(self, flow: Flow, stored: StoredOverrides, validated: _Validated | None = None) -> None:
-        """Apply *stored* from now on; *validated* are the settings with them, where these are known already."""
+        """Apply *stored* from now on; *validated* are the settings with them, if already known."""
         self._stored[flow] = stored
         try:
             await self._adopt(flow, validated)
@@ -277,10 +277,8 @@ class OverrideControl:
             return await self._candidate(flow, {**self._lines, flow: lines_of(flow, overrides)})
 
     async def _adopt(self, flow: Flow, validated: _Validated | None = None) -> None:
-        """
-        Make the stored settings of *flow* count. Raise OverrideRejectedError where they cannot.
-
-        Settings *validated* before are parsed again only if the file or another flow changed since.
+        """Apply the stored settings of *flow*. Raise OverrideRejectedError if they are invalid. Settings *validated*
+        before are parsed again only if the file or another flow changed since.
         """
         async with self._validating:
             wanted = lines_of(flow, self.stored(flow).overrides)
@@ -303,7 +301,7 @@ class OverrideControl:
         if not together:
             return file
         if file.with_live is None:
-            raise OverrideRejectedError(("these settings are not of a file, and cannot be changed while they count",))
+            raise OverrideRejectedError(("these settings do not come from a file, and cannot be changed while in use",))
         try:
             return judged(file.with_live(together))
         except ConfigError as error:
@@ -313,7 +311,7 @@ class OverrideControl:
         """
         Replace the file's settings by a newly read *file*.
 
-        Live settings stay over them. Where they no longer fit, that is reported, and the flow keeps its settings.
+        Live settings stay over them. If they no longer fit, that is reported, and the flow keeps its settings.
         """
         async with self._validating:
             running = {settings.flow: settings for settings in self.flows}
@@ -353,5 +351,5 @@ def _of_flow(settings: MirrorSettings, flow: Flow) -> FlowSettings:
 
 
 def _topic_of(settings: FlowSettings) -> tuple[object, ...]:
-    """Return the cluster and topic that hold a flow's overrides."""
+    """Return the cluster and topic that store a flow's overrides."""
     return settings.target, settings.config_storage.topic

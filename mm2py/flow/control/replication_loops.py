@@ -1,4 +1,4 @@
-"""Refuse settings whose flows would feed each other without end; what cannot be told for sure is a note."""
+"""Refuse settings with replication loops; uncertain cases are a note."""
 
 from __future__ import annotations
 
@@ -17,32 +17,29 @@ _KEY = "replication.policy.class"
 
 
 def judged(settings: MirrorSettings) -> MirrorSettings:
-    """
-    Return *settings* with a note where flows may feed each other without end; raise ConfigError where they surely
-    would.
-
-    Flows that other nodes run with the same file count too.
+    """Return *settings* with a note if flows may form a replication loop; raise ConfigError if they certainly would.
+    Flows of other nodes with the same file are included.
     """
     mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
     try:
         loop = _found(mirrors)
     except PluginError as error:
-        note = Problem(settings.path.name, _KEY, f"whether flows feed each other cannot be told: {error.reason}")
+        note = Problem(settings.path.name, _KEY, f"whether flows feed each other is uncertain: {error.reason}")
         return attrs.evolve(settings, notes=(*settings.notes, note))
     if loop is None:
         return settings
     message = describe({mirror.flow: mirror for mirror in mirrors}, loop)
     if loop.is_sure:
-        hint = "take the default policy, mirror one way only, or see that no topic is taken by all of them"
+        hint = "use the default policy, mirror one way only, or make sure that no topic is selected by all of them"
         if any(mirror.routed for mirror in mirrors):
-            hint = "see that routers leave what the policy puts before a name, or that no topic is taken by all of them"
+            hint = "make sure that routers keep the policy's prefix, or that no topic is selected by all of them"
         raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
-    hint = "see that the policy's topic_source() and upstream_topic() tell where a topic came from"
+    hint = "make sure that the policy's topic_source() and upstream_topic() return a topic's origin"
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
 
 def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
-    """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and will say so itself."""
+    """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and reports that itself."""
     for flow in flows:
         if not flow.is_enabled:
             continue
@@ -59,6 +56,6 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
 def _found(mirrors: Sequence[Mirror]) -> Loop | None:
     try:
         return find_loop(mirrors)
-    except Exception as error:  # what a class of somebody's own raises
+    except Exception as error:  # errors of custom classes
         names = ", ".join(sorted({type(mirror.policy).__name__ for mirror in mirrors}))
         raise PluginError(_KEY, names, f"asking {names} failed: {error!r}") from error

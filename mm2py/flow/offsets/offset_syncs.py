@@ -1,9 +1,7 @@
-"""
-Offset syncs: says, for Java MirrorMaker and its tools, where records went; written as acknowledgements come in.
-
-For each partition only its newest sync waits to be written, so that none is lost however fast they come, or however
-long the cluster is away that holds their topic, and no more than one for each partition is kept. What others wrote
-before us is read once: it is all that is known of what a Java MirrorMaker copied.
+"""Offset syncs, which tell Java MirrorMaker and its tools where records went; written as acknowledgements arrive. For
+each partition only its newest sync is pending, so that none is lost under load, or while the cluster with their topic
+is unreachable, in bounded memory. Existing syncs are read once: they are all that is known of records that a Java
+MirrorMaker copied.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
 
 
-#: As in Java, whatever the number of the topic's partitions is.
+#: As in Java, regardless of the topic's number of partitions.
 _PARTITION = 0
 _RETRY_PAUSES = Backoff(1.0, 15.0)
-#: How often it is asked whether a partition stands still.
+#: How often idle partitions are checked.
 _TICK_S = 1.0
-#: How many syncs go into one request at most.
+#: Most syncs in one request.
 _AT_ONCE = 5_000
 _REFUSALS = frozenset(
     {
@@ -51,10 +49,10 @@ _REFUSALS = frozenset(
 
 @attrs.define(eq=False)
 class OffsetSyncsRefusedError(Mm2Error):
-    """The cluster that is to hold the offset syncs does not let the mirror write them."""
+    """The cluster of the offset syncs does not let the mirror write them."""
 
     hint: ClassVar[str] = (
-        "grant the mirror's principal WRITE and DESCRIBE on that topic, and CREATE where it does not exist; or set "
+        "grant the mirror's principal WRITE and DESCRIBE on that topic, and CREATE if it does not exist; or set "
         "offset-syncs.topic.location = target, or emit.offset-syncs.enabled = false"
     )
 
@@ -68,14 +66,14 @@ class OffsetSyncsRefusedError(Mm2Error):
 
 @attrs.frozen
 class _Delayed:
-    """A sync that is not due yet, and since when its partition has stood still."""
+    """A sync that is not due yet, and since when its partition has been idle."""
 
     sync: OffsetSync
     since: float
 
 
 class OffsetSyncs:
-    """The offset syncs of one flow: what the source group has beside copying."""
+    """The offset syncs of one flow: a background loop of the source group."""
 
     name = "offset-syncs"
 
@@ -107,7 +105,7 @@ class OffsetSyncs:
             life.tasks.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
-        """Take an epoch's acknowledgements of a partition."""
+        """Add an epoch's acknowledgements of a partition."""
         del begun_at
         if not outcome.runs:
             return
@@ -128,7 +126,7 @@ class OffsetSyncs:
     # Running.
 
     async def run(self) -> None:
-        """Read what is there, and write what is due, until cancelled."""
+        """Read existing syncs, and write due ones, until cancelled."""
         pauses = _RETRY_PAUSES.pauses(self._jitter)
         while self._settings.is_emitted or not self._is_read:
             self._promote(before=self._clock.monotonic() - self._still_s)
@@ -142,7 +140,7 @@ class OffsetSyncs:
                 await self._clock.sleep(next(pauses))
 
     async def finish(self) -> None:
-        """Write all that waits, what is not due included."""
+        """Write all pending syncs, including those not due."""
         if self._settings.is_emitted:
             self._promote(before=None)
             if self._pending:
@@ -156,14 +154,14 @@ class OffsetSyncs:
             self._has_pending.clear()
 
     def _promote(self, *, before: float | None) -> None:
-        """Have written what is not due, but of which no newer came: an idle partition's last record is told exactly."""
+        """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""
         for source, delayed in list(self._delayed.items()):
             if before is None or delayed.since <= before:
                 del self._delayed[source]
                 self._put(delayed.sync)
 
     async def _once(self, attempt: Callable[[], Awaitable[None]]) -> bool:
-        """Try once. What is refused, creating, reading or writing, is one thing to the operator, and told once."""
+        """Try once. A refusal to create, read or write is reported once as one step."""
 
         async def done() -> bool:
             try:
@@ -181,14 +179,14 @@ class OffsetSyncs:
         return bool(await self._reach.once("write offset syncs", [self._cluster.alias], done))
 
     async def _make_sure(self) -> None:
-        """Create the topic where it may be missing."""
+        """Create the topic if it may be missing."""
         if not self._is_topic_sure:
             factor = self._settings.topic_replication_factor
             await self._log.ensure(1, factor, setting="offset-syncs.topic.replication.factor")
             self._is_topic_sure = True
 
     async def _read(self) -> None:
-        """Read what was written before. Where that is not allowed, it stays unread: writing is what matters."""
+        """Read existing syncs. If that is not permitted, they stay unread: writing is what matters."""
         if self._settings.is_emitted:
             await self._make_sure()
         else:
@@ -221,7 +219,7 @@ class OffsetSyncs:
         self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
 
     def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
-        """Have written what an earlier life did not come to, of partitions that nothing is copied of meanwhile."""
+        """Write syncs that were still pending before a restart, for partitions that are now idle."""
         if not self._settings.is_emitted:
             return
         for source, state in self._ledger.states.items():
@@ -232,12 +230,12 @@ class OffsetSyncs:
                 self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
 
     async def _contents(self) -> Sequence[LogRecord]:
-        """Return the newest sync of each partition, which is all that a new topic can hold."""
+        """Return the newest sync of each partition, to refill a new topic."""
         standing = [sync for state in self._ledger.states.values() if (sync := _standing(state)) is not None]
         return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
 
     async def _write(self) -> None:
-        """Write all that waits; what fails waits on, unless something newer came."""
+        """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
         await self._make_sure()
         if self._log.is_look_due:
             await self._log.look()
@@ -259,15 +257,15 @@ class OffsetSyncs:
 
 
 def _standing(state: PartitionState) -> OffsetSync | None:
-    """Return where a partition's last record went, where that is known."""
+    """Return where a partition's last record went, if known."""
     if state.position < 1 or state.downstream is None or state.downstream < 0:
         return None
-    # Its own offset may be a marker's: then the record before it is there, which is not ahead either.
+    # Its own offset may be a transaction marker's: then the record before it is there, which is not ahead either.
     return OffsetSync(state.source, state.position - 1, state.downstream)
 
 
 def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
-    """Return the offset syncs among *records*; what is none goes to *strange*, without its content."""
+    """Return the offset syncs among *records*; invalid ones go to *strange*, without their content."""
     for record in records:
         if record.partition == _PARTITION:
             try:

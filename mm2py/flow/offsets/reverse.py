@@ -1,8 +1,6 @@
-"""
-The way back: where records that a source got from its target came from.
-
-The flow in the other direction knows it. Where this node runs that flow, it lends what it has in memory; where another
-node does, what that keeps beside its positions, on our source cluster, is read on before each round that asks for it.
+"""Reverse translation: the origin of records that a source got from its target. The flow in the other direction has
+it. If this node runs that flow, its translations in memory are used; if another node does, the translations that it
+stores with its positions, on our source cluster, are read before each round that needs them.
 """
 
 from __future__ import annotations
@@ -28,32 +26,32 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
-#: A topic that is not there, or may not be read, is not asked for again before this.
+#: Retry interval for a topic that is missing, or may not be read.
 _REFUSED_S = 60.0
 
 
 class ReverseTranslation(Protocol):
-    """Translates offsets of what came from the target."""
+    """Translates offsets of records that came from the target."""
 
     async def refresh(self) -> None:
-        """Bring it up to date before a round; raises what a cluster says against it."""
+        """Refresh it before a round; raises the cluster's error."""
         ...
 
     def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
         """
-        Return what the *remote* partition came from; None for one of which nothing is known yet.
+        Return the origin of the *remote* partition; None if nothing is known yet.
 
         A router of that flow may have renamed the topic, so that the remote one's name does not tell.
         """
         ...
 
     def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
-        """Translate an offset of the *remote* partition, or say why not."""
+        """Translate an offset of the *remote* partition, or return why not."""
         ...
 
 
 class BorrowedTranslations:
-    """Those of a flow that this node runs: always up to date. A reload may give that flow others."""
+    """The translations of a flow that this node runs: always up to date. A reload may replace them."""
 
     def __init__(self, lent: Callable[[], Translations | None]) -> None:
         self._lent = lent
@@ -71,11 +69,9 @@ class BorrowedTranslations:
 
 
 class StoredTranslations:
-    """
-    Those that another node keeps for *flow* on *cluster*, which is that flow's target.
-
-    They are as old as its last flush of positions; what was copied since counts as not copied yet. *names* gives what
-    names that flow's remote topics, and is asked again when there is news: settings are reloaded while it runs.
+    """The translations that another node stores for *flow* on *cluster*, which is that flow's target. They are as old
+    as its last flush of positions; records copied since count as not copied yet. *names* returns the naming of that
+    flow's remote topics, and is called again for new records, because settings may be reloaded.
     """
 
     def __init__(
@@ -129,7 +125,7 @@ class StoredTranslations:
         return self._translations.upstream(remote, offset)
 
     def _take(self, record: LogRecord) -> bool:
-        """Take one record of the positions topic; say whether it tells something new."""
+        """Add one record of the positions topic; return whether it has news."""
         if record.partition is not None and record.offset is not None:
             self._read_to[record.partition] = record.offset + 1
         found = self._stored.take(record)

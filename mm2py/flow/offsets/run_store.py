@@ -1,9 +1,6 @@
-"""
-Keeping on the target what is known of where records went, in the positions topic.
-
-It is written right before the positions that rest on it. So after a crash everything before a position is known, and
-the resume finds what lies behind it, record by record. What is known of more than the position says does no harm: the
-resume comes to the same.
+"""Storing offset translations on the target, in the positions topic. They are written right before the positions that
+depend on them. So after a crash everything before a position is known, and the resume finds the records after it, one
+by one. Translations beyond the position do no harm: the resume finds the same.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ class TranslationKeeper:
         self._log = log
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Write *changes* and wait until they are safe; what is removed goes first, lest it be taken for newer."""
+        """Write *changes* and wait until they are safe; removals go first, so that they do not remove newer chunks."""
         if not changes:
             return
         begun = self._clock.monotonic()
@@ -42,7 +39,7 @@ class TranslationKeeper:
         self._events.emit(TranslationsWritten(self._flow, len(changes), written_bytes, took_ms))
 
     def records(self, changes: Iterable[Change]) -> list[LogRecord]:
-        """Return the records that say *changes*."""
+        """Return the records for *changes*."""
         return [self._record(change) for change in changes]
 
     def _record(self, change: Change) -> LogRecord:

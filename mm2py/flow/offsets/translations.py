@@ -1,7 +1,5 @@
-"""
-The offset translations of one flow: filled by the source group, asked by the checkpoint group.
-
-What is asked lies in memory, so that asking needs no cluster; `flow.offsets.run_store` keeps it on the target.
+"""The offset translations of one flow: filled by the source group, used by the checkpoint group. They are in memory,
+so that translating needs no cluster; `flow.offsets.run_store` stores them on the target.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from mm2py.model.topic import is_other_topic
 
 @attrs.frozen
 class Change:
-    """A chunk of a source partition's index that is to be written; removed where there is none."""
+    """A chunk of a source partition's index to be written, or removed if it is None."""
 
     source: TopicPartition
     number: int
@@ -43,8 +41,8 @@ class Translations:
     """
     Translates offsets that groups commit: always that of the next record to read.
 
-    Partitions are asked for by their name at the side that the offset is of. There are at most *flow_runs* runs, and
-    *partition_runs* of one partition; beyond that old ones are put together (`RunIndex.coarsen`).
+    Partitions have their name on the side of the offset. There are at most *flow_runs* runs, and *partition_runs* of
+    one partition; beyond that old ones are merged (`RunIndex.coarsen`).
     """
 
     def __init__(self, *, flow_runs: int, partition_runs: int) -> None:
@@ -62,7 +60,7 @@ class Translations:
         """Return how many runs are in memory."""
         return self._runs
 
-    # Asking.
+    # Queries.
 
     def downstream(self, source: TopicPartition, upstream: int) -> Translation:
         """Translate an offset of the *source* partition."""
@@ -86,10 +84,10 @@ class Translations:
     def _unknown(self) -> Untranslated:
         return Untranslated.NOT_MIRRORED if self._is_ready else Untranslated.NOT_READY
 
-    # Learning, which is the source group's.
+    # Updates by the source group.
 
     def load(self, kept: Iterable[KeptChunk]) -> None:
-        """Take what the positions topic holds, before `adopt` says what of it is of use."""
+        """Add the records of the positions topic, before `adopt` selects the relevant ones."""
         self._kept, self._written = {}, {}
         for one in kept:
             if one.chunk is not None:
@@ -97,10 +95,8 @@ class Translations:
                 self._written[one.source] = max(one.number + 1, self._written.get(one.source, 0))
 
     def adopt(self, positions: Mapping[TopicPartition, Position], remote_of: Mapping[TopicPartition, str]) -> None:
-        """
-        Translate for the partitions of *remote_of* from now on, which are copied from *positions* on.
-
-        What is known of a topic that was deleted and created again is forgotten.
+        """Translate for the partitions of *remote_of* from now on, which are copied from *positions* on. Translations
+        of a re-created topic are dropped.
         """
         for source, remote_topic in remote_of.items():
             self._source_of[TopicPartition(remote_topic, source.partition)] = source
@@ -119,7 +115,7 @@ class Translations:
         self._is_ready = True
 
     def take(self, outcome: PartitionOutcome, begun_at: int) -> None:
-        """Learn from what an epoch did, which began at upstream offset *begun_at*."""
+        """Add the runs of an epoch that began at upstream offset *begun_at*."""
         known = self._known.get(outcome.source)
         if known is None:
             return
@@ -136,16 +132,16 @@ class Translations:
         self._bound(index)
 
     def needs_syncs(self, source: TopicPartition) -> bool:
-        """Whether offset syncs can tell anything of a source partition that runs do not."""
+        """Whether offset syncs are useful for a source partition in addition to runs."""
         known = self._known.get(source)
         return known is None or known.index is None or not known.index.is_complete
 
     def learn(self, sync: OffsetSync) -> None:
-        """Take an offset sync that somebody wrote, in the order of the log."""
+        """Add an existing offset sync, in the order of the log."""
         self._known.setdefault(sync.source, _Known()).learn(Sync(sync.upstream, sync.downstream))
 
     def forget(self, source: TopicPartition) -> None:
-        """Forget what is known of a source partition: its topic, or its remote one, is another now."""
+        """Drop the translations of a source partition: its topic, or its remote one, was re-created."""
         self._kept.pop(source, None)
         known = self._known.pop(source, None)
         if known is not None and known.index is not None:
@@ -165,13 +161,11 @@ class Translations:
         self._runs += len(index) - before
         return len(index) < before
 
-    # Keeping, which is the keeper's.
+    # Storage.
 
     def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:
-        """
-        Return what is to be written since this was last asked for: first what is removed, then what changed.
-
-        It is that of *sources*, or of all partitions. Whoever could not write it gives it back to `put_back`.
+        """Return the changes to write since the last call: first removals, then changed chunks, of *sources* or of all
+        partitions. If they could not be written, they are returned to `put_back`.
         """
         removed: list[Change] = []
         changed: list[Change] = []
@@ -191,7 +185,7 @@ class Translations:
         return removed + changed
 
     def everything(self) -> list[Change]:
-        """Return all that is to stand in the topic, and forget nothing of what is still to be written."""
+        """Return the full content for the topic, keeping unwritten changes pending."""
         kept = [one for some in self._kept.values() for one in some]
         known = [(source, it.topic_id, it.index) for source, it in self._known.items() if it.index is not None]
         return [
@@ -204,7 +198,7 @@ class Translations:
         ]
 
     def put_back(self, changes: Iterable[Change]) -> None:
-        """Note that *changes* may not have been written."""
+        """Record that *changes* may not have been written."""
         for change in changes:
             self._written[change.source] = max(change.number + 1, self._written.get(change.source, 0))
             known = self._known.get(change.source)

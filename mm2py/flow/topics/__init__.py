@@ -1,1 +1,1 @@
-"""Remote topics: looked at, created, and kept like their source topics in configs and ACLs."""
+"""Remote topics: listed, created, and kept in step with their sources in configs and ACLs."""

@@ -1,8 +1,5 @@
-"""
-Keeping the access control entries of remote topics in step with their sources'.
-
-What is due is decided in `core.topics.acls`; this loop looks, remembers, sends and tells. A cluster without an
-authorizer is told once and asked again at every interval, in case it gets one.
+"""Synchronises the ACLs of remote topics with their sources'. `core.topics.acls` decides what is due; this loop reads,
+records, sends and reports. A cluster without an authorizer is reported once and checked again at every interval.
 """
 
 from __future__ import annotations
@@ -25,12 +22,12 @@ from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describ
 
 
 _STEP = "synchronise topic ACLs"
-#: A look that failed because a cluster was away is repeated after this.
+#: Retry interval after a cluster was unreachable.
 _RETRY_S = 10.0
 
 
 class AclSync:
-    """The access control entries of one flow's remote topics."""
+    """The ACLs of one flow's remote topics."""
 
     name = "topic-acls"
 
@@ -50,7 +47,7 @@ class AclSync:
         self._filter = topic_filter_of(settings)
 
     async def run(self) -> None:
-        """Synchronise for as long as the flow lives; returns at once where the setting is off."""
+        """Synchronise for as long as the flow lives; returns at once if the setting is off."""
         settings = self._settings
         if not settings.topic_sync.acls_enabled:
             return
@@ -64,7 +61,7 @@ class AclSync:
 
     async def _sync_once(self) -> bool:
         source = await self._describe(self._source)
-        # A target that cannot be asked, or has nobody to heed the answer, is not told anything either.
+        # Without an authorizer or permission at the target, nothing is sent either.
         target = None if source is None else await self._describe(self._target)
         if source is None or target is None:
             return True
@@ -83,7 +80,7 @@ class AclSync:
         return True
 
     async def _describe(self, cluster: Cluster) -> frozenset[TopicAcl] | None:
-        """Read a cluster's entries; None where there is no authorizer, or where we may not, which is told."""
+        """Read a cluster's ACLs; None if there is no authorizer, or no permission, which is reported."""
         subject = f"ACLs of {cluster.alias}"
         try:
             acls = await describe_topic_acls(cluster)

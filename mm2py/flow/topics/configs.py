@@ -1,8 +1,5 @@
-"""
-Keeping the configs of remote topics in step with their sources'.
-
-`core.topics.configs` decides what is due; this loop looks, remembers, sends and tells. New topics are looked at as
-soon as they are mirrored, all topics at every interval.
+"""Synchronises the configs of remote topics with their sources'. `core.topics.configs` decides what is due; this loop
+reads, records, sends and reports. New topics are compared as soon as they are mirrored, all topics at every interval.
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ from mm2py.wire.topics.admin import Admin
 
 
 _STEP = "synchronise topic configs"
-#: A look that failed as a whole, or came before brokers knew a new topic, is repeated after this.
+#: Retry interval after a round failed, or brokers did not know a new topic yet.
 _RETRY_S = 10.0
-#: What the copier has to know of a remote topic.
+#: The config of a remote topic that the copier needs.
 _LIMIT = "max.message.bytes"
-#: Brokers learn of a change one after the other: how often, and how far apart, it is looked for.
+#: Brokers learn of a change one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
 
@@ -63,7 +60,7 @@ class ConfigSync:
         life.topics.watch(self._adopt)
 
     def _adopt(self, remote_of: Mapping[str, str]) -> None:
-        """Take *remote_of*, remote topic by topic, as what is mirrored from now on."""
+        """Synchronise *remote_of*, remote topic by topic, from now on."""
         self._new = {topic for topic in remote_of if topic not in self._remote_of or topic in self._new}
         self._remote_of = dict(remote_of)
         self._complaints.forget(self._remote_of)
@@ -73,7 +70,7 @@ class ConfigSync:
             self._has_new.set()
 
     async def run(self) -> None:
-        """Synchronise for as long as the flow lives; returns at once where the setting is off."""
+        """Synchronise for as long as the flow lives; returns at once if the setting is off."""
         if not self._settings.topic_sync.configs_enabled:
             return
         if not self._remote_of:
@@ -116,7 +113,7 @@ class ConfigSync:
         topic_of = {remote: topic for topic, remote in remote_of.items()}
         refused |= {topic_of[remote]: next(iter(errors.values())) for remote, errors in answers.items()}
         unseen = {topic for topic, error in refused.items() if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        # Deleted meanwhile, or so new that not all brokers know it: the next look at the topics tells.
+        # Deleted meanwhile, or so new that not all brokers know it: the next refresh will tell.
         self._new = (self._new - set(topics)) | (self._new & unseen)
         self._complaints.note(topics, {topic: error for topic, error in refused.items() if topic not in unseen})
         for remote, plan in plans.items():
@@ -136,7 +133,7 @@ class ConfigSync:
         return True
 
     async def _look(self, remote_of: Mapping[str, str]) -> tuple[dict[str, ConfigPlan], dict[str, BrokerAnsweredError]]:
-        """Describe both sides; give what is due by remote topic, and what may not be read by topic."""
+        """Describe both sides; return the changes by remote topic, and unreadable configs by topic."""
         source = await self._source.topic_configs(remote_of)
         target = await self._target.topic_configs(remote_of.values())
         plans: dict[str, ConfigPlan] = {}
@@ -158,7 +155,7 @@ class ConfigSync:
         return plans, refused
 
     async def _hand_on(self, limits: Mapping[str, str | None]) -> None:
-        """Once brokers show the new *limits*, by remote topic, let the copier know them."""
+        """Inform the copier once brokers show the new *limits*, by remote topic."""
         for _ in range(_LOOKS):
             shown = await self._target.topic_configs(limits, [_LIMIT])
             if all(_shows(shown[remote], value) for remote, value in limits.items()):
@@ -181,7 +178,7 @@ class ConfigSync:
 
 
 def _shows(described: Mapping[str, ConfigEntry] | BrokerAnsweredError, value: str | None) -> bool:
-    """Whether *value* is set on a topic itself, or nothing is where it is None."""
+    """Whether *value* is set on a topic itself, or with None, that nothing is."""
     if isinstance(described, BrokerAnsweredError):
         return False
     entry = described.get(_LIMIT)

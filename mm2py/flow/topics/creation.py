@@ -1,10 +1,9 @@
 """
 Creating remote topics, with their sources' configs from the first moment on.
 
-A compacted topic that were created without its cleanup policy would lose records before somebody noticed. Where the
-target does not take a config, because it is older or built otherwise, the topic is created without configs and gets
-one by one what the target does take; where the source's may not be read, the topic is created without them, which is
-told.
+A compacted topic that was created without its cleanup policy would lose records before anyone noticed. If the target
+does not accept a config, because it is older or different, the topic is created without configs and then gets the
+accepted ones one by one; if the source's may not be read, the topic is created without them, which is reported.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class TopicCreation:
     async def create(
         self, wanted: Sequence[CreateTopic], source_topics: TopicsView
     ) -> dict[str, BrokerAnsweredError | None]:
-        """Create the remote topics that are *wanted*; per remote topic None, or why the target refused it."""
+        """Create the remote topics that are *wanted*; return per remote topic None, or why the target refused it."""
         if not wanted:
             return {}
         described = await self._source.topic_configs([it.topic for it in wanted])
@@ -90,18 +89,16 @@ class TopicCreation:
         return results
 
     async def _limits_of_brokers(self) -> dict[str, int]:
-        """Ask the target's brokers for their limits; where we may not, the first look at the topics sets them right."""
+        """Return the limits of the target's brokers; without permission, the first sync corrects them."""
         try:
             return limits_of_brokers(await self._target.broker_configs(BROKER_NAMES.values()))
         except BrokerAnsweredError:
             return {}
 
     async def _remember(self, new: Sequence[NewTopic]) -> dict[str, Mm2Error]:
-        """
-        Write down what is about to be set, as the mirror's.
-
-        Else a source that changes its configs before the first comparison would make those here look set by hand.
-        Creating topics does not wait for it: where it fails, that comparison takes what agrees with the source.
+        """Record what is about to be set, as the mirror's. Otherwise, if the source changes its configs before the
+        first comparison, those here would look set by hand. Creating topics does not depend on it: if it fails, the
+        comparison treats values equal to the source's as the mirror's.
         """
         entries = [SyncedConfig(topic.name, key, (value,)) for topic in new for key, value in topic.configs.items()]
         if not entries or not self._remembers:
@@ -116,7 +113,7 @@ class TopicCreation:
     async def _create_bare(
         self, topics: Sequence[NewTopic], results: dict[str, BrokerAnsweredError | None]
     ) -> dict[str, BrokerAnsweredError]:
-        """Create *topics* without configs and set those that the target takes; give an error per topic for others."""
+        """Create *topics* without configs and set those that the target accepts; return the errors of others."""
         if not topics:
             return {}
         bare = [NewTopic(topic.name, topic.partitions, topic.replication_factor) for topic in topics]
@@ -132,7 +129,7 @@ class TopicCreation:
 
 
 def tell_raised(flow: Flow, limits: Mapping[str, Mapping[str, str]], events: EventLog) -> None:
-    """Tell which remote topics got which *limits*, those with the same ones together."""
+    """Report which remote topics got which *limits*, grouped by equal ones."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for topic, raised in sorted(limits.items()):
         if raised:

@@ -1,8 +1,6 @@
-"""
-What a flow remembers of the configs and access control entries that it put on the target.
-
-It is kept in a compacted topic on the target cluster (see `mm2py.model.synced`) and read once. What is about to be
-sent is written down before it is sent: of what a crash leaves behind, everything is known as the mirror's.
+"""A flow's record of the configs and ACLs that it set on the target. It is stored in a compacted topic on the target
+cluster (see `mm2py.model.synced`) and read once. Changes are recorded before they are sent, so that after a crash all
+of them are known as the mirror's.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ from mm2py.wire.topic_log import LogRecord
 
 @attrs.define(eq=False)
 class NoMemoryError(Mm2Error):
-    """The target refuses the topic in which a flow remembers what it set."""
+    """The target refuses access to the topic in which a flow records what it set."""
 
     hint: ClassVar[str] = (
         "grant the mirror's principal CREATE, WRITE, READ and DESCRIBE on this topic; until then configs and ACLs of "
-        "remote topics are not kept in step"
+        "remote topics are not synchronised"
     )
 
     cluster: str
@@ -53,10 +51,8 @@ class NoMemoryError(Mm2Error):
 
 
 class SyncedMemory:
-    """
-    The memory of one flow. Until `load` has succeeded it must not be asked.
-
-    Each entry has one writer: who creates topics and who keeps their configs take turns, ACLs are another's.
+    """The record of one flow. It must not be used before `load` has succeeded. Each entry has one writer at a time:
+    topic creation and config sync take turns, ACLs have their own.
     """
 
     def __init__(
@@ -73,7 +69,7 @@ class SyncedMemory:
         self._acls: set[TopicAcl] = set()
 
     async def load(self) -> None:
-        """Read the topic, once; create it where there is none."""
+        """Read the topic, once; create it if it is missing."""
         async with self._loading:
             if self._is_loaded:
                 return
@@ -93,16 +89,16 @@ class SyncedMemory:
             self._is_loaded = True
 
     def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
-        """Return the values by key that the mirror put on a remote topic."""
+        """Return the values by key that the mirror set on a remote topic."""
         return self._configs.get(remote_topic, {})
 
     @property
     def acls(self) -> frozenset[TopicAcl]:
-        """The entries that the mirror created."""
+        """The ACLs that the mirror created."""
         return frozenset(self._acls)
 
     async def write(self, entries: Sequence[Synced]) -> None:
-        """Remember *entries* and wait until they are safe."""
+        """Record *entries* and wait until they are stored."""
         with self._explained():
             await self.log.append([LogRecord(*encode_synced(entry)) for entry in entries])
         for entry in entries:
@@ -119,7 +115,7 @@ class SyncedMemory:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Return what a refusal means: a broker's own words do not tell which right is missing for what."""
+        """Return the error for a refusal: the broker's message does not name the missing permission."""
         try:
             yield
         except BrokerAnsweredError as error:

@@ -1,5 +1,4 @@
-"""What clusters refuse topic by topic: said once for each reason, all topics of one reason together, and once when it
-works."""
+"""Refusals for single topics: reported once for each reason, with all its topics, and once when it works."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from mm2py.telemetry.events import TopicSyncFailed, TopicSyncRecovered
 from mm2py.telemetry.journal import EventLog
 
 
-#: A thousand topics that lack one right are one line of the log.
+#: A thousand topics that lack one permission are one log line.
 _NAMED = 10
 
 _RIGHTS = {
@@ -22,14 +21,14 @@ _RIGHTS = {
     "DeleteAcls": "ALTER on the cluster",
 }
 _HINTS = {
-    "INVALID_CONFIG": "the target does not take these values; leave the keys out with config.properties.exclude",
-    "POLICY_VIOLATION": "a policy of the target forbids it; leave the keys out with config.properties.exclude",
+    "INVALID_CONFIG": "the target does not accept these values; exclude the keys with config.properties.exclude",
+    "POLICY_VIOLATION": "a policy of the target forbids it; exclude the keys with config.properties.exclude",
     "UNSUPPORTED_VERSION": "the brokers are too old for it (Kafka 2.3); switch it off, or upgrade them",
 }
 
 
 class RefusalLog:
-    """What one loop was refused, by subject: a topic, or whatever else it asked about."""
+    """The refusals of one loop, by subject: a topic, or another resource."""
 
     def __init__(self, flow: Flow, step: str, events: EventLog) -> None:
         self._flow = flow
@@ -38,7 +37,7 @@ class RefusalLog:
         self._open: dict[str, tuple[str, str]] = {}
 
     def note(self, asked: Collection[str], refused: Mapping[str, Mm2Error]) -> None:
-        """Tell what is *refused* that was not before, and what of the *asked* works again."""
+        """Report new refusals in *refused*, and which of *asked* work again."""
         mended = sorted(subject for subject in asked if subject in self._open and subject not in refused)
         for subject in mended:
             del self._open[subject]
@@ -58,12 +57,12 @@ class RefusalLog:
             )
 
     def forget(self, present: Collection[str]) -> None:
-        """Leave out what is not among the *present* subjects any more."""
+        """Drop subjects that are no longer *present*."""
         self._open = {subject: reason for subject, reason in self._open.items() if subject in present}
 
 
 def hint_for(error: Mm2Error) -> str:
-    """Return what an operator may try; a right that is missing is named as Kafka names it."""
+    """Return the hint; a missing permission has its Kafka name."""
     if not isinstance(error, BrokerAnsweredError):
         return error.hint
     if error.name.endswith("AUTHORIZATION_FAILED") and error.request in _RIGHTS:
@@ -72,7 +71,7 @@ def hint_for(error: Mm2Error) -> str:
 
 
 def _reason(error: Mm2Error) -> tuple[str, str]:
-    """Return what makes errors of different topics the same."""
+    """Return the common key of equal errors of different topics."""
     if isinstance(error, BrokerAnsweredError):
         return f"{error.cluster} {error.request}", error.name
     return type(error).__name__, str(error)

@@ -1,7 +1,5 @@
-"""
-Topics: look at both clusters, create and grow remote topics, say what can be copied where.
-
-What is due is decided in `core.topics.topology`; this room looks and acts.
+"""Topics: list both clusters, create and grow remote topics, return what can be copied where. `core.topics.topology`
+decides what is due; this module reads and acts.
 """
 
 from __future__ import annotations
@@ -39,16 +37,16 @@ from mm2py.wire.topics.admin import Admin
 
 
 _MAX_MESSAGE_BYTES = "max.message.bytes"
-#: Kafka's own default, for a cluster that does not let us read configs.
+#: Kafka's default, for a cluster that does not let us read configs.
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-#: Brokers learn of a new topic one after the other: how often, and how far apart, it is looked for.
+#: Brokers learn of a new topic one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
 
 
 @attrs.frozen
 class Place:
-    """Where a topic-partition goes, and what its remote topic takes."""
+    """The remote partition of a topic-partition, and its batch size limit."""
 
     remote_topic: str
     topic_id: str | None
@@ -58,13 +56,13 @@ class Place:
 
 @attrs.frozen
 class Mirrored:
-    """What a flow mirrors, as of one look. `is_settled` is False where something could not be created or grown."""
+    """What a flow mirrors, as of one refresh. `is_settled` is False if something could not be created or grown."""
 
     places: Mapping[TopicPartition, Place]
     is_settled: bool
-    #: How many partitions the target should have and does not.
+    #: Number of partitions missing at the target.
     missing_partitions: int = 0
-    #: Those of the topics at the source that hold heartbeats.
+    #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
 
     @property
@@ -111,11 +109,11 @@ class Topics:
 
     @property
     def latest(self) -> Mirrored:
-        """What is mirrored, as of the last look."""
+        """What is mirrored, as of the last refresh."""
         return self._latest
 
     async def refresh_once(self) -> Mirrored:
-        """Look at both clusters, bring the target up to date, and give what can be copied now."""
+        """List both clusters, bring the target up to date, and return what can be copied now."""
         view = await self._source.list_topics()
         source = _partition_counts(view)
         remote_of = self._select(source)
@@ -148,23 +146,23 @@ class Topics:
         return mirrored
 
     def want_refresh(self) -> None:
-        """Have topics looked at soon: something was found that a look would mend or tell."""
+        """Request a refresh soon, to fix or report something."""
         self._wanted.set()
 
     async def until_due(self, interval_s: float | None) -> None:
-        """Wait until *interval_s* is over, or until a look is wanted; with None only the latter."""
+        """Wait until *interval_s* is over, or until a refresh is requested; with None only the latter."""
         with suppress(TimeoutError):
             async with asyncio.timeout(interval_s):
                 await self._wanted.wait()
         self._wanted.clear()
 
     def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
-        """Call *watcher* with the remote topic of each mirrored topic, now and after each look."""
+        """Call *watcher* with the remote topic of each mirrored topic, now and after each refresh."""
         self._watchers.append(watcher)
         watcher(self._latest.remote_of)
 
     async def measure_again(self) -> Mirrored:
-        """Learn again how large batches remote topics take; everything else is as the last look saw it."""
+        """Update the batch size limits of remote topics; everything else is as of the last refresh."""
         limits = await self._message_limits(sorted(set(self._latest.remote_of.values())))
         places = {
             partition: attrs.evolve(place, max_message_bytes=limits.get(place.remote_topic, place.max_message_bytes))
@@ -185,14 +183,14 @@ class Topics:
         )
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:
-                hint = "rename one of them, or leave one out with topics.exclude"
+                hint = "rename one of them, or exclude one with topics.exclude"
                 error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
                 self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
         self._clashes = selected.clashes
         return selected.remote_of
 
     async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
-        """Carry out what is due; say for which remote topics the target refused it, and why."""
+        """Perform the changes; return for which remote topics the target refused them, and why."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
@@ -216,7 +214,7 @@ class Topics:
             self._reach.answered((), step)
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
-        """Name the setting where more replicas are asked for than there are brokers; Kafka's words name none."""
+        """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""
         factor, brokers = self._settings.topics.replication_factor, self._target.brokers
         if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and factor is not None and factor > brokers:
             return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
@@ -225,7 +223,7 @@ class Topics:
     async def _look_for(
         self, lacking: Callable[[Mapping[str, int]], Iterable[Action]], refused: Mapping[str, BrokerAnsweredError]
     ) -> TopicsView:
-        """Look at the target again until all that was created or grown can be seen."""
+        """Refresh the target until all new topics and partitions are visible."""
         seen = TopicsView({})
         for _ in range(_LOOKS):
             seen = await self._target.list_topics()
@@ -252,7 +250,7 @@ class Topics:
         self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
 
     def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
-        """Report that nothing is mirrored: mostly somebody misspelt a name, or forgot what a pattern must match."""
+        """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""
         was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, remote_of))
         if self._is_idle and not was_idle:
             near = near_misses(self._settings.topics.names, source)

@@ -159,7 +159,7 @@ async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: Rig) -> 
 
     assert await rig.offsets() == []
     assert found.wanted == {}
-    assert "could not say" in found.views["g"][0].why
+    assert "did not return" in found.views["g"][0].why
 
 
 async def test_what_a_group_reads_abroad_is_carried_home_once(rig: Rig) -> None:

@@ -88,7 +88,7 @@ def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
     """Nothing can be said then; the flows start, and their own life shows what is wrong."""
     settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Broken\n")
 
-    assert "cannot be told" in settings.notes[-1].message
+    assert "is uncertain" in settings.notes[-1].message
     assert "not today" in settings.notes[-1].message
 
 
@@ -111,5 +111,5 @@ def test_routers_count(tmp_path: Path) -> None:
     (problem,) = refused.value.problems
     assert "each record of topic A.orders goes round and round" in problem.message
     assert problem.message.endswith("because routers of B->C and C->A and A->B hide where it came from")
-    assert "see that routers leave what the policy puts before a name" in problem.hint
+    assert "make sure that routers keep the policy's prefix" in problem.hint
     assert not any("feed each other" in note.message for note in judge(tmp_path, ring).notes)

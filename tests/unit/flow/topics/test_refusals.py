@@ -74,7 +74,7 @@ def test_a_topic_that_is_gone_does_not_recover(events: EventLog, complaints: Ref
         (error_of(29, "A", "DescribeConfigs"), "grant the mirror's principal DESCRIBE_CONFIGS on the topics of A"),
         (error_of(31, "A", "DescribeAcls"), "grant the mirror's principal DESCRIBE on the cluster of A"),
         (error_of(31, "B", "CreateAcls"), "grant the mirror's principal ALTER on the cluster of B"),
-        (INVALID, "the target does not take these values; leave the keys out with config.properties.exclude"),
+        (INVALID, "the target does not accept these values; exclude the keys with config.properties.exclude"),
         (ClusterUnreachableError("B", "b:1", "refused"), ClusterUnreachableError.hint),
     ],
 )
