@@ -38,7 +38,7 @@ from mm2py.telemetry.events import CopyTaskLate, WaitingForSlot
 from mm2py.telemetry.journal import EventLog
 
 
-#: How long an epoch may stay without a Spark slot before it says so.
+#: How long an epoch may wait for a Spark slot before it is reported.
 SLOT_PATIENCE_S = 3.0
 #: What an epoch may need past its time and its drain, counted from when it has a slot: to unpack the plan, to start a
 #: Python worker on a machine that has other things to do, to get the outcome back.
@@ -60,8 +60,8 @@ class EpochLostError(Mm2Error):
     """
     An epoch's job failed: its worker was killed, its task raised, or it was cancelled.
 
-    `may_still_write` is False where its Python worker is known to be gone or to have ended the task by itself.
-    `is_late` is True where it was ended because it was not back in time.
+    `may_still_write` is False if its Python worker is known to have ended, or to have ended the task by itself.
+    `is_late` is True if it was killed because it did not return in time.
     """
 
     verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
@@ -92,7 +92,7 @@ class _Running:
 
     @property
     def worker(self) -> str:
-        """The Python worker as ``host:pid``, where it could leave its name on this machine."""
+        """The Python worker as ``host:pid``, if it runs on this machine."""
         try:
             return self.worker_file.read_text()
         except OSError:
@@ -103,7 +103,7 @@ class EpochRunner:
     """
     Runs epochs, at most one of each copy task at a time.
 
-    An epoch whose awaiter is cancelled goes on in Spark: `settle` waits for those of a flow.
+    An epoch whose awaiter is cancelled continues in Spark: `settle` waits for those of a flow.
     """
 
     def __init__(self, host: SparkHost, clock: Clock, events: EventLog) -> None:
@@ -117,11 +117,11 @@ class EpochRunner:
         self.records = RecordTasks(host, clock, events)
 
     async def ready(self) -> None:
-        """Wait until Spark takes epochs; starts it where it is not there."""
+        """Wait until Spark accepts epochs; start it if it is not running."""
         await self._host.session()
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
-        """Run the epoch of *plan* on Spark and give its outcome; raise `EpochLostError` where there is none."""
+        """Run the epoch of *plan* on Spark and return its outcome; raise `EpochLostError` if there is none."""
         if plan.transform is not None:
             return await self._run_records(plan)
         key = (plan.flow, plan.task)
@@ -146,7 +146,7 @@ class EpochRunner:
             raise lost.with_traceback(None) from lost.__cause__
 
     async def _end_late(self, session: SparkSession, running: _Running) -> None:
-        """End an epoch that is not back in time, by whatever force that needs; Spark says then how it ended."""
+        """End a late epoch by force; Spark then reports how it ended."""
         plan, running.is_late = running.plan, True
         due_s = _due_s(plan)
         worker_name = running.worker
@@ -174,7 +174,7 @@ class EpochRunner:
     async def _ask(
         self, session: SparkSession, question: Callable[_P, _T], *args: _P.args, **named: _P.kwargs
     ) -> _T | None:
-        """Ask Spark; None where it does not answer in time."""
+        """Query Spark; None if it does not respond in time."""
         answer = session.begin(question, *args, **named)
         return answer.result() if await done_within(answer, _ANSWERS_WITHIN_S, self._clock) else None
 
@@ -191,7 +191,7 @@ class EpochRunner:
             raise EpochLostError(plan.name, cause) from error
 
     def nudge(self, flow: Flow, task: int) -> bool:
-        """End the running epoch of a copy task now, in good order. Say whether there was one."""
+        """End the running epoch of a copy task early, but cleanly. Return whether there was one."""
         running = self._running.get((flow, task))
         if running is None:
             return self.records.nudge(flow, task)
@@ -209,14 +209,14 @@ class EpochRunner:
         return running.is_late if running is not None else self.records.is_late(flow, task)
 
     def view(self) -> SparkView:
-        """Return a picture of Spark as its slots tell."""
+        """Return a view of Spark and its slots."""
         running = list(self._running.values())
         waiting, slots = sum(1 for it in running if it.is_waiting), self._host.settings.slots
         used = len(running) - waiting
         return SparkView(slots, used if slots is None else min(used, slots), waiting, self._host.is_up)
 
     async def settle(self, flow: Flow) -> None:
-        """Wait until no epoch of *flow* can write any more, whoever awaits it; cancel those that take too long."""
+        """Wait until no epoch of *flow* can write any more; cancel those that take too long."""
         await self.records.settle(flow)
         left = [running for running in self._running.values() if running.plan.flow == flow]
         if not left:
@@ -249,14 +249,14 @@ class EpochRunner:
         running.stop_file.unlink(missing_ok=True)
         running.worker_file.unlink(missing_ok=True)
         if not job.cancelled():
-            job.exception()  # where nobody awaits it any more, the loss is of no interest to anybody
+            job.exception()  # without an awaiter, the loss is irrelevant
 
     async def _watch_slot(self, session: SparkSession, running: _Running) -> None:
         """Report once when the epoch's job finds no slot; return when it has one or is over."""
         plan, begun = running.plan, self._clock.monotonic()
         while not running.job.done():
             await asyncio.wait({running.job}, timeout=SLOT_PATIENCE_S)
-            # One that does not answer is told from one that has no slot by how long it takes.
+            # A hung epoch is distinguished from one without a slot by its duration.
             if running.job.done() or await self._ask(session, _has_slot, session, plan) is not False:
                 running.is_waiting = False
                 return
@@ -289,11 +289,9 @@ def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOut
 
 
 def judge_failure(message: str) -> tuple[str, bool]:
-    """
-    Take the useful line out of what Spark says about a failed job; say too whether its task may still be writing.
-
-    A task that raised has ended by itself, and a worker whose socket closed is a dead process. Of an executor that
-    was lost, or a job that was cancelled, nobody knows; nor of the first run where Spark's second one raised.
+    """Return the useful line of Spark's message about a failed job, and whether its task may still be writing. A task
+    that raised has ended by itself, and a worker whose socket closed is a dead process. For a lost executor, or a
+    cancelled job, it is unknown; and for the first run if Spark's second one raised.
     """
     failure = message.split("most recent failure: ", 1)[-1]
     first = (failure.splitlines() or [""])[0]

@@ -1,7 +1,5 @@
-"""
-Answers of brokers, taken apart: whatever their bytes are, a response that keeps to its schema, or one error.
-
-aiokafka takes everything that it can cut out of the bytes, and null for every text and every list. Kafka's own clients
+"""Parsing of brokers' answers: whatever their bytes are, the result is a response that conforms to its schema, or one
+error. aiokafka accepts everything that it can decode, and null for every string and every list. Kafka's own clients
 refuse null where the protocol has none, and texts longer than brokers let pass, so that what is done with a response
 need not ask for them. Here it is the same.
 """
@@ -51,7 +49,7 @@ _Field = tuple[int, str, Any]
 
 @attrs.define(eq=False)
 class MalformedAnswerError(Mm2Error):
-    """An answer is not what it claims to be. Whoever owns the connection closes it and tells which broker it was."""
+    """An answer is invalid. The connection's owner closes it and names the broker."""
 
     api: str
     problem: str
@@ -62,7 +60,7 @@ class MalformedAnswerError(Mm2Error):
 
 @contextmanager
 def taking_apart(api: str) -> Iterator[None]:
-    """Make one error of whatever the bytes of an answer to *api* bring about."""
+    """Convert any parsing error of an answer to *api* to one error."""
     try:
         yield
     except _UNREADABLE as error:
@@ -83,7 +81,7 @@ def read_response(prepared: Any, frame: memoryview) -> Any:
 
 
 def told_of(asked: Iterable[K], rows: Iterable[tuple[K, V]], silent: V) -> dict[K, V]:
-    """Return what an answer's *rows* say of each that was *asked* about: *silent* where they leave it out."""
+    """Return the result in an answer's *rows* for each one *asked*: *silent* if it is missing."""
     told = dict.fromkeys(asked, silent)
     for key, value in rows:
         if key in told:

@@ -1,10 +1,10 @@
 """
 One cluster as this process sees it: its brokers, its leaders, and the open connections to them.
 
-A `Cluster` outlives every broker. It asks for metadata again when told that a leader moved, opens a connection when
-somebody needs it, and opens it again, after a pause that grows, when it broke. Connections are kept apart by broker
-and *purpose*, so that a fetch that the broker holds back does not stand in front of a produce. What to do about a
-request that failed is the caller's decision, except for the questions asked here, which change nothing.
+A `Cluster` outlives every broker. It refreshes metadata when a leader moved, opens connections on demand, and reopens
+them, after a growing pause, when they fail. Connections are kept apart by broker and *purpose*, so that a fetch that
+the broker holds back does not stand in front of a produce. What to do about a request that failed is the caller's
+decision, except for the questions asked here, which change nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Line:
 
 class Cluster:
     """
-    A cluster, entered with ``async with``; or with `connect` and `close` where it lives longer than one block.
+    A cluster, entered with ``async with``; or with `connect` and `close` if it lives longer than one block.
 
     a. At most one metadata request is in flight; callers that ask meanwhile share the next one.
     b. There is at most one open connection per broker and purpose.
@@ -169,7 +169,7 @@ class Cluster:
         return tuple(sorted(known.partitions)) if known else ()
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Return the node that leads *tp*, None while nobody is known to."""
+        """Return the leader of *tp*, None while unknown."""
         known = self.metadata.topics.get(tp.topic)
         partition = known.partitions.get(tp.partition) if known else None
         return partition.leader if partition and partition.leader != NO_LEADER else None
@@ -323,7 +323,7 @@ class Cluster:
         backoff.failures += 1
         longest_ms = self.endpoint.reconnect_backoff_max_ms
         pause_ms = min(longest_ms, self.endpoint.reconnect_backoff_ms * 2 ** min(backoff.failures - 1, 16))
-        # Spread by a fifth, as Kafka's clients do, lest all of them come back at once.
+        # Spread by a fifth, as Kafka's clients do, so that not all of them reconnect at once.
         backoff.not_before = self.clock.monotonic() + pause_ms / 1000 * self._random.uniform(0.8, 1.2)
 
     # Requests.
@@ -350,7 +350,7 @@ class Cluster:
         raise self._unreachable(",".join(map(str, self.brokers.values())), cause)
 
     def _unreachable(self, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:
-        """Make the error that says why none of *servers* would do."""
+        """Return the error that says why none of *servers* could be used."""
         error = ClusterUnreachableError(self.alias, servers, _shortly(cause, servers))
         if isinstance(cause, BrokerAccessError):
             error = ClusterAccessError(self.alias, servers, cause.cause, cause.principal, cause.hint)
@@ -451,8 +451,8 @@ class Cluster:
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for tp in partitions:
             by_topic.setdefault(tp.topic, []).append((tp.partition, self.leader_epoch(tp)))
-        # A partition the broker leaves out of its answer counts as one it does not lead.
-        silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.alias, "ListOffsets", "left out of the answer")
+        # A partition missing in the broker's answer is treated as one it does not lead.
+        silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.alias, "ListOffsets", "missing in the answer")
         try:
             response = await self.send_to(node_id, ListOffsetsRequest(by_topic, when, reads_committed=reads_committed))
         except BrokerAnsweredError as error:
@@ -472,7 +472,7 @@ class Cluster:
 
 
 def _shortly(cause: Mm2Error | str, servers: str) -> str:
-    """Tell the cause of a cluster's silence, without what the error that holds it says already."""
+    """Return the cause of a cluster's failure, without what the enclosing error already says."""
     if not isinstance(cause, BrokerConnectionError) or isinstance(cause, BrokerAccessError):
         return str(cause)
     return cause.cause if cause.broker == servers else f"{cause.broker}: {cause.cause}"

@@ -7,7 +7,7 @@ size, and a request leaves as the pieces it is made of. Ordinary requests still 
 in comes last (`wire.security.sasl`), and again before the broker's session ends; requests are held back meanwhile.
 
 Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
-fails with `BrokerConnectionError`: a broker answers in order, so nothing behind a lost answer would ever arrive.
+fails with `BrokerConnectionError`: a broker answers in order, so nothing after a lost answer would ever arrive.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _SIZE = struct.Struct(">i")
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 _SMALL_FRAMES_BYTES = 64 * 1024
-#: Answers from this size on lie in memory that is used again, and are counted while somebody refers to them.
+#: Answers from this size on use pooled memory, and are counted while they are referenced.
 POOLED_FROM_BYTES = 1024 * 1024
 _POOLED_BUFFERS = 8
 #: What an answer gets at once, however large it claims to be: the rest follows when that much of it has come.
 _BELIEVED_BYTES = 64 * POOLED_FROM_BYTES
 #: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
 _NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
-#: The references to a buffer that nobody uses: the pool's list, the loop over it, the question itself.
+#: The references to an unused buffer: the pool's list, the loop over it, the query itself.
 _UNSHARED = 3
 
 Buffer = bytes | bytearray | memoryview
@@ -66,7 +66,7 @@ class FrameHandler(Protocol):
         """
         Take the answer, from its correlation id on. The memory is the handler's to keep and change.
 
-        Raise `MalformedAnswerError` where it cannot be read: the connection is closed, and the answer counts as lost.
+        Raise `MalformedAnswerError` if it is invalid: the connection is closed, and the answer is lost.
         """
         ...
 
@@ -76,10 +76,8 @@ class FrameHandler(Protocol):
 
 
 class _FramePool:
-    """
-    Memory for large answers, used again once nobody refers to the answer that was in it.
-
-    Fresh memory costs a page fault for every 4 KiB, about a fifth of what copying a byte costs in all.
+    """Memory for large answers, reused once the answer in it is no longer referenced. Fresh memory costs a page fault
+    for every 4 KiB, about a fifth of the total cost of copying a byte.
     """
 
     def __init__(self) -> None:
@@ -114,7 +112,7 @@ class _FramePool:
 
 
 class _FutureFrame:
-    """Hands an answer to whoever awaits it."""
+    """Passes an answer to its awaiter."""
 
     __slots__ = ("future",)
 
@@ -134,7 +132,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """
     An open connection. Requests are answered in the order they were sent.
 
-    Create it with `open`. It never reopens itself: who sees `is_closed` opens another one.
+    Create it with `open`. It never reopens itself: on `is_closed` the caller opens another one.
     """
 
     def __init__(
@@ -166,10 +164,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, endpoint: ClusterEndpoint, host: str, port: int) -> BrokerConnection:
-        """
-        Connect to the broker at *host*:*port* and log in where that is due.
-
-        Raise `BrokerAccessError` where the broker does not let us in, `BrokerConnectionError` where it is not there.
+        """Connect to the broker at *host*:*port* and log in if required. Raise `BrokerAccessError` if the broker
+        refuses the login, `BrokerConnectionError` if it is unreachable.
         """
         broker = f"{host}:{port}"
         try:
@@ -201,7 +197,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return connection
 
     def _size_buffers(self, line: Any) -> None:
-        """Give the socket the buffers that the settings ask for; a long line needs them as large as its content."""
+        """Give the socket the buffers that the settings ask for; a long-distance connection needs them as large as its
+        bandwidth-delay product.
+        """
         wanted = {
             socket.SO_SNDBUF: self._endpoint.send_buffer_bytes,
             socket.SO_RCVBUF: self._endpoint.receive_buffer_bytes,
@@ -242,7 +240,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._take_session(await log_in(self._endpoint, self._host, self._send_ahead))
         except (LoginRefusedError, BrokerConnectionError) as error:
-            # Who opens the next connection is told why.
+            # The next connection attempt gets the reason.
             self.close(f"the login could not be renewed: {error}")
             return
         held, self._held, self._renewal = self._held or [], None, None
@@ -251,7 +249,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """The memory of large answers that somebody still refers to."""
+        """The memory of large answers that are still referenced."""
         return self._pool.held_bytes
 
     async def send(self, request: Any) -> Any:
@@ -323,7 +321,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._renewal.cancel()
 
     def give_up(self, cause: str) -> BrokerConnectionError:
-        """Close, because the broker does not keep to the protocol; return the error that says so."""
+        """Close, because the broker violates the protocol; return the error."""
         self.close(cause)
         return BrokerConnectionError(self._endpoint.alias, self._broker, cause)
 
@@ -454,7 +452,7 @@ def _kept_out(
 
 
 async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Exception) -> Refused | None:
-    """Return what a failure to connect has to do with TLS; None where it has nothing."""
+    """Return the TLS cause of a failure to connect; None if there is none."""
     refused = tls_refusal(error)
     if refused is None and lost_before_answer(error):
         refused = WANTS_PLAINTEXT if endpoint.security.uses_tls else WANTS_TLS

@@ -1,8 +1,8 @@
 """
 Kafka's error codes: their names, and what a client may do about each.
 
-The table is that of Kafka 4.3. A code from a newer broker is passed on by number and counts as final, because
-repeating a request that nobody understands helps nobody.
+The table is that of Kafka 4.3. A code from a newer broker is passed on by number and counts as final, because repeating
+a request with an unknown error is pointless.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ErrorCode(enum.IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-#: The leader or replica we asked is not, or no longer, the one: look the partition up again, then repeat.
+#: Not, or no longer, the leader or replica: look the partition up again, then repeat.
 _NEEDS_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -197,7 +197,7 @@ _RETRIABLE = _NEEDS_METADATA | frozenset(
     }
 )
 
-#: Repeating works after asking who the controller or the coordinator is now.
+#: Repeat after looking up the current controller or coordinator.
 _NEEDS_LOOKUP = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -231,12 +231,12 @@ def is_retriable(code: int) -> bool:
 
 
 def needs_metadata(code: int) -> bool:
-    """Whether leaders have to be looked up again before the request is repeated."""
+    """Whether leaders have to be looked up before the request is repeated."""
     return code in _NEEDS_METADATA
 
 
 def needs_lookup(code: int) -> bool:
-    """Whether the controller or coordinator has to be looked up again before the request is repeated."""
+    """Whether the controller or coordinator has to be looked up before the request is repeated."""
     return code in _NEEDS_LOOKUP
 
 

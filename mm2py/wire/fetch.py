@@ -6,11 +6,11 @@ the partitions whose position changed, and an answer only those that have news: 
 nothing. Answers are taken apart by hand, because the record sets in them must stay where they were received.
 
 A topic may be deleted and created again between two fetches, and its new log may reach past the position at once. So
-what is fetched is a topic's *id* wherever that is known and the broker takes ids: Fetch v13, brokers from 3.1 on. The
-new topic then answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID, never records. Older brokers are asked by name, in
-Fetch v11 (from 2.3 on). There the broker that sent the first records of a position says afterwards which topic has
-that name, and again after each error and each gap between two fetches; records of another topic become
-INCONSISTENT_TOPIC_ID as well. Where brokers tell no ids at all, before 2.8, nobody can say.
+topics are fetched by *id* if it is known and the broker supports ids: Fetch v13, brokers from 3.1 on. The new topic
+then answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID, never records. Older brokers are queried by name, in Fetch v11
+(from 2.3 on). There the broker that sent the first records of a position says afterwards which topic has that name, and
+again after each error and each gap between two fetches; records of another topic become INCONSISTENT_TOPIC_ID as well.
+Brokers before 2.8 have no ids, so it cannot be detected.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
 FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 
-#: A topic can be deleted and created again unnoticed only while no fetch of it is open. After so long a gap between
-#: two of them, a broker that is asked by name has to say once more which topic it is.
+# : A topic can be deleted and created again unnoticed only while no fetch of it is open. After a gap this long, a
+# broker that is queried by name has to confirm the topic's id.
 _UNWATCHED_S: Final = 0.02
 
-#: How long a leader may wait for records that one who reads a log asks for.
+#: How long a leader may wait for records in a fetch of a log reader.
 _WAIT_MS: Final = 500
 
 #: replica id, max wait, min bytes, max bytes, isolation level, session id, session epoch
@@ -59,7 +59,7 @@ _REQUEST: Final = struct.Struct(">iiiibii")
 
 @attrs.define(eq=False)
 class OtherTopicError(Mm2Error):
-    """What has the name now is not the topic that is asked for."""
+    """The topic with this name is not the expected one."""
 
     cluster: str
     topic: str
@@ -118,7 +118,7 @@ class FetchSession:
             self._forgotten[key].discard(position.partition)
 
     def adopt(self, position: FetchPosition) -> None:
-        """Fetch from *position*, which need not be told to the broker where the session stands there already."""
+        """Fetch from *position*, which is sent to the broker only if the session is not there already."""
         key = self._form.key(position)
         partitions = self._wanted.get(key, {})
         known = partitions.get(position.partition)
@@ -256,7 +256,7 @@ async def fetch_from_leader(
     Fetch one partition from its leader, outside any session, until an answer *is_final*.
 
     Until *patience_s* are over the leader is looked up again. Raise its error, or that of the connection, and
-    `OtherTopicError` where the name stands for another topic by now.
+    `OtherTopicError` if the name now belongs to another topic.
     """
     tp = TopicPartition(position.topic.decode(), position.partition)
     patience = Patience(cluster.clock, patience_s)

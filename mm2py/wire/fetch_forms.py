@@ -24,7 +24,7 @@ _MORE: Final = 0x80
 
 @attrs.define(eq=False)
 class FetchPosition:
-    """What to fetch of one partition. *owner* is whoever wants the answer."""
+    """What to fetch of one partition. *owner* receives the answer."""
 
     topic: bytes
     partition: int
@@ -33,14 +33,14 @@ class FetchPosition:
     owner: Any
     #: The most that an answer may bring of it; None leaves that to `FetchSizes`.
     max_bytes: int | None = None
-    #: The topic it belongs to; None where nobody knows.
+    #: Its topic's id; None if unknown.
     topic_id: bytes | None = None
     #: Whether the broker asked by name has said, since the last trouble, that this is the topic it sends records of.
     is_proven: bool = False
 
     @property
     def places(self) -> tuple[int, int, int | None]:
-        """What the broker was told of it."""
+        """The state that the broker has of it."""
         return self.offset, self.leader_epoch, self.max_bytes
 
 
@@ -91,7 +91,7 @@ class FetchForm(Protocol):
 
     @staticmethod
     def read(frame: memoryview, at: int, wanted: Wanted, into: list[PartitionAnswer]) -> int:
-        """Read what an answer says of those *wanted*, and give where it ends."""
+        """Parse an answer for those *wanted*, and return where it ends."""
         ...
 
 
@@ -167,7 +167,7 @@ class ByName:
         at += ByName._RECORD_SET.size
         record_set_at, at = at, at + max(int(size), 0)
         position = positions.get(number)
-        # An answer for a partition that was dropped while the request was under way is nobody's.
+        # The partition was dropped while the request was in flight.
         if position is not None:
             record_set = frame[record_set_at:at]
             into.append(
@@ -224,7 +224,7 @@ class ById:
     def read_head(frame: memoryview) -> tuple[int, int, int, int]:
         _, tags, throttle_ms, error_code, session_id = ById._HEAD.unpack_from(frame)
         if tags:
-            raise struct.error("the header of the answer has fields that nobody has asked for")
+            raise struct.error("the header of the answer has fields that were not requested")
         return throttle_ms, error_code, session_id, ById._HEAD.size
 
     @staticmethod
@@ -256,7 +256,7 @@ class ById:
         size, at = _varint(frame, at)
         after = at + size - 1 if size else at
         position = positions.get(number)
-        # An answer for a partition that was dropped while the request was under way is nobody's.
+        # The partition was dropped while the request was in flight.
         if position is not None:
             record_set = frame[at:after]
             into.append(
@@ -286,7 +286,7 @@ def _packed_varint(value: int) -> bytes:
 
 
 def _varint(frame: memoryview, at: int) -> tuple[int, int]:
-    """Read an unsigned number; give it and where it ends."""
+    """Read an unsigned number; return it and where it ends."""
     value = frame[at]
     if value < _MORE:
         return value, at + 1

@@ -1,10 +1,10 @@
 """
-A compacted topic whose owner knows what it has to hold: where the topic vanishes, it is made and filled again.
+A compacted topic whose owner knows its content: if the topic is deleted, it is recreated and refilled.
 
-Somebody deletes the topic, the cluster's disks are wiped, or another program makes a topic of that name. The owner
-would go on appending what changes, to a topic that lacks all that did not. So it is looked, whenever something is
-appended and else every few seconds, whether the topic is there and the same one (KIP-516); where it is not, everything
-that the owner knows is written first.
+The topic may be deleted, the cluster's disks wiped, or another program may create a topic with that name. The owner
+would continue to append changes to a topic that lacks everything else. So with each append, and otherwise every few
+seconds, it is checked that the topic exists and is the same one (KIP-516); if not, everything that the owner knows is
+written first.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class TopicVanishedError(BrokerAnsweredError):
 
 @attrs.frozen
 class Refilled:
-    """A topic that had vanished is there again, and `records` were written into it."""
+    """A deleted topic was recreated, and `records` were written to it."""
 
     cluster: str
     topic: str
     records: int
-    #: Did we make it? Else somebody else had done so.
+    #: Whether we created it, or another program.
     was_made: bool
-    #: Its cleanup policy, where that does not keep the newest record of each key.
+    #: Its cleanup policy, if that does not keep the newest record of each key.
     wrong_policy: str | None
 
 
@@ -91,7 +91,7 @@ class KeptLog(TopicLog):
         self._turn = asyncio.Lock()
         self._terms: _Terms | None = None
         self._looked_at = 0.0
-        #: Was the topic, when it was looked at last, there and filled?
+        #: Whether the topic existed and was filled at the last check.
         self._is_sure = False
         #: Brokers learn of a new topic one after the other, so an old one may still show after a new one did.
         self._ids: set[str] = set()
@@ -101,13 +101,13 @@ class KeptLog(TopicLog):
 
     @property
     def is_look_due(self) -> bool:
-        """Whether some time has passed since the topic was looked at."""
+        """Whether a check of the topic is due."""
         return self._terms is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
 
     async def ensure(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
     ) -> bool:
-        """Create the topic where it is missing; fill it again where it was there before."""
+        """Create the topic if it is missing; refill it if it existed before."""
         async with self._turn:
             terms = _Terms(partitions, replication_factor, setting, configs)
             if self._terms is not None:

@@ -2,8 +2,8 @@
 Where the leaders' logs end, replicated or not.
 
 An end offset as a consumer gets it is the high watermark: what a leader has appended but its followers have not yet
-fetched lies behind it, and may still become visible. Whoever must know that nothing more is coming asks for the end
-of the leader's current epoch (KIP-320), which is the end of its log.
+fetched is after it, and may still become visible. To be sure that nothing more is coming, the end of the leader's
+current epoch is queried (KIP-320), which is the end of its log.
 """
 
 # aiokafka carries no types, so its base classes are Any to mypy.
@@ -79,7 +79,7 @@ async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
     """
     Return the end of the leader's log for each partition that has one which knows its epoch and answers.
 
-    A partition is left out where a leader moved or a broker is too old (before 2.3).
+    A partition is omitted if a leader moved or a broker is too old (before 2.3).
     """
     answers = await epoch_ends(cluster, {tp: cluster.leader_epoch(tp) for tp in partitions})
     return {tp: answer.end for tp, answer in answers.items() if isinstance(answer, EpochEnd) and answer.end >= 0}
@@ -91,7 +91,7 @@ async def epoch_ends(
     """
     Ask the leaders where each partition's epoch ends.
 
-    A partition is left out where nobody leads it, its leader's own epoch is unknown, or the broker does not answer or
+    A partition is omitted if it has no leader, its leader's own epoch is unknown, or the broker does not respond or
     is too old for the question (before 2.3).
     """
     by_leader: dict[int, dict[str, list[tuple[int, int, int]]]] = {}

@@ -1,5 +1,5 @@
 """
-What a cluster said about itself: brokers, controller, topics, leaders.
+A cluster's metadata: brokers, controller, topics, leaders.
 
 A view is immutable. `merged` says which of two views to believe, partition by partition: brokers learn of a new
 leader at different moments, so a later answer may be the older truth, and the leader epoch tells (KIP-320).
@@ -32,7 +32,7 @@ class Broker:
 
 @attrs.frozen
 class PartitionMetadata:
-    """Who leads a partition. `leader` is -1 while nobody does, `leader_epoch` -1 where the broker does not tell."""
+    """The leader of a partition. `leader` is -1 without one, `leader_epoch` -1 if the broker does not report it."""
 
     leader: int
     leader_epoch: int
@@ -52,7 +52,7 @@ class TopicMetadata:
 
 @attrs.frozen
 class ClusterMetadata:
-    """One picture of a cluster; topics nobody asked about are not in it."""
+    """A snapshot of a cluster's metadata, with the requested topics."""
 
     cluster_id: str | None = None
     controller_id: int | None = None

@@ -43,7 +43,7 @@ _ANSWER: Final = struct.Struct(">ihqqqi")
 
 @attrs.frozen
 class PartitionAck:
-    """What the broker says of one partition's batch; `base_offset` is the downstream offset of its first record."""
+    """The broker's result for one partition's batch; `base_offset` is the downstream offset of its first record."""
 
     topic: bytes
     partition: int
@@ -100,10 +100,8 @@ def _read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
 
 
 def _message(frame: memoryview, at: int, record_errors: int) -> tuple[str, int]:
-    """
-    Return what the broker says of a batch, and where the next field begins.
-
-    Brokers repeat the same of every record that they refuse, so the first one's is told, and how many more there are.
+    """Return the broker's message about a batch, and where the next field begins. Brokers repeat it for every rejected
+    record, so the first one is returned, with the number of others.
     """
     told = ""
     for _ in range(record_errors):
@@ -125,7 +123,7 @@ def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:
 
 async def init_producer_id(cluster: Cluster) -> ProducerMark:
     """
-    Ask *cluster* for a producer id that nobody has had, to write any number of partitions from sequence 0 on.
+    Request a new producer id from *cluster*, to write any number of partitions from sequence 0 on.
 
     A broker that was just started answers with an error and id -1 until it has ids to give, so it is asked for a while.
     """

@@ -27,7 +27,7 @@ FINGERPRINT_BYTES: Final = 16
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _POLL_MS: Final = 200
-#: Producers remember which partition a key belongs to, up to so many keys.
+#: Producers remember which partition a key belongs to, up to this many keys.
 _KEYS_REMEMBERED: Final = 50_000
 
 

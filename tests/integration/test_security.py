@@ -200,11 +200,11 @@ def _is_old(end: ClusterEndpoint) -> bool:
         ),
         pytest.param(
             "MUTUAL", {"ssl_keystore_password": "wr0ng"},
-            "client.p12: it is damaged, or the password is wrong", "mend the file", id="password of a store",
+            "client.p12: it is damaged, or the password is wrong", "fix the file", id="password of a store",
         ),
         pytest.param(
             "MUTUAL", {"ssl_keystore_location": "{}/none.p12"},
-            "No such file or directory", "mend the file", id="no store",
+            "No such file or directory", "fix the file", id="no store",
         ),
         pytest.param(
             "TLS", {"security_protocol": "PLAINTEXT"},

@@ -3,7 +3,7 @@ The copy loop of one epoch.
 
 Plain asyncio that knows nothing of Spark: it runs inside a Spark task's Python worker and is driven directly by
 tests. It fetches from the leaders of the source, produces to the leaders of the target until the epoch's time is
-over, waits for what is in flight, and says what it did. It decides nothing about topics or assignments.
+over, waits for requests in flight, and returns the outcome. It decides nothing about topics or assignments.
 """
 
 from __future__ import annotations
@@ -40,11 +40,8 @@ _UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredEr
 
 
 async def copy_epoch(plan: EpochPlan, clock: Clock, hosted: WorkerState) -> EpochOutcome:
-    """
-    Run one epoch as *plan* says and give its outcome.
-
-    Trouble with clusters, brokers and partitions is part of the outcome. Only a bug raises, and then the daemon
-    treats the epoch as lost.
+    """Run the epoch of *plan* and return its outcome. Failures of clusters, brokers and partitions are part of the
+    outcome. Only a bug raises, and then the daemon treats the epoch as lost.
     """
     return await _Epoch(plan, clock, hosted).run()
 
@@ -90,7 +87,7 @@ class _Epoch:
             except _UNREACHABLE as error:
                 trouble = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
-                pass  # What went wrong before says more.
+                pass  # The earlier failure is more informative.
             for copy in self._copies:
                 copy.trouble = trouble
             if self._is_over() or self._loop.time() >= self._end:
@@ -146,13 +143,13 @@ class _Epoch:
 
     async def _start_partitions(self, reader: SourceReader) -> None:
         def start(copy: PartitionCopy) -> None:
-            # One that nobody writes yet was only to be looked at: the daemon stores what was found before it is copied.
+            # A partition without a producer was only searched: the daemon stores the result before it is copied.
             if copy.producer is not None:
                 reader.assign(copy)
 
         copies = self._copies
         if self._plan.rates:
-            # Where a limit is less than a batch, whoever is asked for first gets it: not the same in each epoch.
+            # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
         for copy in copies:
             if not copy.is_unsure:
@@ -193,7 +190,9 @@ class _Epoch:
             sender.discard(copy)
 
     async def _follow_leaders(self, cluster: Cluster) -> None:
-        """Ask for metadata when somebody met a broker that does not lead any more; partitions find it by themselves."""
+        """Refresh metadata when a broker turned out not to be the leader any more; partitions find the new one by
+        themselves.
+        """
         is_source = cluster is self._source
         wanted = self._reader.wants_metadata if is_source and self._reader else self._wants_target_metadata()
         topics: Collection[str] = {copy.plan.source.topic if is_source else copy.remote.topic for copy in self._copies}
@@ -203,7 +202,7 @@ class _Epoch:
             try:
                 await cluster.refresh_metadata(topics)
             except ClusterUnreachableError:
-                # Whoever needs it meets the same trouble, tells it, and asks again.
+                # The code that needs it gets the same error, reports it, and retries.
                 await self._clock.sleep(_UNREACHABLE_PAUSE_S)
 
     def _wants_target_metadata(self) -> asyncio.Event:

@@ -1,10 +1,10 @@
 """
 From the source: two fetchers per broker keep long polls open for the partitions that broker leads.
 
-Each of the two serves half of the partitions, so that the broker works on one answer while the other is taken apart,
-and a distant broker's round trip is used twice. A fetcher stops asking while the buffer is full, and leaves out the
-partitions whose own share is full: what the target does not take is not read. Leaders that move, brokers that go away
-and sessions that the broker forgot are ordinary events here.
+Each of the two serves half of the partitions, so that the broker prepares one answer while the other is parsed, and a
+distant broker's round trip is used twice. A fetcher pauses while the buffer is full, and omits partitions whose own
+share is full: what the target does not accept is not read. Leaders that move, brokers that go away and sessions that
+the broker forgot are ordinary events here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WAIT_WHILE_PAUSED_MS: Final = 20
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
 _ANSWER_EARLY_MS: Final = 4
 _FINISH_S: Final = 0.1
-#: A broker that is so late with an answer when the epoch ends is said to be silent.
+#: A broker whose answer is this late when the epoch ends is reported as silent.
 _SILENT_S: Final = 1.0
 
 #: How often to look for room when every partition of a broker has its share of the buffer full.
@@ -60,7 +60,9 @@ _REFUSED: Final = {
 
 
 #: What to do about a position that the source does not hold.
-HINT_OUT_OF_RANGE: Final = "retention overtook the mirror, or the source was truncated: copy.on.source.* says what then"
+HINT_OUT_OF_RANGE: Final = (
+    "retention overtook the mirror, or the source was truncated: copy.on.source.* defines what to do"
+)
 
 
 class SourceReader:
@@ -125,7 +127,7 @@ class SourceReader:
                     fetcher.give_up()
 
     def assign(self, copy: PartitionCopy) -> None:
-        """Give *copy* to the fetcher of the broker to read it from; without a leader, look again soon."""
+        """Assign *copy* to the fetcher of its broker; without a leader, retry soon."""
         if self.is_stopped or copy.has_ended:
             return
         node = self.source.leader(copy.plan.source)
@@ -162,7 +164,7 @@ class SourceReader:
         self.assign(copy)
 
     def read_leader(self, copy: PartitionCopy) -> bool:
-        """Read *copy* from its leader again; False where that is so already."""
+        """Read *copy* from its leader again; False if it already is."""
         return self._replicas.forget(self.source.alias, copy.plan.source)
 
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
@@ -215,7 +217,7 @@ def _lane_of(position: FetchPosition) -> int:
     """
     Return the fetcher of a partition; the same in each epoch, so that its session knows the partition already.
 
-    Those whose topic's id nobody knows have fetchers of their own: no session may mix ids and names.
+    Those with an unknown topic id have fetchers of their own: no session may mix ids and names.
     """
     lane = (crc32(position.topic) + position.partition) % _LANES
     return lane if position.topic_id is not None else lane + _LANES
@@ -277,7 +279,7 @@ class Fetcher:
             why = f"broker {self.node} at the source answered nothing within the epoch's time"
             for copy in self._copies.values():
                 copy.trouble = copy.trouble or PartitionFailure(
-                    why, "check that broker and the network to it; where it is only far away, raise copy.epoch.ms"
+                    why, "check that broker and the network to it; if it is only far away, raise copy.epoch.ms"
                 )
         if self.task is not None:
             self.task.cancel()
@@ -466,7 +468,7 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reader.read_leader(copy):
             self._reader.assign(copy)  # a replica may hold less than its leader
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Perhaps this is another topic of that name: whoever tries again must know.
+            # The topic may have been re-created: the next attempt must check.
             self._reader.wants_metadata.set()
             copy.end(
                 Ended.OUT_OF_RANGE,

@@ -29,7 +29,7 @@ from mm2py.wire.batches.rebuild import BAD_CHECKSUM, Rebuilder, Rebuilt, Unreada
 from mm2py.wire.fetch_forms import PartitionAnswer
 
 
-#: length, leader epoch, magic, attributes; they start behind the base offset
+#: length, leader epoch, magic, attributes; they start after the base offset
 _GLANCE: Final = struct.Struct(">iib4xh")
 _GLANCE_AT: Final = 8
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -45,7 +45,7 @@ _NOT_COALESCED: Final = CONTROL | _NEEDS_OPENING
 
 class DataFilter:
     """
-    Tells data batches from what is not copied: control batches and, where only committed data counts, aborted ones.
+    Distinguishes data batches from those that are not copied: control batches and, with read_committed, aborted ones.
 
     The broker lists the aborted transactions of an answer's range by producer id and first offset; a transaction
     ends with the next control batch of its producer id. Fetch answers are complete in this, so each gets a new filter.
@@ -56,7 +56,7 @@ class DataFilter:
         self._aborted: set[int] = set()
 
     def is_data(self, batch: RecordBatchView) -> bool:
-        """Whether *batch* is to be copied; ask once for each batch, in order."""
+        """Whether *batch* must be copied; call once for each batch, in order."""
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             self._aborted.add(self._upcoming.pop(0)[1])
         if batch.is_control:
@@ -66,10 +66,8 @@ class DataFilter:
 
 
 def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> None:
-    """
-    Queue what *answer* brings for *copy*, and move its fetch position behind it.
-
-    Trouble with the data itself ends the partition at that offset; what lies before is queued.
+    """Queue the batches of *answer* for *copy*, and advance its fetch position. Invalid data ends the partition at
+    that offset; batches before it are queued.
     """
     record_set = answer.record_set
     if len(record_set) == 0:
@@ -135,7 +133,7 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
     limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
     for offset_range, after in _offset_ranges(record_set, limits.coalesce_below_bytes):
         if after is not None:
-            # A stretch was written under one leader.
+            # A range was written under one leader.
             _, leader_epoch, _, _ = _GLANCE.unpack_from(offset_range, _GLANCE_AT)
             copy.read_under(leader_epoch, copy.fetch.offset)
             if not _rebuild(copy, offset_range, copy.fetch.offset, after, limit_bytes=limit, codec=limits.codec):
@@ -147,10 +145,8 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
 
 
 def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, int | None]]:
-    """
-    Cut a record set into stretches of small plain batches of one codec and one leader, and others.
-
-    Each of the former comes with the offset behind it.
+    """Split a record set into ranges of small plain batches of one codec and one leader, and others. Each of the
+    former has the offset after it.
     """
     glance = _GLANCE.unpack_from
     at = start = last = count = 0
@@ -174,7 +170,7 @@ def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[m
     if at > start:
         yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
     if at < len(record_set):
-        # Cut off, older than magic 2, or nonsense: the ordinary way tells which.
+        # Truncated, older than magic 2, or invalid: the normal path determines which.
         yield record_set[at:], None
 
 

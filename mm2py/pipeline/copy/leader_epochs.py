@@ -1,11 +1,11 @@
 """
-Does the source still hold what was copied from it?
+Whether the source still holds what was copied from it.
 
 After an unclean leader election, or with a log restored from a backup, a source partition may lack records that were
-copied, and hold others at their offsets. Nobody tells a reader: the new leader answers fetches at the old position as
-soon as its log has grown past it. But each batch names the leader epoch under which it was written, and a leader knows
-where each epoch ends in its log (KIP-101, KIP-320). So before anything is fetched under a leader epoch that is not the
-one of the last record read, its leader is asked; if that epoch ends before the position, history has changed.
+copied, and hold others at their offsets. A reader is not notified: the new leader answers fetches at the old position
+as soon as its log has grown past it. But each batch names the leader epoch under which it was written, and a leader
+knows where each epoch ends in its log (KIP-101, KIP-320). So before anything is fetched under a leader epoch that is
+not the one of the last record read, its leader is asked; if that epoch ends before the position, history has changed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mm2py.wire.log_end import EpochEnd, epoch_ends
 from mm2py.wire.metadata import UNKNOWN_EPOCH
 
 
-#: What was found to hold, by cluster, topic id, topic and partition: the epoch asked for and that of the leader asked.
-#: It stays in the Python worker, so that an idle partition is not asked about in each epoch.
+# : Verified histories, by cluster, topic id, topic and partition: the epoch queried and that of the leader. It stays in
+# the Python worker, so that an idle partition is not queried in each epoch.
 Checked = dict[tuple[str, str | None, str, int], tuple[int, int]]
 
-HINT_TRUNCATED = "an unclean leader election, or a restored log; copy.on.source.truncated says what happens then"
+HINT_TRUNCATED = "an unclean leader election, or a restored log; copy.on.source.truncated defines what to do"
 
 
 class HistoryCheck:
@@ -39,7 +39,7 @@ class HistoryCheck:
         assign: Callable[[PartitionCopy], None],
         retry: Callable[[PartitionCopy, str], None],
     ) -> None:
-        """Make a check; *assign* is called for a partition whose history holds, *retry* where nobody could say."""
+        """Create a check; *assign* is called for a partition with an intact history, *retry* if that is unknown."""
         self._source = source
         self._checked = checked
         self._assign = assign
@@ -48,7 +48,7 @@ class HistoryCheck:
         self._task: asyncio.Task[None] | None = None
 
     def is_due(self, copy: PartitionCopy) -> bool:
-        """Whether *copy* must be asked about before it is fetched under its present leader."""
+        """Whether *copy* must be checked before it is fetched under its current leader."""
         mark = copy.leader_before(copy.fetch.offset)
         own = self._source.leader_epoch(copy.plan.source)
         if mark is None or own in (UNKNOWN_EPOCH, mark.epoch):
@@ -56,7 +56,7 @@ class HistoryCheck:
         return self._checked.get(self._key(copy)) != (mark.epoch, own)
 
     def ask(self, copy: PartitionCopy, tasks: asyncio.TaskGroup) -> None:
-        """Have *copy* asked about, together with others that come in the same turn of the event loop."""
+        """Check *copy*, together with others of the same turn of the event loop."""
         self._waiting.append(copy)
         if self._task is None or self._task.done():
             self._task = tasks.create_task(self._ask_all(), name="compare the source's history")

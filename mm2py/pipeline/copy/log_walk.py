@@ -23,12 +23,12 @@ from mm2py.wire.requests import EARLIEST, id_bytes
 
 
 _WALK_BYTES: Final = 4 * 1024 * 1024
-#: How long a leader that moves is awaited; whoever resumes comes again.
+#: How long a moving leader is awaited; the resume is retried.
 _PATIENCE_S: Final = 1.0
 
 
 class NotThereError(Exception):
-    """What the target should hold cannot be read; says why."""
+    """The records that the target should hold cannot be read."""
 
 
 class LogWalker:
@@ -40,7 +40,7 @@ class LogWalker:
         self._reads_committed = reads_committed
 
     async def walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
-        """Return the source's data batches from *start* to the end there is now, each with the offset behind it."""
+        """Return the source's data batches from *start* to the current end, each with the offset after it."""
         position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
         while True:
             answer = await self._ask(self._source, position, reads_committed=self._reads_committed)

@@ -112,7 +112,7 @@ class Spread:
         self._count = self._total = self._least = self._greatest = self._last = 0
 
     def add(self, value_ms: int, count: int) -> None:
-        """Note that *count* records took *value_ms*; what a clock that is ahead makes negative counts as nothing."""
+        """Record that *count* records took *value_ms*; negative values, from a clock that is ahead, count as 0."""
         if value_ms < 0:  # noqa: PLR1730 - not max(): this is called for each batch
             value_ms = 0
         if not self._count or value_ms < self._least:
@@ -135,12 +135,11 @@ class PartitionCopy(Counters):
     """
     The state of one topic-partition's copy.
 
-    Invariants: (a) `in_flight` and `queue`, in that order, hold consecutive stretches of the source from `position`
-    on; (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing is
-    fetched any more, and what is queued before the trouble is still sent, unless the target's own answer was the
-    trouble (`is_given_up`); (d) `unanswered` counts the batches in requests without an answer; while `is_failing`,
-    nothing is sent until it is 0; (e) `sequence` belongs to `position` as `next_sequence` to the next batch that has
-    none yet.
+    Invariants: (a) `in_flight` and `queue`, in that order, hold consecutive ranges of the source from `position` on;
+    (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing more is
+    fetched, and batches queued before the failure are still sent, unless the target's own answer was the failure
+    (`is_given_up`); (d) `unanswered` counts the batches in requests without an answer; while `is_failing`, nothing is
+    sent until it is 0; (e) `sequence` belongs to `position` as `next_sequence` to the next batch that has none yet.
     """
 
     plan: PartitionPlan
@@ -220,7 +219,7 @@ class PartitionCopy(Counters):
         leaders.append(LeaderMark(epoch, offset))
 
     def leader_before(self, offset: int) -> LeaderMark | None:
-        """Return the leader epoch of the last record before *offset*, None where the source does not tell."""
+        """Return the leader epoch of the last record before *offset*, None if the source does not report it."""
         for mark in reversed(self.leaders):
             if mark.since < offset:
                 return mark if mark.epoch >= 0 else None
@@ -233,7 +232,7 @@ class PartitionCopy(Counters):
         self.is_contested = mark.is_contested
 
     def forget_producer(self) -> None:
-        """Let the next epoch take a new producer id: this one's sequences mean nothing any more."""
+        """Let the next epoch use a new producer id: this one's sequences are invalid."""
         self.producer_id = -1
 
     @property
@@ -260,7 +259,7 @@ class PartitionCopy(Counters):
             self.ended, self.failure = ended, failure
 
     def overcome_at_source(self) -> None:
-        """Note that the source answers again; trouble that batches on their way have with the target stays."""
+        """Record that the source responds again; failures of batches in flight at the target stay."""
         self.source_retries = 0
         if not self.queue and not self.in_flight:
             self.trouble = None

@@ -1,8 +1,8 @@
 """
 Which replica a source partition is read from (KIP-392).
 
-The leader names a replica in the rack that the reader says it is in; from then on that one is asked, until it fails or
-some minutes are over, and then the leader again.
+The leader names a replica in the reader's rack; from then on that one is used, until it fails or some minutes have
+passed, and then the leader again.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ class ReadReplicas:
         return node if now < until else None
 
     def forget(self, cluster: str, partition: TopicPartition) -> bool:
-        """Read *partition* from its leader again; False where that is so already."""
+        """Read *partition* from its leader again; False if it already is."""
         return self._known.pop((cluster, partition), None) is not None

@@ -24,7 +24,7 @@ def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> Pa
 
 
 def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
-    """Return the failure where *error* says that a cluster did not let us in; None for everything else."""
+    """Return the failure if *error* is a refused login; None otherwise."""
     return failure_of(error) if isinstance(error, BrokerAccessError | ClusterAccessError) else None
 
 

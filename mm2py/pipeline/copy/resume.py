@@ -1,8 +1,8 @@
 """
-Finding out what has arrived, before anything is written.
+Determines what has arrived, before anything is written.
 
 For each partition whose position is unsure: read the target's end and last record, walk the source from the position,
-and go on exactly behind what is there, or say that it cannot be proven. `core.source.resume` decides.
+and continue exactly after it, or report that it cannot be proven. `core.source.resume` decides.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from mm2py.wire.requests import LATEST
 _AT_ONCE: Final = 8
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.2
-#: Two looks at the target's end this far apart must agree: a request of a lost writer may still be on its way
-#: through the broker when we first ask.
+# : Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
+# the first one.
 _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
@@ -47,15 +47,13 @@ _MATCH_RECORDS: Final = 32
 #: How many records are put beside each other one by one, in 16 bytes of memory each.
 _ALIGN_RECORDS: Final = 4_000_000
 
-_HINT_UNPROVEN: Final = "does anybody else write to the remote topic? It must be the mirror's alone"
+_HINT_UNPROVEN: Final = "check whether the remote topic has another writer; only the mirror may write to it"
 
 
 @attrs.frozen
 class Walked:
-    """
-    How far a walk came whose epoch was over: the next upstream offset, and the records behind it.
-
-    `runs` say where those records are at the target, as far as their number proves it.
+    """The progress of a walk whose epoch ended: the next upstream offset, and the records found. `runs` are those
+    records' offsets at the target, as far as their number proves it.
     """
 
     position: int
@@ -98,11 +96,9 @@ class Resumer:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
-        """
-        Make sure of each partition's position; hand over to *resolved* those that may be copied, each once it may.
-
-        Partitions that have trouble are tried again until the caller gives up. They are asked for leader by leader,
-        so that a broker that is away keeps only its own waiting.
+        """Resolve each partition's position; pass those that may be copied to *resolved*. Failed partitions are
+        retried until the caller gives up. They are queried leader by leader, so that an unavailable broker delays only
+        its own.
         """
         by_leader: dict[int | None, list[PartitionCopy]] = {}
         for copy in copies:
@@ -341,7 +337,7 @@ class Resumer:
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
     def _unproven(self, copy: PartitionCopy, why: str, downstream: int) -> bool:
-        """Return up; what the target holds up to *downstream* was there before, whoever wrote it."""
+        """Give up; the target's records up to *downstream* existed before, with an unknown writer."""
         self._walks.pop(self._key(copy), None)
         copy.forget_producer()
         copy.downstream = downstream
@@ -364,7 +360,7 @@ class Resumer:
 
 
 def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] | None, downstream: int) -> None:
-    """Note that the records of a *batch* went to *downstream* and behind it; *contents* are those that count."""
+    """Record that the records of a *batch* went to *downstream* and after it; *contents* are the relevant ones."""
     if contents is None:
         runs.add(batch.base_offset, downstream, batch.record_count)
         return
@@ -373,7 +369,7 @@ def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] 
 
 
 def _note_match(copy: PartitionCopy, pairs: Sequence[tuple[int, int]]) -> None:
-    """Note where the compared records are. Java may have written those before twice: nobody knows where they are."""
+    """Record where the compared records are. Java may have written earlier ones twice: their offsets are unknown."""
     copy.runs, copy.known_from = Runs(), pairs[0][0]
     for upstream, downstream in pairs:
         copy.runs.add(upstream, downstream, 1)
@@ -381,7 +377,7 @@ def _note_match(copy: PartitionCopy, pairs: Sequence[tuple[int, int]]) -> None:
 
 def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]]:
     """
-    Return the offsets of the records that both end with, as far as the shorter one reaches; nothing where they differ.
+    Return the offsets of the records that both end with, as far as the shorter one reaches; nothing if they differ.
 
     Between two records of the source as many of the target's may lie as the source has offsets there: compaction
     removed them at the source. Without timestamps too much looks alike for that.

@@ -1,14 +1,14 @@
 """
 To the target: batches leave in requests to the leaders of their partitions.
 
-A `BrokerSender` serves one broker. It works by call-backs, not by a task that wakes up: a batch that was just fetched
+A `BrokerSender` serves one broker. It works by callbacks, not by a task that wakes up: a batch that was just fetched
 is written to the socket in the same turn of the event loop, and an answer sends the next request at once.
 
-What may go wrong with a partition, and what then happens:
+Possible failures of a partition, and their handling:
 
-- its leader moved, its broker is gone, too few replicas: nothing of that partition is sent until every request it is
-  in has been answered or lost; then its unacknowledged batches go again, in order, with the sequences they had. The
-  broker recognises what it has already appended.
+- its leader moved, its broker is unavailable, too few replicas: nothing of that partition is sent until all its
+  requests have been answered or lost; then its unacknowledged batches are sent again, in order, with their sequences.
+  The broker recognises those that it has already appended.
 - sequences do not fit, because a batch of an earlier epoch arrived late, or the broker has forgotten our producer: the
   partition ends its epoch unsure, and the next one compares the target with the source before it writes.
 - the broker refuses the batch itself, or appends it where the target should be longer: the partition ends visibly.
@@ -39,7 +39,7 @@ from mm2py.wire.produce import PartitionAck
 #: The broker expects another sequence: it holds more of ours than we know, or less.
 _CONTESTED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
-#: The broker has no use for our producer id any more.
+#: The broker no longer accepts our producer id.
 _FORGOTTEN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -51,7 +51,7 @@ _FORGOTTEN: Final = frozenset(
 )
 
 #: What an operator may do about a target that is shorter than it was.
-HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound says what happens then"
+HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound defines what to do"
 
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
@@ -99,8 +99,8 @@ class BatchSender:
         *,
         last_send_at: float = math.inf,
     ) -> None:
-        #: By the loop's time. A process that was stopped finds on waking what was to be sent, before any timer tells it
-        #: that its time is over and others may have gone on in its place.
+        # : By the loop's time. A process that was stopped finds queued batches on waking, before any timer signals that
+        # its time is over and another node may have taken over.
         self._last_send_at = last_send_at
         self.target = target
         #: Empty where batches belong to no transaction.
@@ -127,7 +127,7 @@ class BatchSender:
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Send nothing more, whatever is queued, and wait for no connection that is being opened."""
+        """Send nothing more, even if queued, and wait for no connection that is being opened."""
         self.is_stopped = True
         for opening in self._openings:
             opening.cancel()
@@ -151,7 +151,7 @@ class BatchSender:
         return self.buffered_bytes == 0
 
     def offer(self, copy: PartitionCopy) -> None:
-        """Hand over a partition whose queue has something to send, or that may go on after trouble."""
+        """Offer a partition whose queue has something to send, or that may continue after a failure."""
         if copy.is_ready or copy.is_failing or copy.is_waiting or not copy.queue or self.is_stopped:
             return
         node = self.target.leader(copy.remote)
@@ -249,7 +249,7 @@ class BatchSender:
         copy.target_retries = 0
         copy.trouble = None
         if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
-            self.wants_metadata.set()  # somebody else writes to it, or it is another topic that has grown past ours
+            self.wants_metadata.set()  # it has another writer, or is another topic that has grown past ours
         copy.account(buffered, ack.base_offset)
         self.free(buffered.size_bytes)
         if buffered.max_timestamp >= 0:
@@ -285,7 +285,7 @@ class BatchSender:
             copy.is_contested = True
             if ack.error_code in _FORGOTTEN:
                 copy.forget_producer()
-            hint = "the next epoch compares target and source and goes on by itself"
+            hint = "the next epoch compares target and source and continues by itself"
             self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, buffered.first_upstream))
         elif ack.error_code in _REFUSED:
             hint = _REFUSED[ErrorCode(ack.error_code)]
@@ -472,7 +472,7 @@ class BrokerSender:
         self.pump()
 
     async def open(self) -> None:
-        """Open the connection; where that fails, let the partitions look for their leader again."""
+        """Open the connection; if that fails, let the partitions look up their leader again."""
         try:
             self._connection = await self._sender.target.connection(self.node, "produce")
         except BrokerConnectionError as error:

@@ -1,7 +1,7 @@
 """
 Rate limits inside an epoch: when, and how much, may be fetched.
 
-What is limited is fetching, by what it brings: records that may not be copied yet stay where they are. Each limit is a
+Fetching is limited, by its results: records that may not be copied yet stay at the source. Each limit is a
 bucket of tokens. A fetch goes out when no bucket that it falls under is in debt, and asks for about what the bucket
 holds; as a broker gives at least one whole batch (KIP-74), and batches are not cut, it may bring more, which is a debt
 then. So rates hold on average however small they are, and a stream below its limit never waits.
@@ -25,7 +25,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.fetch_forms import FetchSizes
 
 
-#: A fetch under a limit asks for what comes in this time: so it is even, and few fetches are needed.
+#: A fetch under a limit requests the amount for this time: so the rate is even, and few fetches are needed.
 _SLICE_S: Final = 0.1
 #: Until it was seen how large records are.
 _RECORD_BYTES: Final = 100.0
@@ -60,7 +60,7 @@ class Bucket:
         self._used += amount
 
     def hold(self, now: float) -> float:
-        """Return how long somebody who would fetch has to wait, and note that one does; 0 where there is no debt."""
+        """Return how long a fetch has to wait, and record the wait; 0 if there is no debt."""
         level = self.level(now)
         if level >= 0:
             return 0.0
@@ -106,7 +106,7 @@ class Throttle:
         return bool(self._flow or self._topics)
 
     def stop(self) -> None:
-        """Make nobody wait any longer: the epoch is over."""
+        """End all waits: the epoch is over."""
         self._is_over.set()
 
     # Waiting.
@@ -126,7 +126,7 @@ class Throttle:
             await self.pause(pause_s, deadline)
 
     def hold_s(self, topic: str) -> float:
-        """Return for how long nothing of *topic* may be fetched, because of its own limit."""
+        """Return how long *topic* may not be fetched, because of its own limit."""
         buckets = self._topics.get(topic)
         if not buckets:
             return 0.0
@@ -144,7 +144,7 @@ class Throttle:
     # How much.
 
     def sizes(self, sizes: FetchSizes, fetchers: int) -> FetchSizes:
-        """Return what a fetch may bring where so many fetchers share the flow's limit."""
+        """Return the size of a fetch when this many fetchers share the flow's limit."""
         if not self._flow:
             return sizes
         room = min(self._slice_bytes(bucket) for bucket in self._flow) / max(1, fetchers)

@@ -22,7 +22,7 @@ _TASKS = ("mm2py.pipeline.copy.spark_task", "mm2py.pipeline.transform.spark_task
 
 
 def serve() -> None:
-    """Import what workers need, then fork a worker for whoever asks, until Spark goes away."""
+    """Import what workers need, then fork a worker for each request, until Spark ends."""
     worker_module = sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker"
     for module in (worker_module, *_TASKS):
         importlib.import_module(module)

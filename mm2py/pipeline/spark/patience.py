@@ -13,7 +13,7 @@ from typing import Any, Final
 from mm2py.clock import Clock
 
 
-#: Whoever looks at the clock every second and finds that so much has passed stood still meanwhile.
+#: A loop that checks the clock every second was suspended if this much time has passed.
 STOOD_STILL_S: Final = 5.0
 #: What is left, at least, of every bound after that.
 _GRACE_S: Final = 10.0

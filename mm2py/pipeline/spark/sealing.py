@@ -36,8 +36,8 @@ class SecretsKeyError(Mm2Error):
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
     hint: ClassVar[str] = (
-        "put the same file on this machine and on each of Spark's, readable for the user of its processes and nobody "
-        "else (secrets.key.file, see docs/security.md)"
+        "put the same file on this machine and on each of Spark's, readable only for the user of its processes "
+        "(secrets.key.file, see docs/security.md)"
     )
 
     path: str
@@ -48,7 +48,7 @@ class SecretsKeyError(Mm2Error):
 
 
 def make_key_file(path: str) -> str:
-    """Write a new key to *path*, which nobody else can read; give the path."""
+    """Write a new key to *path*, readable only for this user; return the path."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(secrets.token_hex(32))
@@ -56,7 +56,7 @@ def make_key_file(path: str) -> str:
 
 
 class SealedPlan(Protocol):
-    """What a worker is told, with the ways into both clusters."""
+    """What a worker receives, with the credentials for both clusters."""
 
     @property
     def source(self) -> ClusterEndpoint: ...

@@ -1,9 +1,9 @@
 """
 Spark, hosted by the asyncio daemon.
 
-Starts Spark's JVM, hands out its context, starts it again when it died, and stops it in bounded time. Every call into
+Starts Spark's JVM, hands out its context, restarts it when it has died, and stops it in bounded time. Every call into
 the JVM happens on a thread; the event loop never waits for Spark. Epochs are plain RDD jobs, which need a
-`SparkContext` only: no SQL session is made until somebody asks for one.
+`SparkContext` only: no SQL session is created until it is needed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PACKAGE = Path(mm2py.__file__).parent
-#: Said by every JVM that Spark starts, and about nothing that anybody could change.
+#: Printed by every JVM that Spark starts, about nothing that can be changed.
 _IDLE_TALK = (
     "WARNING: Using incubator modules",
     "WARNING: package sun.security.action",
@@ -64,7 +64,7 @@ _GRACE_S = 2.0
 #: collects garbage for seconds; nothing that it is asked here takes longer by itself.
 _ASK_EVERY_S = 5.0
 SILENT_FOR_S = 20.0
-#: How often, while somebody waits for something that may take long.
+#: How often, while waiting for something that may take long.
 _LOOK_EVERY_S = 1.0
 #: What embedded Spark may take to come up. On a cluster it waits for its turn, which has no bound.
 _UP_WITHIN_S = 180.0
@@ -105,7 +105,7 @@ class SparkHungError(Mm2Error):
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
     hint: ClassVar[str] = (
-        "look at the memory of this host, and whether somebody stopped a process (SIGSTOP, a debugger); then try again"
+        "check the memory of this host, and whether a process was stopped (SIGSTOP, a debugger); then try again"
     )
 
     reason: str
@@ -139,7 +139,7 @@ class SparkSession:
 
 class SparkHost:
     """
-    The daemon's Spark. `session` gives the live one and starts it where there is none.
+    The daemon's Spark. `session` returns the live session and starts Spark if there is none.
 
     `scratch` is a private directory that workers on this machine can see.
     """
@@ -181,7 +181,7 @@ class SparkHost:
         return self._session is not None and self._session.is_alive and not self._is_spoilt
 
     async def session(self) -> SparkSession:
-        """Return the live session; start Spark, and warm its workers up, where there is none."""
+        """Return the live session; start Spark, and warm its workers up, if there is none."""
         async with self._starting:
             if self._session is not None and self._session.is_alive and not self._is_spoilt:
                 return self._session
@@ -193,12 +193,12 @@ class SparkHost:
             return self._session
 
     def forget(self, session: SparkSession) -> None:
-        """Note that *session* takes no jobs any more, because its context was stopped. The next call restarts Spark."""
+        """Record that *session* accepts no more jobs, because its context was stopped. The next call restarts Spark."""
         if session is self._session and session.is_alive:
             self._is_spoilt = True
 
     async def watch(self) -> None:
-        """Notice when Spark's JVM answers nothing any more, and end it, until cancelled."""
+        """Watch for an unresponsive JVM of Spark, and kill it, until cancelled."""
         while True:
             await self._clock.sleep(_ASK_EVERY_S)
             session = self._session
@@ -207,7 +207,7 @@ class SparkHost:
                     await self.ask(session, is_stopped, session)
 
     async def ask(self, session: SparkSession, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """Ask a JVM what it answers at once; where it does not, end it and raise `SparkHungError`."""
+        """Query a JVM for something immediate; if it does not respond, kill it and raise `SparkHungError`."""
         answer = session.begin(question, *args, **named)
         if not await done_within(answer, SILENT_FOR_S, self._clock):
             reason = f"its JVM has not answered for {SILENT_FOR_S:g} s"
@@ -229,7 +229,7 @@ class SparkHost:
         return job.done()
 
     async def end_hung(self, session: SparkSession, reason: str) -> None:
-        """Kill the processes of a Spark that does nothing any more; the next call starts it again."""
+        """Kill the processes of a hung Spark; the next call restarts it."""
         if session is self._session and session.is_alive:
             self._events.emit(SparkHung(reason))
             await asyncio.to_thread(_kill, session)
@@ -293,7 +293,7 @@ def _require_java() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether nobody else tells it: py4j logs a stack where the JVM goes away in the middle of a call."""
+    """Whether the record is worth logging: py4j logs a stack if the JVM ends in the middle of a call."""
     return record.msg != "Exception while sending command."
 
 
@@ -304,7 +304,7 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
     listener = threading.Thread(target=_listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
     listener.start()
     try:
-        # Whatever is given here becomes an argument of the JVM, for everybody to see; the context gets all of it.
+        # Settings given here become visible arguments of the JVM; the context gets all of them.
         shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
         # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", settings.python)
@@ -341,7 +341,7 @@ def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]
                     continue
                 try:
                     tell(told)
-                except RuntimeError:  # the event loop is closed: nobody listens any more
+                except RuntimeError:  # the event loop is closed: there is no listener any more
                     continue
 
 
@@ -383,7 +383,7 @@ JOB_FAILED: Final = (Py4JJavaError, PySparkException)
 
 
 def message_of(error: Py4JJavaError | PySparkException) -> str:
-    """Return what Spark says about a job that failed; its JVM may be gone by now."""
+    """Return Spark's message about a failed job; its JVM may have ended by now."""
     if isinstance(error, PySparkException):
         # As text it would ask the JVM whether to show its stack.
         return str(getattr(error, "_desc", "") or error)

@@ -1,7 +1,7 @@
 """
 Which settings Spark is started with.
 
-Ours make it small and quick at an epoch's boundary; whatever the user's file says under ``spark.`` wins. Decisions
+Ours make it small and quick at an epoch's boundary; the user's ``spark.`` settings take precedence. Decisions
 only: nothing is started here.
 """
 

@@ -1,5 +1,5 @@
 """
-What Spark says on its stderr, in sayings: one line each.
+Spark's stderr as messages of one line each.
 
 Spark's own log gives one line for each thing (see log4j2.properties). Python workers share that stderr, and what they
 print of an error is a stack of a dozen lines, perhaps several of them at once, mixed: told is where it happened and
@@ -19,7 +19,7 @@ _END: Final = re.compile(r"[A-Za-z_][\w.]*(: .*)?")
 #: A stack that was cut off, because its process was killed, must not swallow what others say for ever.
 _MOST_LINES: Final = 400
 _NAMED_PARTS: Final = 2
-#: Spark hangs up on a worker when its task has failed, and says of what.
+#: Spark closes a worker's connection when its task has failed, with the reason.
 _HUNG_UP: Final = ("BrokenPipeError", "ConnectionResetError")
 _DAEMON: Final = "pyspark/daemon.py"
 
@@ -33,7 +33,7 @@ class StderrLog:
         self._where = ""
 
     def take(self, line: str) -> str | None:
-        """Take a *line* without its end; give what is to be told now, None where that is nothing yet."""
+        """Add a *line* without its end; return the message to report now, None if it is not complete yet."""
         if line.endswith(_BEGIN):
             self._open += 1
             before = line.removesuffix(_BEGIN).strip()

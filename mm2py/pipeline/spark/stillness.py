@@ -1,9 +1,6 @@
-"""
-Which of Spark's Python processes on this machine have stopped moving.
-
-One that runs is scheduled again and again, be it only to look at the clock. One that was stopped, or that waits for a
-disk which never answers, is not; nor is an idle worker, though, which waits for a task. So somebody hangs only where
-more Spark tasks run than workers move.
+"""Which of Spark's Python processes on this machine hang. A running one is scheduled repeatedly, if only to check the
+clock. One that was stopped, or waits for a disk that never responds, is not; but neither is an idle worker, which waits
+for a task. So a process hangs only if more Spark tasks are running than workers are active.
 """
 
 from __future__ import annotations
@@ -86,7 +83,7 @@ class Stillness:
 
 
 def is_stopped(process: psutil.Process) -> bool:
-    """Whether somebody stopped a process, or a debugger did."""
+    """Whether a process was stopped by a signal or a debugger."""
     try:
         return process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
     except psutil.Error:

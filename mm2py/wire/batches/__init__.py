@@ -1,1 +1,1 @@
-"""Record batches, and records where they have to be opened."""
+"""Record batches, and records if they have to be decoded."""

@@ -1,7 +1,7 @@
 """
 Record batches by their header alone.
 
-A record batch (magic 2, KIP-98) can travel from one cluster to another without anybody opening it. This module reads
+A record batch (magic 2, KIP-98) can travel from one cluster to another without being opened. This module reads
 its 61-byte header, checks its CRC32C, and signs it again for the target: base offset 0, our own producer id, epoch and
 sequence, no transactional bit but our own. From byte 61 on, the records, nothing changes. What cannot travel unopened
 goes to `mm2py.wire.batches.rebuild`.
@@ -126,10 +126,8 @@ class MalformedRecordSetError(ValueError):
 
 
 def batches(record_set: memoryview) -> Iterator[RecordBatchView]:
-    """
-    Walk the whole batches of a record set. The last one may be cut off by the fetch's size limit; it is left out.
-
-    Raises `MalformedRecordSetError` where a length field cannot be.
+    """Walk the whole batches of a record set. The last one may be cut off by the fetch's size limit; it is omitted.
+    Raises `MalformedRecordSetError` for an invalid length field.
     """
     unpack_header = HEADER.unpack_from
     at, end = 0, len(record_set)

@@ -1,9 +1,9 @@
 """
-Records by what they carry, without taking it apart.
+Records by their payload, without decoding it.
 
 A record of magic 2 is its length, a byte of attributes, two numbers relative to its batch (timestamp and offset), and
 then key, value and headers. Those last bytes are its *payload*: the same wherever the record lies. Two records are the
-same if timestamp and payload are; only of those that are not does anybody need to know key, value and headers.
+same if timestamp and payload are; key, value and headers are needed only of those that are not.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _walk(body: bytes, batch: RecordBatchView) -> Payloads:
 
 def _walk_all(body: bytes, count: int, base_timestamp: int) -> list[tuple[int, bytes]]:
     """
-    Walk records of which none is missing, so that nobody need read their offsets: only how many bytes they take.
+    Walk records without gaps, so that their offsets need not be read: only their sizes.
 
     Lengths and timestamps are numbers of one or two bytes nearly always, and the latter often those of the record
     before. A call for each would take longer than all the rest.
@@ -268,7 +268,7 @@ def _sized(part: bytes | None) -> bytes:
 
 
 def split(payload: bytes) -> Parts:
-    """Return a payload's key, value and headers. Raises `ValueError` where it is none."""
+    """Return a payload's key, value and headers. Raises `ValueError` if it is invalid."""
     try:
         key, at = _part(payload, 0)
         value, at = _part(payload, at)

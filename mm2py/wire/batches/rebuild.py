@@ -1,10 +1,10 @@
 """
-The record path: what cannot travel unopened is decoded and built again.
+The record path: batches that cannot travel unopened are decoded and rebuilt.
 
 That is a batch with holes (compaction), one stamped with LogAppendTime (its records get the timestamp that a consumer
 of the source sees, as CreateTime), magic 0 and 1, a start inside a batch, a batch larger than the target takes, and
-small batches waiting in a backlog, which are put together. Decoding and building is aiokafka's compiled codec's work.
-A built batch keeps the codec of the batches it was made from and carries no producer id yet; `batch.sign` gives it one.
+small batches waiting in a backlog, which are merged. Decoding and building is aiokafka's compiled codec's work. A built
+batch keeps the codec of the batches it was made from and carries no producer id yet; `batch.sign` gives it one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Rebuilt:
     """
     A batch ready to be signed.
 
-    `runs` are (upstream offset of the first record, its index in the batch, number of records) of each stretch of
+    `runs` are (upstream offset of the first record, its index in the batch, number of records) of each range of
     consecutive upstream offsets.
     """
 
@@ -190,7 +190,7 @@ class Rebuilder:
 
 
 def base_of(batch: Any, otherwise: int) -> int:
-    """Return the batch's base offset; aiokafka does not tell it for magic 0 and 1."""
+    """Return the batch's base offset; aiokafka does not return it for magic 0 and 1."""
     return int(getattr(batch, "base_offset", otherwise))
 
 

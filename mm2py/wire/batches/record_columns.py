@@ -1,5 +1,5 @@
 """
-Records taken apart, column by column: for those who look into them.
+Decoded records, column by column.
 
 Reading is aiokafka's compiled codec's work, as in `mm2py.wire.batches.rebuild`; building too.
 """
@@ -26,7 +26,7 @@ _FEW: Final = 8
 
 @attrs.define(repr=False)
 class RecordColumns:
-    """The records of a stretch of one partition, oldest first; `size_bytes` is what keys and values take."""
+    """The records of an offset range of one partition, oldest first; `size_bytes` is the size of keys and values."""
 
     offsets: list[int] = attrs.field(factory=list)
     timestamps: list[int] = attrs.field(factory=list)

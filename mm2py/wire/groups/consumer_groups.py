@@ -1,9 +1,9 @@
 """
-What the control plane asks of consumer groups: which there are, who is in them, what they committed; and to commit.
+The control plane's requests for consumer groups: list, describe, read and commit offsets.
 
 Each group has a coordinator, which moves when brokers come and go: it is looked up, remembered, and looked up again
-when it says that it is not the one. What goes wrong with one group is that group's result; only a cluster that does
-not answer at all is raised. Brokers before 3.0 are asked about one group at a time.
+when it says that it is not the one. What goes wrong with one group is that group's result; only an unreachable cluster
+raises. Brokers before 3.0 are queried for one group at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 _PURPOSE = "groups"
 _GROUPS_PER_REQUEST = 500
 _NO_OFFSET = -1
-#: An admin's commit comes from no generation and no member; a coordinator takes it only while nobody is in the group.
+#: An admin's commit comes from no generation and no member; a coordinator accepts it only while the group is empty.
 _NO_GENERATION = -1
 _NO_MEMBER = ""
 _DEFAULT_RETENTION = -1
@@ -140,7 +140,7 @@ class Groups:
     # Offsets.
 
     async def committed(self, groups: Collection[str]) -> dict[str, Offsets | Failure]:
-        """Read all that *groups* have committed; partitions without an offset are left out."""
+        """Read all committed offsets of *groups*; partitions without an offset are omitted."""
         return await self._at_coordinators(groups, self._committed_at)
 
     async def _committed_at(self, node: int, groups: Sequence[str]) -> Mapping[str, Offsets | Failure]:
@@ -158,7 +158,7 @@ class Groups:
 
     async def commit(self, group: str, offsets: Offsets) -> dict[TopicPartition, Failure | None]:
         """
-        Commit *offsets* for a group that nobody is in; per partition None or the broker's error.
+        Commit *offsets* for an empty group; return per partition None or the broker's error.
 
         A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set.
         """
@@ -248,7 +248,7 @@ class Groups:
             try:
                 response = await self._cluster.send_to_any(FindCoordinatorsRequest(some), _PURPOSE)
             except ClusterUnreachableError:
-                await self._cluster.refresh_metadata(())  # raises where nobody is there at all
+                await self._cluster.refresh_metadata(())  # raises if the cluster is unreachable
                 lost.update(dict.fromkeys(some, self._error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "FindCoordinator")))
                 continue
             except BrokerAnsweredError as error:
@@ -269,7 +269,7 @@ class Groups:
         else:
             rows = [(key, (node, code, message)) for key, node, _, _, code, message, *_ in response.coordinators]
         lost: dict[str, Failure] = {}
-        silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "left out of the answer")
+        silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the answer")
         for group, (node, code, message) in told_of(groups, rows, silent).items():
             if code:
                 lost[group] = self._error(code, "FindCoordinator", message or group)
@@ -288,7 +288,7 @@ class Groups:
             return self._error(ErrorCode.NETWORK_EXCEPTION, type(request).__name__, str(error))
 
     def _silent(self, groups: Sequence[str], request: str) -> dict[str, Any]:
-        silent = self._error(ErrorCode.UNKNOWN_SERVER_ERROR, request, "left out of the answer")
+        silent = self._error(ErrorCode.UNKNOWN_SERVER_ERROR, request, "missing in the answer")
         return dict.fromkeys(groups, silent)
 
     def _patience(self) -> Patience:

@@ -16,7 +16,7 @@ _NAMES: Final = {TRANSACTION_KEY: "FindTransactionCoordinator"}
 
 
 class Coordinator:
-    """Whoever coordinates one *key* of a cluster: looked up, remembered, and looked up again where that has moved."""
+    """The coordinator of one *key* of a cluster: looked up, cached, and looked up again when it has moved."""
 
     def __init__(self, cluster: Cluster, key: str, key_type: int, purpose: str) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class Coordinator:
             return error
         except (BrokerConnectionError, ClusterUnreachableError) as error:
             self._node = None
-            await self._cluster.refresh_metadata(())  # raises where nobody is there at all
+            await self._cluster.refresh_metadata(())  # raises if the cluster is unreachable
             return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, f"{self._key}: {error}")
         answered = judge(response)
         if answered is None:
@@ -53,7 +53,7 @@ class Coordinator:
         response = await self._cluster.send_to_any(FindCoordinatorsRequest([key], self._key_type), self._purpose)
         if hasattr(response, "coordinators"):
             rows = ((found, (node, code, message)) for found, node, _, _, code, message, *_ in response.coordinators)
-            silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "left out of the answer")
+            silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the answer")
             node, code, message = told_of([key], rows, silent)[key]
         else:
             node, code, message = response.coordinator_id, response.error_code, response.error_message

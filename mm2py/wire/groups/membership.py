@@ -1,9 +1,9 @@
 """
 One member of a group, by Kafka's classic group protocol: what a consumer or a Connect worker does to be in one.
 
-The group is there to tell who is first. The coordinator makes the first member the leader, and keeps it while it
-answers: a second one that joins makes all join again, and the leader that does stays the leader. So whoever finds that
-it is not the leader leaves at once, and the leader notices nothing but one more round.
+The group determines who is first. The coordinator makes the first member the leader, and keeps it while it answers: a
+second one that joins makes all join again, and the leader that does stays the leader. So a member that is not the
+leader leaves at once, and the leader only notices one more rebalance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mm2py.wire.patience import Patience
 
 
 _PURPOSE: Final = "membership"
-#: How long a coordinator that moves or loads is awaited; whoever asks comes again soon.
+#: How long a moving or loading coordinator is awaited; callers retry soon.
 _PATIENCE_S: Final = 15.0
 #: A round of joining may be overtaken by another; more often than this in a row is an error.
 _ROUNDS: Final = 10
@@ -49,7 +49,7 @@ class Membership:
     """
     Our place in *group* at a cluster, or none. It opens nothing of its own, so there is nothing to close.
 
-    Whoever is in the group is to call `beat` several times in each session.
+    A member must call `beat` several times in each session.
     """
 
     def __init__(self, cluster: Cluster, group: str, protocol: tuple[str, str], session_ms: int) -> None:
@@ -78,7 +78,7 @@ class Membership:
             self._member_id, self._generation = place.member_id, place.generation
 
     async def look(self) -> GroupMembers:
-        """See who is in the group."""
+        """Describe the group."""
         response = await self._ask(DescribeGroupsRequest([self.group]), "DescribeGroups", lambda it: self._row(it)[0])
         if not isinstance(response, BrokerAnsweredError):
             _, _, state, protocol_type, protocol, members, *_ = self._row(response)
@@ -94,7 +94,7 @@ class Membership:
         return told_of([self.group], rows, silent)[self.group]
 
     async def join(self, metadata: bytes) -> bool:
-        """Join, showing *metadata*; False where somebody else came first, who is left alone there."""
+        """Join with *metadata*; False if another member came first, which is not disturbed."""
         for _ in range(_ROUNDS):
             answer = await self._ask(self._join_request(metadata), "JoinGroup")
             if not isinstance(answer, BrokerAnsweredError):
@@ -113,7 +113,7 @@ class Membership:
         return False
 
     async def beat(self, metadata: bytes) -> bool:
-        """Say that we are there; False where the place is lost. Joins again, showing *metadata*, when others come."""
+        """Send a heartbeat; False if the membership is lost. Rejoins with *metadata* when others come."""
         request = HeartbeatRequest(self.group, self._generation, self._member_id)
         answer = await self._ask(request, "Heartbeat")
         if not isinstance(answer, BrokerAnsweredError):
@@ -126,7 +126,7 @@ class Membership:
         return False
 
     async def leave(self) -> None:
-        """Give the place up, whether the coordinator knows of it or not."""
+        """Leave the group, whether the coordinator knows us or not."""
         member_id, self._member_id, self._generation = self._member_id, "", -1
         if member_id:
             await self.remove(member_id)

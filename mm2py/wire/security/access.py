@@ -1,8 +1,6 @@
-"""
-What keeps a client out of a cluster, as errors that say whom it keeps out and what to mend.
-
-Being kept out is not the same as finding nobody there: repeated attempts may lock an account, so they are made at
-growing intervals (`Penalty`), and nothing is gained by trying the next broker.
+"""Refused logins, as errors that name the principal and what to fix. A refused login is different from an unreachable
+cluster: repeated attempts may lock an account, so they are made at growing intervals (`Penalty`), and nothing is gained
+by trying the next broker.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 _FIRST_PAUSE_S: Final = 2.0
 #: Once wrong, credentials are tried at most so often: less than what directories lock accounts for.
 _LONGEST_PAUSE_S: Final = 300.0
-#: Certificates lock nobody out.
+#: Certificates do not lock accounts.
 _LONGEST_TLS_PAUSE_S: Final = 30.0
 
 
@@ -69,7 +67,7 @@ class Penalty:
     error: BrokerAccessError
     until: float
     failures: int
-    #: What the credentials looked like; others may be tried at once.
+    #: The credentials' fingerprint; changed ones may be tried at once.
     state: object
 
 
@@ -120,7 +118,7 @@ _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST
 
 
 def tls_refusal(error: BaseException | None) -> Refused | None:
-    """Return what a failed TLS hand-shake means; None where it was not about TLS."""
+    """Return the cause of a failed TLS handshake; None if it was not about TLS."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -161,7 +159,7 @@ def _refused_hand_shake(error: ssl.SSLError) -> Refused:
 
 
 def mechanism_refusal(mechanism: str, enabled: list[str]) -> Refused:
-    """Say that the broker does not know the mechanism."""
+    """Return the error for an unsupported mechanism."""
     known = ", ".join(sorted(enabled)) or "none"
     return Refused(
         f"the broker does not take sasl.mechanism {mechanism}; it takes {known}",
@@ -176,7 +174,7 @@ NO_SASL: Final = Refused(
 
 
 def login_refusal(mechanism: str, said: str) -> Refused:
-    """Say that the broker does not accept the credentials; *said* are its own words."""
+    """Return the error for refused credentials; *said* is the broker's message."""
     what = "token" if mechanism == "OAUTHBEARER" else "user name or password" if mechanism != "GSSAPI" else "ticket"
     hint = {
         "token": "correct the client id and secret, the scope, or what the broker expects of a token",

@@ -47,7 +47,7 @@ class SecuritySettingsError(Mm2Error):
     """A cluster's security settings, or the files that they name, cannot be used as they stand."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
-    hint: ClassVar[str] = "mend the file, or correct the key; it can be set per cluster, as <alias>.<key>"
+    hint: ClassVar[str] = "fix the file, or correct the key; it can be set per cluster, as <alias>.<key>"
 
     cluster: str
     key: str
@@ -58,7 +58,7 @@ class SecuritySettingsError(Mm2Error):
 
 
 def state_of_files(security: Security) -> tuple[tuple[str, int, int, int], ...]:
-    """Return how the files look that *security* names: another answer means that somebody has changed them."""
+    """Return the state of the files in *security*, which changes whenever they do."""
     keys = dict(security.client_keys)
     found = []
     for key in _FILES:

@@ -72,7 +72,7 @@ def pem_of(der: bytes, label: str = "CERTIFICATE") -> str:
 
 
 def _read_pkcs12(data: bytes, password: str | None) -> Store:
-    # Only who has such a store needs the package, and it costs time and memory in every Spark worker.
+    # Only such stores need the package, and it costs time and memory in every Spark worker.
     from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
         Encoding,
         NoEncryption,

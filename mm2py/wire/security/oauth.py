@@ -111,7 +111,7 @@ async def _fetch(endpoint: ClusterEndpoint) -> tuple[str, float, Mapping[str, st
     elif any(name.startswith("unsecuredLogin") for name in options):
         text, life_s = _unsecured_token(options)
     else:
-        raise TokenError("there is nowhere to get a token from: set sasl.oauthbearer.token.endpoint.url")
+        raise TokenError("there is no source of tokens: set sasl.oauthbearer.token.endpoint.url")
     return text, life_s, extensions
 
 

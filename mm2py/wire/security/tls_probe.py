@@ -1,4 +1,6 @@
-"""Does a port speak TLS? Asked once a broker has hung up on a client, to tell a wrong port from a broker that ends."""
+"""Whether a port speaks TLS: checked once a broker has closed a connection, to distinguish a wrong port from a broker
+that ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _RECORDS: Final = (0x16, 0x15)
 
 
 async def speaks_tls(host: str, port: int) -> bool | None:
-    """Say hello as a TLS client does and look at the first byte that comes back; None where nobody is there."""
+    """Say hello as a TLS client does and look at the first byte that comes back; None without a listener."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     hello = context.wrap_bio(incoming, outgoing, server_hostname=host)
