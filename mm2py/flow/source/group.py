@@ -159,7 +159,7 @@ class SourceGroup(FlowGroup):
     # A life.
 
     async def _live(self) -> None:
-        # Epochs of a life that fell over may still be writing.
+        # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
         async with AsyncExitStack() as open_clusters:
             settings = self._settings

@@ -28,7 +28,7 @@ _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
-#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is looked at.
+#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is verified.
 UNDECODABLE: Final = (
     ValueError,
     IndexError,

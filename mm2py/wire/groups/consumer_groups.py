@@ -1,9 +1,9 @@
 """
 The control plane's requests for consumer groups: list, describe, read and commit offsets.
 
-Each group has a coordinator, which moves when brokers come and go: it is looked up, remembered, and looked up again
-when it says that it is not the one. What goes wrong with one group is that group's result; only an unreachable cluster
-raises. Brokers before 3.0 are queried for one group at a time.
+Each group has a coordinator, which moves when brokers come and go: it is cached, and looked up again when it reports
+that it has moved. What goes wrong with one group is that group's result; only an unreachable cluster raises. Brokers
+before 3.0 are queried for one group at a time.
 """
 
 from __future__ import annotations
