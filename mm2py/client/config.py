@@ -172,6 +172,6 @@ def _read_policy(texts: Mapping[str, str], problems: list[Problem]) -> Replicati
         problems.append(Problem(_WHERE, error.key, f"{error.class_name}: {error.reason}", error.hint))
         return DefaultReplicationPolicy()
     if isinstance(policy, IdentityReplicationPolicy) and alias_key not in texts:
-        # As in Java: without an alias nobody knows where a topic came from.
+        # As in Java: without an alias a topic's origin is unknown.
         return attrs.evolve(policy, source_alias=None)
     return policy

@@ -1,8 +1,6 @@
-"""
-`MirrorClient`: what Java's MirrorClient and RemoteClusterUtils tell, from asyncio.
-
-It looks at the topics of one cluster, the target of mirrors, and reads what the mirrors keep there. It writes nothing,
-commits nothing and joins no group. Names are judged in `mm2py.policy.lineage`; here they are only fetched.
+"""`MirrorClient`: Java's MirrorClient and RemoteClusterUtils for asyncio. It reads the topics of one cluster, the
+target of mirrors, and the mirrors' records there. It writes nothing, commits nothing and joins no group. Names are
+interpreted in `mm2py.policy.lineage`; here they are only fetched.
 """
 
 from __future__ import annotations
@@ -84,15 +82,13 @@ class MirrorClient:
     # Names: which mirrors there are.
 
     async def topics(self) -> frozenset[str]:
-        """List the cluster's topics, Kafka's own left out."""
+        """List the cluster's topics, without Kafka's own."""
         view = await Admin(self._cluster).list_topics()
         return frozenset(name for name, topic in view.topics.items() if not topic.is_internal)
 
     async def replication_hops(self, upstream_alias: str) -> int:
-        """
-        Return how many hops the shortest way from cluster *upstream_alias* to this one has; -1 where there is none.
-
-        Known from heartbeats that were mirrored, so a flow counts from its first heartbeat on.
+        """Return how many hops the shortest way from cluster *upstream_alias* to this one has; -1 if there is none. It
+        is derived from mirrored heartbeats, so a flow counts from its first heartbeat on.
         """
         _require(upstream_alias, "upstream_alias")
         return lineage.replication_hops(self.config.policy, await self.topics(), upstream_alias)
@@ -156,8 +152,8 @@ class MirrorClient:
         pattern, which must match the whole name, or several names give the offsets of each group that has
         checkpoints, in one reading (KIP-1239).
 
-        Raises `TopicMissingError` where there are no checkpoints of that cluster, `ReadingTookTooLongError`,
-        TypeError or ValueError for an argument that makes no sense. Records that cannot be read are passed over.
+        Raises `TopicMissingError` if there are no checkpoints of that cluster, `ReadingTookTooLongError`, TypeError or
+        ValueError for an invalid argument. Records that cannot be parsed are ignored.
         """
         matches = _matcher(group)
         _require(source_alias, "source_alias")
@@ -196,7 +192,7 @@ class MirrorClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> OffsetTranslation:
         """
-        Read what is known of where the records of cluster *source_alias* lie here, to translate any offset.
+        Read the offset translations of cluster *source_alias*, to translate any offset.
 
         Offset syncs lie on the source cluster unless ``offset-syncs.topic.location`` says ``target``: give a client
         for it as *source*, and as *target_alias* this cluster's alias, which is in their topic's name.
@@ -259,7 +255,7 @@ class MirrorClient:
 
     @asynccontextmanager
     async def _in_time(self, topic: str, within_s: float) -> AsyncIterator[None]:
-        """Do what is in the block within a time; *topic* says in the error what was read."""
+        """Bound the block's time; *topic* names in the error what was read."""
         if not within_s > 0:
             raise ValueError(f"timeout_s must be a time in seconds, not {within_s!r}")
         try:

@@ -83,7 +83,7 @@ class Other:
 
 @attrs.frozen
 class Removed:
-    """A record without a value: what its key stood for is no more."""
+    """A record with a null value: its key was removed."""
 
     key: str
 
@@ -93,7 +93,7 @@ class Removed:
 
 @attrs.frozen
 class Malformed:
-    """A record that is none of the topic's kind."""
+    """A record that does not match the topic's kind."""
 
     reason: str
 
@@ -106,7 +106,7 @@ Content: TypeAlias = Heartbeat | Checkpoint | OffsetSync | SourcePosition | Kept
 
 @attrs.frozen
 class MirrorRecord:
-    """One record of a mirror's topic: where it lies, when it was written, what it says. `key` tells records apart."""
+    """One record of a mirror's topic: its offset, timestamp and content. `key` distinguishes records."""
 
     topic: str
     partition: int

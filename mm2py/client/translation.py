@@ -1,7 +1,7 @@
 """
 Offsets of a source cluster to those of its mirror, and back, from what the mirror keeps on the clusters.
 
-A picture of one moment: what was known when it was read. mm2py's flows leave positions, with the offset at the
+A snapshot of the moment when it was read. mm2py's flows leave positions, with the offset at the
 target; Java MirrorMaker 2 and mm2py leave offset syncs. They are asked as the flow itself asks what it knows
 (`KnownOffsets`). Nothing beyond the present end of the remote partition is given (MirrorMaker gives such offsets, and
 groups then have negative lag).
@@ -33,7 +33,7 @@ class _Known(KnownOffsets):
 
 
 class KnownPartitions:
-    """Gathers what lies in topics, record by record, until an `OffsetTranslation` is made of it."""
+    """Collects records of topics, until an `OffsetTranslation` is created from them."""
 
     def __init__(self, source_alias: str) -> None:
         self.source_alias = source_alias
@@ -87,10 +87,10 @@ class KnownPartitions:
 
 class OffsetTranslation:
     """
-    Translates offsets as groups commit them: of the next record to read. Nothing is asked of a cluster any more.
+    Translates offsets as groups commit them: of the next record to read. It makes no more requests.
 
     A translation is `Translated`, an offset and how precise it is, or `Untranslated`, the reason why there is none. It
-    is never ahead: a group that goes on there may read records again, but skips none.
+    is never ahead: a group that continues there may read records again, but skips none.
     """
 
     def __init__(

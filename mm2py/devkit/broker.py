@@ -3,7 +3,7 @@ Kafka clusters of real brokers on this machine.
 
 A cluster is one or more KRaft nodes, each broker and controller in one process, with ports, data and logs of its own.
 A node counts as started when it answers an ApiVersions and a Metadata request and lists itself among the brokers;
-nobody sleeps for readiness. Blocking throughout: from asyncio, call it with `asyncio.to_thread`.
+there are no sleeps for readiness. Blocking throughout: from asyncio, call it with `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -174,11 +174,11 @@ class KafkaCluster:
         self._processes[broker_id].kill()
 
     def pause(self, broker_id: int) -> None:
-        """Freeze one broker: connections stay open, nobody answers."""
+        """Freeze one broker: connections stay open, without answers."""
         self._processes[broker_id].pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let a frozen broker go on."""
+        """Resume a frozen broker."""
         self._processes[broker_id].resume()
 
     def is_running(self, broker_id: int) -> bool:

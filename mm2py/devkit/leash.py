@@ -1,5 +1,5 @@
 """
-Run a command that never outlives whoever asked for it.
+Run a command that never outlives its parent.
 
 This file is started by its path, not imported: it asks the kernel to kill the process when the parent is gone, and
 then becomes the command, so the process id stays the one the parent knows.

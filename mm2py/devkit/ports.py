@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return *count* ports that nobody listens on, and that neither this process nor one beside it was given."""
+    """Return *count* ports without a listener, and that neither this process nor one beside it was given."""
     found: list[int] = []
     with _lock, contextlib.ExitStack() as held:
         while len(found) < count:

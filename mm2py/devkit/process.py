@@ -70,11 +70,11 @@ class LoggedProcess:
         return self.wait(_KILL_WAIT_S)
 
     def pause(self) -> None:
-        """Freeze it; its connections stay open and nobody answers on them."""
+        """Freeze it; its connections stay open without answers."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen process go on."""
+        """Resume a frozen process."""
         self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:

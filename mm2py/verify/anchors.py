@@ -11,17 +11,15 @@ from collections.abc import Collection, Sequence
 from mm2py.verify.terms import SOURCE, TARGET, Mark
 
 
-#: An anchor is so many records in a row that are the same on both sides.
+#: Number of consecutive equal records that form an anchor.
 ANCHOR = 4
 #: A record's further places that are tried, where many have one content.
 _PLACES = 16
 
 
 def find_anchor(source: Sequence[Mark], target: Sequence[Mark], are_over: tuple[bool, ...]) -> tuple[int, int] | None:
-    """
-    Find the nearest place from which on both sides are the same for a while.
-
-    *are_over* says whether a side has nothing behind what is given: then a shorter stretch will do.
+    """Find the nearest point from which both sides are equal for a while. *are_over* tells whether a side has no more
+    records: then a shorter match is sufficient.
     """
     places: dict[Mark, list[int]] = {}
     for j, mark in enumerate(target):

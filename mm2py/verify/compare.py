@@ -1,9 +1,9 @@
 """
 Comparing the records of a remote partition with those of its source.
 
-Copying is deterministic: the data records of the source, in order, are the target's. So both sides are walked side by
-side, and as long as they agree nothing is remembered. Where they do not, the next records of both are looked at until
-a stretch is found that both have (an *anchor*); what lies before it on either side says what happened:
+Copying is deterministic: the data records of the source, in order, are the target's. So both sides are walked in
+parallel, and as long as they agree nothing is stored. If they differ, the next records of both are searched for a
+common sequence (an *anchor*); the records before it on either side show what happened:
 
     source   … 7  8  9 10 11 …      source   … 7  8  9 10 …      source   … 7  8  9 10 …
     target   … 7  8 10 11 …         target   … 7  9  8 10 …      target   … 7  8' 9 10 …
@@ -23,16 +23,14 @@ from mm2py.verify.findings import Findings
 from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
 
 
-#: How far is looked for an anchor: first, and at most, on either side.
+#: Search window for an anchor: initial and maximum, on either side.
 FIRST_REACH, REACH = 64, 32_768
 
 
 class Comparison:
-    """
-    Walks both sides of one slice.
-
-    Whoever reads feeds it records as `advance` asks for them, until that says `Want.NOTHING`. a. A side gets its
-    records in the order of their offsets. b. While `is_level`, equal batches may be passed over with `pass_equal`.
+    """Walks both sides of one slice. The reader feeds it records as `advance` requests them, until that returns
+    `Want.NOTHING`. a. A side gets its records in the order of their offsets. b. While `is_level`, equal batches may be
+    skipped with `pass_equal`.
 
     Records that are equal need no marks; *mark_of* gives those of the others.
     """
@@ -62,7 +60,7 @@ class Comparison:
         return self._has_ended[TARGET] and not self._windows[TARGET] and not self._rows[TARGET].left
 
     def pass_equal(self, count: int) -> None:
-        """Count records that are the same on both sides, in batches that nobody opened."""
+        """Count equal records in unopened batches."""
         self.findings.equal(count)
         for name in ("source", "target"):
             self.findings.add(name, count)
@@ -183,14 +181,12 @@ class Comparison:
     # Far away.
 
     def window(self, side: int) -> list[tuple[int, Mark]]:
-        """Return the next records of a side, with their offsets, where `Want.SEARCH` was said."""
+        """Add the next records of a side, with their offsets, after `Want.SEARCH`."""
         return list(self._windows[side])
 
     def jump(self, passed: Passed) -> None:
-        """
-        Go on behind records that are on one side only.
-
-        What is in the windows and behind them is forgotten: whoever reads starts again behind what was passed.
+        """Continue after records that are on one side only. The windows are discarded: the reader restarts after the
+        skipped records.
         """
         for side, name in enumerate(("source", "target")):
             waiting = len(self._windows[side]) + self._rows[side].left

@@ -18,10 +18,8 @@ _REMEMBERED = 100_000
 
 
 class Findings:
-    """
-    What was found of one slice. `Comparison` says which records are where; here that is judged.
-
-    `unlisted_extra` counts records of the target that are one too many and were not remembered.
+    """The findings of one slice. `Comparison` determines which records are where; here they are classified.
+    `unlisted_extra` counts extra records of the target that were not stored.
     """
 
     def __init__(self, edges: Edges, *, ignore_timestamps: bool) -> None:
@@ -51,7 +49,7 @@ class Findings:
         self._describe(Difference(Kind.DAMAGED, None if side else offset, offset if side else None))
 
     def note_pending(self, count: int) -> None:
-        """Count records of the source behind what the flow's position proves to be copied."""
+        """Count records of the source after the flow's position."""
         self.add("pending", count)
 
     def is_version(self, mark: Mark, other: Mark) -> bool:

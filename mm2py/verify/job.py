@@ -26,8 +26,8 @@ from mm2py.verify.values import SliceOutcome, VerifyPlan
 
 
 _LOOK_EVERY_S = 0.3
-_HINT = "look at the memory of this host, and whether somebody stopped the process (SIGSTOP, a debugger)"
-#: How long no Spark task may end on other machines, whose workers nobody sees from here, until that is told.
+_HINT = "check the memory of this host, and whether the process was stopped (SIGSTOP, a debugger)"
+#: How long no Spark task may end on other machines, whose workers cannot be monitored, until it is reported.
 _SILENT_FOR_S = 600.0
 #: Whoever gives up does not wait for a Spark that hangs.
 _CANCEL_WITHIN_S = 5.0
@@ -35,7 +35,7 @@ _CANCEL_WITHIN_S = 5.0
 
 @attrs.define(eq=False)
 class VerifyLostError(Mm2Error):
-    """Spark's job failed, so that nobody knows what was found."""
+    """Spark's job failed, so there is no result."""
 
     hint: ClassVar[str] = "try again; look for the cause in the log of Spark's worker"
 
@@ -46,7 +46,7 @@ class VerifyLostError(Mm2Error):
 
 
 class VerifyRunner:
-    """Runs comparisons on *host*'s Spark; *notice* is told what hangs, and what is done about it."""
+    """Runs comparisons on *host*'s Spark; *notice* is called with what hangs, and what is done about it."""
 
     def __init__(self, host: SparkHost, clock: Clock, notice: Callable[[str], None] = lambda _text: None) -> None:
         self._host = host
@@ -59,10 +59,8 @@ class VerifyRunner:
         await self._host.session()
 
     async def run(self, title: str, plans: Sequence[VerifyPlan], progress: Callable[[int], None]) -> list[SliceOutcome]:
-        """
-        Compare all slices of *plans*; *progress* is told how many Spark tasks are done, now and then.
-
-        Raise `VerifyLostError`, `SparkHungError`, or what kept Spark from starting.
+        """Compare all slices of *plans*; *progress* is called with the number of completed Spark tasks. Raise
+        `VerifyLostError`, `SparkHungError`, or the error of Spark's start.
         """
         try:
             return await self._compared(title, plans, progress)
@@ -78,7 +76,7 @@ class VerifyRunner:
         self._jobs += 1
         group = f"{title}/verify/{self._jobs}"
         job = session.begin(_run_job, session, group, title, payloads)
-        # How one ends that nobody awaits any more is of no interest.
+        # The outcome of a job without an awaiter is irrelevant.
         job.add_done_callback(lambda it: None if it.cancelled() else it.exception())
         watch = _Watch(self._host, session, self._clock, self._notice)
         try:

@@ -226,7 +226,7 @@ class Verification:
         there: Mapping[str, TopicDescription],
         remote_of: Mapping[str, str],
     ) -> None:
-        """Read what the flow says of where it stands, and of where records went."""
+        """Read the flow's positions and offset translations."""
         settings = self._settings
         if settings.offset_storage.topic not in remote:
             return
@@ -250,7 +250,7 @@ class Verification:
         there: Mapping[str, TopicDescription],
         remote: Mapping[str, TopicDescription],
     ) -> Collection[TopicPartition]:
-        """Return the partitions that both clusters have; of the others it cannot be told."""
+        """Return the partitions that both clusters have; the others cannot be compared."""
         found, target = [], self._settings.flow.target
         for topic, remote_topic in remote_of.items():
             copy = remote.get(remote_topic)
@@ -275,7 +275,7 @@ class Verification:
     async def _offsets_of(
         source: Cluster, tps: Collection[TopicPartition], moment: Moment | None
     ) -> Mapping[TopicPartition, int]:
-        """Return the upstream offsets of a moment; a partition without a record at or after it is left out."""
+        """Return the upstream offsets of a moment; partitions without a record at or after it are omitted."""
         if moment is None:
             return {}
         if moment.offset is not None or moment.timestamp_ms is None:
@@ -311,7 +311,7 @@ class Verification:
     def _in_one_piece(
         self, wholes: Sequence[Whole], slices: Sequence[Slice], outcomes: Mapping[TopicPartition, list[SliceOutcome]]
     ) -> list[Slice]:
-        """Return those partitions whole of which slices tell too little."""
+        """Return partitions, in one piece, whose slices are inconclusive."""
         if self._request.share < 1:
             return []
         number = len(slices)

@@ -35,9 +35,9 @@ from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.requests import id_bytes
 
 
-#: Small batches are read together, up to so many bytes.
+#: Small batches are read together, up to this many bytes.
 _TOGETHER_BYTES: Final = 64 * 1024
-#: What of a batch's attributes tells how its records are to be read.
+#: The bits of a batch's attributes that determine how its records are read.
 _MEANT: Final = CODEC_MASK | DELETE_HORIZON | LOG_APPEND_TIME
 
 
@@ -45,7 +45,7 @@ _MEANT: Final = CODEC_MASK | DELETE_HORIZON | LOG_APPEND_TIME
 class SliceLostError(Mm2Error):
     """A slice cannot be compared to its end, because records that were to be compared are not there any more."""
 
-    hint: ClassVar[str] = "compare again; --from leaves out what retention is about to remove"
+    hint: ClassVar[str] = "compare again; --from skips records that retention is about to remove"
 
     partition: str
     cluster: str
@@ -94,7 +94,7 @@ class Side:
 
     @property
     def next_offset(self) -> int:
-        """Return an offset that the next record has, or one behind it."""
+        """Return the offset of the next record, or one after it."""
         return max(self._waiting[0].base_offset, self.start) if self._waiting else self.position
 
     async def peek(self) -> RecordBatchView | Singles | None:
@@ -119,7 +119,7 @@ class Side:
         """
         Read the next records: offsets, contents (timestamp and payload), and how many batches they come from.
 
-        None come at the end. Raise `UnreadableBatchError` for a batch that cannot be read, which is passed over.
+        None come at the end. Raise `UnreadableBatchError` for an invalid batch, which is skipped.
         """
         if await self.peek() is None:
             return (), (), 0
@@ -223,7 +223,7 @@ class Side:
 
 def are_same(ours: RecordBatchView, theirs: RecordBatchView, *, ignore_timestamps: bool = False) -> bool:
     """
-    Whether two batches hold the same records, without opening either: a True is certain, a False says nothing.
+    Whether two batches hold the same records, without opening either: True is certain, False is inconclusive.
 
     Their checksums differ, because the mirror's producer id is in it; so what follows the header is compared.
     """

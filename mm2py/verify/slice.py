@@ -1,8 +1,6 @@
-"""
-Comparing one slice: both sides are read and walked side by side.
-
-Batches whose records are byte for byte the same are passed over unopened; all others are decoded and compared record by
-record. Plain asyncio that knows nothing of Spark; what to make of differences is `mm2py.verify.compare`'s business.
+"""Comparing one slice: both sides are read and walked in parallel. Batches whose records are byte for byte the same
+are skipped unopened; all others are decoded and compared record by record. Plain asyncio that knows nothing of Spark;
+what to make of differences is `mm2py.verify.compare`'s business.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch_forms import FetchSizes
 
 
-#: How many of the records in front of it are looked for, when the place where both sides meet again is far away.
+#: How many of the records before it are searched for, when the next match of both sides is far away.
 _SOUGHT: Final = 256
 _KEPT_OUT = (BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, SliceLostError)
 
@@ -111,7 +109,7 @@ class _Reading:
     def _side(self, tasks: asyncio.TaskGroup, which: int, start: int, end: int, purpose: str = "verify") -> Side:
         """Begin to read one side; each reader of one time has a purpose, and so a connection, of its own."""
         plan, part = self._plan, self._slice
-        # The target's aborted records are nobody's, whoever wrote it.
+        # The target's aborted records are ignored.
         reads_committed = plan.reads_committed or which == TARGET
         sizes = FetchSizes(1, plan.fetch_bytes, plan.fetch_bytes, reads_committed)
         tp = part.remote if which == TARGET else part.source
@@ -157,7 +155,7 @@ class _Reading:
         return part.downstream_to if found < 0 else min(found, part.downstream_to)
 
     async def _feed(self, want: Want) -> None:
-        """Give the comparison what it wants; where both sides are level, batches first, unopened."""
+        """Feed the comparison; if both sides are level, first with unopened batches."""
         comparison = self._comparison
         if comparison.is_level:
             await self._pass_equal()
@@ -225,7 +223,7 @@ class _Reading:
                 return
 
     async def _search(self, tasks: asyncio.TaskGroup) -> None:
-        """Look as far as it takes for the place where both sides are the same again, and go on there."""
+        """Search as far as necessary for the point where both sides are equal again, and continue there."""
         windows = self._comparison.window(SOURCE), self._comparison.window(TARGET)
         for side in self._sides:
             side.close()

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 
-#: A record: its timestamp, and whatever else tells it from another one.
+#: A record: its timestamp, and everything else that distinguishes it from others.
 Content = tuple[Any, ...]
 #: Timestamp, and the hashes of key, value and headers; meant for one process.
 Mark = tuple[int, int, int, int]
@@ -19,7 +19,7 @@ SOURCE, TARGET = 0, 1
 
 
 class Want(enum.Enum):
-    """What a comparison needs to go on."""
+    """What a comparison needs next."""
 
     SOURCE = 0
     TARGET = 1
@@ -49,8 +49,8 @@ class Passed:
     """
     Records that are on one side only, up to where both are the same again, or to the end of both.
 
-    `near` are the first ones of either side, `further` counts those that follow them. `pending` ones of the source lie
-    behind what is proven to be copied.
+    `near` are the first ones of either side, `further` counts those that follow them. `pending` ones of the source are
+    after the proven position.
     """
 
     near: tuple[Sequence[tuple[int, Mark]], Sequence[tuple[int, Mark]]]

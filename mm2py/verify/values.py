@@ -1,7 +1,7 @@
 """
-What a comparison of both sides of a flow is told, and what it finds.
+The input and the results of a comparison of both sides of a flow.
 
-A *slice* is a stretch of one topic-partition at the source and the stretch of its remote partition that holds the copy.
+A *slice* is an offset range of one topic-partition at the source and the range of its remote partition with the copy.
 Slices go to Spark's workers as values; what they found comes back as values. Offsets are Kafka's; a range goes from its
 first offset up to, and without, its second.
 """
@@ -29,14 +29,11 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Slice:
-    """
-    What is compared with what.
-
-    `downstream_from` is None where nobody knows at which offset of the target the slice begins: its first records tell.
-    With `ends_with_source` what the target holds behind the slice's last record belongs to the next one. Every record
-    before the upstream offset `proven` was copied, as the flow's own positions say; None where there is no position.
-    `floor` is the first upstream offset that a repeated record may have come from. `topic_ids` name the source and the
-    remote topic, where that is known.
+    """The ranges to compare. `downstream_from` is None if the slice's first target offset is unknown: its first
+    records determine it. With `ends_with_source` target records after the slice's last record belong to the next one.
+    Every record before the upstream offset `proven` was copied, by the flow's own position; None if there is none.
+    `floor` is the first upstream offset that a repeated record may have come from. `topic_ids` are those of the source
+    and the remote topic, if known.
     """
 
     number: int
@@ -78,7 +75,7 @@ class VerifyPlan:
 @attrs.frozen
 class Difference:
     """
-    One record that differs. `parts` says what of a changed one: timestamp, key, value, headers.
+    One record that differs. `parts` are the differing parts of a changed one: timestamp, key, value, headers.
 
     An offset is where the record lies; for a missing one *downstream* is where it should be, for a repeated or foreign
     one *upstream* is the record that it stands in front of. None where that side has come to its end.
@@ -129,12 +126,9 @@ class Counts:
 
 @attrs.frozen
 class SliceOutcome:
-    """
-    What was found in one slice.
-
-    `trouble` says why it could not be compared to its end, with `hint` what may be tried. Holes are offsets without a
-    record, which compaction leaves. `is_aligned` is False where the first records of both sides differ, as they do
-    where the target is not what the flow's index of runs says.
+    """The result of one slice. `trouble` is why it could not be compared to its end, with a `hint`. Holes are offsets
+    without a record, which compaction leaves. `is_aligned` is False if the first records of both sides differ, as they
+    do if the target does not match the flow's index of runs.
     """
 
     number: int
@@ -156,7 +150,7 @@ class SliceOutcome:
 
 
 class Verdict(enum.IntEnum):
-    """What is said of a partition, a topic and a flow. The numbers are the exit codes of ``mm2py verify``."""
+    """The verdict on a partition, a topic and a flow. The numbers are the exit codes of ``mm2py verify``."""
 
     EQUAL = 0
     DIFFERENT = 1
@@ -169,11 +163,8 @@ class Verdict(enum.IntEnum):
 
 @attrs.frozen
 class PartitionReport:
-    """
-    All that was found of one topic-partition.
-
-    The ranges are what was to be compared; both are None where that could not be found out. `reasons` say why it could
-    not be told, `notes` what else one should know.
+    """The result of one topic-partition. The ranges are those to compare; both are None if they could not be
+    determined. `reasons` are why there is no verdict, `notes` are further remarks.
     """
 
     source: TopicPartition

@@ -1,5 +1,5 @@
 """
-Which slices a partition is compared in, and what is said of it once they are.
+The slices of a partition, and the verdict on it.
 
 A pair of offsets is fixed before anything is compared, in this order: the flow's position, the target's end, the
 source's end. So every record that the target holds then is one that the source held before its own end, however long
@@ -19,7 +19,7 @@ from mm2py.verify.values import Counts, PartitionReport, Slice, SliceOutcome, Ve
 
 #: So many differences of a partition are described.
 _DESCRIBED = 20
-#: A slice spans no fewer offsets, lest starting one costs more than comparing it.
+#: Least offsets of a slice, so that starting one does not cost more than comparing it.
 LEAST_SPAN, GREATEST_SPAN = 20_000, 2_000_000
 #: A sample is taken of smaller ones.
 SAMPLE_SPAN = 5_000
@@ -30,11 +30,8 @@ Translate = Callable[[int], int | None]
 
 @attrs.frozen
 class Look:
-    """
-    What is known of a partition before it is compared; ends are those behind the last record.
-
-    `proven` is the flow's position, None where there is none. `asked_from` and `asked_to` are what somebody wants
-    compared, in upstream offsets.
+    """A partition before its comparison; ends are after the last record. `proven` is the flow's position, None if
+    there is none. `asked_from` and `asked_to` are the requested range, in upstream offsets.
     """
 
     source: TopicPartition
@@ -51,7 +48,7 @@ class Look:
 
 @attrs.frozen
 class Whole:
-    """A partition's comparison in one piece, and what has to be said beforehand."""
+    """A partition's comparison in one piece, with notes known beforehand."""
 
     slice: Slice
     is_exact: bool
@@ -174,7 +171,7 @@ def needs_one_piece(outcomes: Sequence[SliceOutcome]) -> bool:
 def judge(
     whole: Whole, outcomes: Sequence[SliceOutcome], *, share: float = 1.0, ignore_expired: bool = False
 ) -> PartitionReport:
-    """Return what is to be said of a partition."""
+    """Return the verdict on a partition."""
     counts = whole.counts
     for outcome in outcomes:
         counts = counts.plus(outcome.counts)
@@ -221,10 +218,8 @@ def _troubles(outcomes: Sequence[SliceOutcome]) -> Iterator[str]:
 
 
 def _excused(counts: Counts, outcomes: Sequence[SliceOutcome]) -> str:
-    """
-    Say so where all that differs may be the work of compaction; empty where it may not.
-
-    A compacted log has holes, and only one that has may lack records.
+    """Return a reason if compaction may explain all differences; empty otherwise. A compacted log has gaps, and only
+    such a log may lack records.
     """
     source_holes = sum(outcome.source_holes for outcome in outcomes)
     target_holes = sum(outcome.target_holes for outcome in outcomes)

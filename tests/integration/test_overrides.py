@@ -89,7 +89,7 @@ async def test_a_flow_without_orders_leaves_no_topic_behind(
 
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
-async def test_orders_whose_topic_vanished_are_kept_again(
+async def test_overrides_whose_topic_vanished_are_kept_again(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
 ) -> None:
     """What is paused is still paused for the next daemon; a further order counts beside it, and is no conflict."""
@@ -113,7 +113,7 @@ async def test_orders_whose_topic_vanished_are_kept_again(
     assert told == [(store.topic, 1, is_replaced)] * 2
 
 
-async def test_orders_that_somebody_removed_stay_removed(
+async def test_overrides_that_somebody_removed_stay_removed(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """A record without a value does away with orders; a look at their topic does not bring them back."""
@@ -261,7 +261,7 @@ async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: Ka
     [(b'{"version": 2}', "its version is 2"), (b"[" * 100_000, "it is nested too deep")],
     ids=["newer", "garbage"],
 )
-async def test_orders_that_cannot_be_read_keep_the_flow_from_starting(
+async def test_overrides_that_cannot_be_read_keep_the_flow_from_starting(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, record: bytes, cause: str
 ) -> None:
     """What of a flow is to be paused is not guessed at: it waits, says why, and starts once the record is gone."""

@@ -304,7 +304,7 @@ async def test_dark_and_light(browser: Browser, served: Served) -> None:
         assert await seen.evaluate(back) == light
 
 
-async def test_orders_by_clicking(browser: Browser, served: Served) -> None:
+async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
     """A flow, a topic and a limit are changed after a question; what is in force is told."""
     async with looking(browser, served.url) as seen:
         await seen.open("#/flow/A-%3EB")

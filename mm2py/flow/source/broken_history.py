@@ -1,10 +1,7 @@
-"""
-Partitions of which the source or the target is not what their position is about.
-
-It looks at both clusters, tells what is wrong once, and does what the flow's policies say, as
-`core.source.broken_history` decides, partition by partition. A partition in question is not copied meanwhile; all
-others are. What was decided is stored before anything is copied by it, so that a crash in between ends in the same
-decision.
+"""Partitions whose source or target no longer matches their position. Both clusters are checked, the finding is
+reported once, and the flow's policies are applied, as `core.source.broken_history` decides, partition by partition. A
+partition in question is not copied meanwhile; all others are. What was decided is stored before anything is copied by
+it, so that a crash in between ends in the same decision.
 """
 
 from __future__ import annotations
@@ -89,7 +86,7 @@ class BrokenHistory:
         self._life = life
         self._doubts = life.tasks.doubts
         self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
-        #: Of what was told, that which could not be done yet.
+        #: Reported findings whose action could not be completed yet.
         self._undone: set[TopicPartition] = set()
         self._remaking: set[str] = set()
         self._aliases = (around.settings.flow.source, around.settings.flow.target)
@@ -150,7 +147,7 @@ class BrokenHistory:
     # Looking.
 
     async def _look(self, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
-        """Look at both clusters; what cannot be looked at now is left in question."""
+        """Check both clusters; partitions that cannot be checked now stay in question."""
         source, target = self._life.source, self._life.target
         before = await self._topic_ids(states)
         present = [state for state in states if self._is_present(state)]
@@ -198,7 +195,7 @@ class BrokenHistory:
         return False
 
     async def _look_for_topics(self) -> bool:
-        """Have topics looked at soon where those of interrupted partitions are missing, and notice other ones."""
+        """Request a refresh if topics of interrupted partitions are missing, and detect re-created ones."""
         suspects = self._doubts.suspects()
         source, target = self._life.source, self._life.target
         await source.refresh_metadata({state.source.topic for state in suspects})
@@ -273,7 +270,7 @@ class BrokenHistory:
             self._doubts.reset(state, breaks_history=breaks_history)
 
     async def _recreate(self, topic: str) -> None:
-        """Delete the remote topic once nobody writes any partition of it; a look at the topics creates it again."""
+        """Delete the remote topic once none of its partitions is being written; a refresh creates it again."""
         tasks = self._life.tasks
         states = [
             it for it in tasks.ledger.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)

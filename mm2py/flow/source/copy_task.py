@@ -50,7 +50,7 @@ class Epochs(Protocol):
 
 
 class Planner(Protocol):
-    """Who knows what a copy task shall do next, and takes over what it did."""
+    """Plans what a copy task does next, and accounts for what it did."""
 
     @property
     def copy_tasks(self) -> int: ...
@@ -178,7 +178,7 @@ class CopyTask:
         while not self._is_draining:
             if not await self._is_ready():
                 continue
-            # Cleared before the look at the plan: whoever pokes later is seen by the wait, or by the epoch's end.
+            # Cleared before planning: a later poke is seen by the wait, or by the epoch's end.
             self._poked.clear()
             partitions = self._planner.take_partitions(self.task)
             if partitions:
@@ -272,7 +272,7 @@ class CopyTask:
         return pause_s
 
     async def _back_off(self, pause_s: float) -> None:
-        """Sit a pause out; a poke does not shorten it, a drain does, and a restart as far as may be."""
+        """Wait for a pause to end; a poke does not shorten it, a drain does, and a restart as far as possible."""
         self._state = TaskState.BACKING_OFF
         self._is_hurried = False
         until = self._clock.monotonic() + pause_s

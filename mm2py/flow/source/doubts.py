@@ -1,7 +1,5 @@
-"""
-Partitions whose history is in doubt: raised by the copying, cleared by whoever has looked at both clusters.
-
-Until then they are not planned. `flow.source.broken_history` looks, and decides what becomes of them.
+"""Partitions whose history is in doubt: raised by the copying, cleared after a check of both clusters. Until then they
+are not planned. `flow.source.broken_history` checks them and decides.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.journal import EventLog
 
 
-#: Is told that a partition's history broke, and the position from which it is copied now.
+#: Called with a partition whose history broke, and its new position.
 BreakListener = Callable[[PartitionState], None]
-#: After so many interruptions in a row it is asked whether the topics still exist.
+#: After this many interruptions in a row the topics' existence is checked.
 _SUSPECT_FAILURES = 3
 
 
@@ -49,7 +47,7 @@ class Doubts:
         """*poke* has the copy task that holds a partition end its epoch."""
         #: Set when a partition is in question: see `questions`.
         self.has_questions = asyncio.Event()
-        #: Called where what was copied before says nothing about what is copied now.
+        #: Called when earlier records are unrelated to what is copied now.
         self.break_listeners: list[BreakListener] = []
         self._flow = flow
         self._ledger = ledger
@@ -89,7 +87,7 @@ class Doubts:
             self.question(state, Ended.TARGET_REWOUND, PartitionFailure(message))
 
     def question(self, state: PartitionState, ended: Ended, failure: PartitionFailure) -> None:
-        """Have both clusters looked at before the partition is planned again."""
+        """Request a check of both clusters before the partition is planned again."""
         if not state.is_questioned:
             self._ledger.states[state.source] = progress.question(state, ended, failure, now=self._clock.monotonic())
             self.has_questions.set()

@@ -1,4 +1,4 @@
-"""What is told of an epoch once it is over, and of its partitions."""
+"""Events of a completed epoch and its partitions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def epoch_ended(plan: EpochPlan, outcome: EpochOutcome, took_s: float, lag: int)
 def partition_news(
     flow: Flow, occurrence: Occurrence, before: PartitionState, after: PartitionState, *, now: float
 ) -> Event | None:
-    """Put into words what an epoch brought of a partition; None where nobody is told."""
+    """Return the event for a partition's news in an epoch; None if there is none."""
     source, failure = after.source, after.failure or PartitionFailure("")
     event: Event | None = None
     match occurrence:

@@ -61,11 +61,11 @@ class BackgroundLoop(Protocol):
 
     @property
     def name(self) -> str:
-        """Name it in the log, behind ``A->B/source/``."""
+        """Its name in the log, after ``A->B/source/``."""
         ...
 
     async def run(self) -> None:
-        """Work until cancelled. What it raises is told, and it runs again after a pause; copying goes on."""
+        """Work until cancelled. Its errors are reported, and it runs again after a pause; copying continues."""
         ...
 
     async def finish(self) -> None:
@@ -101,10 +101,8 @@ class SourceGroup(FlowGroup):
         *,
         watches: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
     ) -> None:
-        """
-        Make a group; *sides* make what runs beside copying, again for each life and before its first epoch.
-
-        *watches* do so too, but only look, and go on while the group is paused. *measures* counts what is copied,
+        """Create a group; *sides* create its background loops, again for each life and before its first epoch.
+        *watches* do so too, but only read, and continue while the group is paused. *measures* counts copied records
         across lives.
         """
         super().__init__(around)
@@ -120,13 +118,13 @@ class SourceGroup(FlowGroup):
     # What may be asked of it.
 
     def apply_overrides(self, overrides: Overrides) -> None:
-        """Copy, and leave alone, what *orders* say from now on."""
+        """Apply *overrides* from now on."""
         self._overrides = overrides
         if self._source_tasks is not None:
             self._source_tasks.apply_overrides(overrides)
 
     def restart_alone(self, *, by: str = "") -> None:
-        """Restart whatever runs beside the copy tasks, and look at the topics at once; copying goes on."""
+        """Restart the background loops, and refresh the topics at once; copying continues."""
         if self._state is not FlowState.RUNNING:
             self.restart(by=by)
             return
@@ -254,7 +252,7 @@ class SourceGroup(FlowGroup):
             is_settled = False
 
     async def _rest(self, life: SourceLife, watches: Sequence[BackgroundLoop]) -> bool:
-        """Copy nothing while the group is paused, but write positions and keep watch; say what `_goes_on` says."""
+        """Copy nothing while the group is paused, but write positions and keep watch; return `_goes_on`."""
         if not self._is_quiet:
             return True
         async with asyncio.TaskGroup() as loops:

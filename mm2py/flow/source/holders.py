@@ -1,8 +1,8 @@
 """
 Which copy task each partition is assigned to, and which one holds it.
 
-A partition changes hands only between two epochs: it is assigned again at any time, but whoever holds it keeps it until
-it puts it back.
+A partition changes hands only between two epochs: it may be reassigned at any time, but its holder keeps it until it
+returns it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Holders:
         return [partition for partition in own if self.holder.get(partition, task) == task]
 
     def heirs(self, partitions: Iterable[TopicPartition]) -> set[int]:
-        """Return the copy tasks that may take those of *partitions* that nobody holds."""
+        """Return the copy tasks that may take those of *partitions* without a holder."""
         owners = self.owners
         return {owners[it] for it in partitions if it in owners and it not in self.holder}
 

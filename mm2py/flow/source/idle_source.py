@@ -1,9 +1,7 @@
-"""
-Looking at what the copying does not tell: how far the source has gone on where nothing is read, and what it keeps.
-
-A partition that is paused or stopped falls behind, and retention comes nearer to it; whoever is to notice needs true
-numbers just then, as of one whose epoch does not come back. So the source is asked where such logs begin and end, all
-in one question to each broker; and now and then for the retention of all topics.
+"""Queries what copying does not report: the end of the source where nothing is read, and its retention. A paused or
+stopped partition falls behind, and retention comes closer; monitoring needs correct figures just then, as for one whose
+epoch does not return. So the start and end offsets of such logs are queried, in one request to each broker; and from
+time to time the retention of all topics.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class IdleSourceWatch:
         read_at, self._begun_at = -math.inf, self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
-            # Where there is nothing to ask, nobody answers: the source may be away.
+            # Without a query there is no answer: the source may be unreachable.
             if self._topics - self._known or (self._topics and now - read_at >= self._interval_s):
                 await self._reach.once("read what source topics keep", [self._source], self._read_retention)
                 read_at = now
@@ -81,7 +79,7 @@ class IdleSourceWatch:
         return True
 
     def _unread(self) -> frozenset[TopicPartition]:
-        """Return what nobody reads at the moment, and what no epoch has told of for too long."""
+        """Return the partitions that are not being read, or that no epoch has reported for too long."""
         tasks, asked_s = self._life.tasks, self._measures.asked_s
         watched_s = self._clock.monotonic() - self._begun_at
 

@@ -55,7 +55,7 @@ class Ledger:
     def adopt(
         self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position], unwritten: Collection[TopicPartition]
     ) -> None:
-        """Keep what *mirrored* says from now on; what is new begins at *positions*, be they *unwritten* yet."""
+        """Keep the partitions of *mirrored* from now on; new ones begin at *positions*, even *unwritten* ones."""
         self.places, self._in_order = mirrored.places, sorted(mirrored.places)
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)

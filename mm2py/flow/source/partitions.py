@@ -1,8 +1,6 @@
-"""
-The source task group: what each copy task copies, and what became of it.
-
-It holds the state of every mirrored topic-partition, hands plans to the copy tasks, takes over their outcomes, and
-gives partitions to other copy tasks when that is worth it.
+"""The source task group: what each copy task copies, and the outcomes. It has the state of every mirrored
+topic-partition, passes plans to the copy tasks, accounts for their outcomes, and reassigns partitions when that is
+worth it.
 """
 
 from __future__ import annotations
@@ -45,13 +43,13 @@ _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
 
-#: Is told what an epoch did to a partition, and at which upstream offset it had begun.
+#: Called with an epoch's outcome for a partition, and its first upstream offset.
 Listener = Callable[[PartitionOutcome, int], None]
 
 
 class SourceTasks:
     """
-    The source tasks of one flow: who copies what, and what epochs made of it.
+    The source tasks of one flow: assignment and outcomes.
 
     `holders` has the assignment: a partition is held by at most one copy task. `ledger` has the states of partitions
     and their positions, `doubts` those whose history is in question.
@@ -70,7 +68,7 @@ class SourceTasks:
         #: What is counted and outlives this life of the group.
         self.measures = measures or FlowMeasures(clock)
         self.is_interrupted = asyncio.Event()
-        #: What clusters refused to copy tasks since it was looked at last, one of each kind.
+        #: New refusals of clusters to copy tasks, one of each kind.
         self.refusals: dict[tuple[str, str], PartitionFailure] = {}
         #: Called for each outcome of a partition, once it is accounted for.
         self.listeners: list[Listener] = []
@@ -112,7 +110,7 @@ class SourceTasks:
         positions: Mapping[TopicPartition, Position],
         unwritten: Collection[TopicPartition] = (),
     ) -> None:
-        """Copy what *mirrored* says from now on; *positions* say where to begin with what is new: see `Ledger`."""
+        """Copy the partitions of *mirrored* from now on; new ones begin at *positions*: see `Ledger`."""
         self.ledger.adopt(mirrored, positions, unwritten)
         for state in self.ledger.mirrored():
             self.doubts.compare(state, mirrored.places[state.source])
@@ -157,7 +155,7 @@ class SourceTasks:
         self._poke(self.holders.heirs(sources) - {plan.task})
 
     def note_fenced(self, positions: Collection[Position]) -> None:
-        """Copy those partitions whose *positions* are written now, as soon as may be."""
+        """Copy the partitions whose *positions* are written now, as soon as possible."""
         for position in positions:
             self._states[position.source] = due.fence(self._states[position.source], position)
         self._poke(self.holders.heirs(position.source for position in positions))
@@ -172,7 +170,7 @@ class SourceTasks:
         for planned in plan.partitions:
             before, partition = self._states[planned.source], told.get(planned.source)
             if is_other_topic(planned.topic_id, before.topic_id):
-                continue  # what it says is of a topic that had the name before
+                continue  # its outcome belongs to an earlier topic with the name
             accounted = progress.account(
                 before,
                 partition,
@@ -216,7 +214,7 @@ class SourceTasks:
     # What operators ask for.
 
     def apply_overrides(self, overrides: Overrides) -> None:
-        """Copy nothing of what *orders* pause, and all else no faster than they say, as soon as may be."""
+        """Apply the pauses and rate limits of *overrides* as soon as possible."""
         before, self.ledger.overrides = self.ledger.overrides, overrides
         owners = self.holders.owners
         changed = {it for it in self.ledger.places if before.is_paused(it) != overrides.is_paused(it)}

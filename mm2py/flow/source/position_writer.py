@@ -66,7 +66,7 @@ class PositionWriter:
                 written_at = self._clock.monotonic()
 
     async def _look_at_logs(self) -> None:
-        """Have what vanished made and filled again, even if nothing is to be written."""
+        """Recreate and refill deleted topics, even if there is nothing to write."""
         for log in self._logs:
             if log.is_look_due:
                 await self._reach.once(f"look at {log.topic}", self._target, log.look)
@@ -92,7 +92,7 @@ class PositionWriter:
     async def write(self, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""
         due = self._tasks.ledger.due_positions(is_interval_over=is_interval_over)
-        # What is known of where records went is never older than the position: behind it, a resume finds out.
+        # Translations are never older than the position: a resume finds the records after it.
         moved = {*(position.source for position in due), *self._tasks.ledger.take_committed()}
         changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
         if not due and not changes:

@@ -1,9 +1,9 @@
 """
 Positions, kept on the target cluster in Java MirrorMaker 2's own topic and bytes.
 
-They are read once at start, and all written again where their topic vanishes meanwhile. Where a topic-partition has
-none, its start is written before its first epoch, together with where the target's log ends and who writes there: only
-so a crash in the first minute can be resumed exactly.
+They are read once at start, and all rewritten if their topic is deleted meanwhile. If a topic-partition has none, its
+start is written before its first epoch, together with the target's end offset and the producer: only then can a crash
+in the first minute be resumed exactly.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Positions:
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
         self._removed: set[TopicPartition] = set()
-        #: A producer id that nobody writes with: it is not known whether the topic names it.
+        #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
     async def read(self) -> Mapping[TopicPartition, Position]:
-        """Read what the topic holds; create it where there is none."""
+        """Read the topic; create it if it is missing."""
         settings = self._settings
         await self.log.ensure(
             settings.offset_storage.partitions,
@@ -96,7 +96,7 @@ class Positions:
         return [*self.beside(), *self._records(standing.values())]
 
     async def _overtaken(self) -> Sequence[LogRecord]:
-        """Return the positions of transactions before which an older one should have come, but came behind."""
+        """Return the positions of transactions that were followed by an older position."""
         await self.log.await_stable()
         newest: dict[TopicPartition, Position] = {}
         last: dict[TopicPartition, Position] = {}

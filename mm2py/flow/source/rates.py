@@ -39,7 +39,7 @@ class RateShares:
         self._buckets: dict[Metered, dict[int, _Bucket]] = {}
 
     def apply_overrides(self, overrides: Overrides) -> bool:
-        """Take over the limits of *orders*; say whether anything changed. What changed begins with empty buckets."""
+        """Apply the limits of *overrides*; return whether any changed. Changed ones begin with empty buckets."""
         limits = metered(overrides.limit)
         for topic, limit in overrides.topic_limits.items():
             limits |= metered(limit, topic)

@@ -1,4 +1,4 @@
-"""Telling which topic-partitions have stood still for long, although each of them goes on by itself."""
+"""Reports topic-partitions that have been blocked for long, although each of them recovers by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED: Final = 10
 
 @attrs.define
 class Stalls:
-    """What stands still, and what was told of it; it outlives the lives of the source group."""
+    """The blocked partitions, and what was reported; it outlives the lives of the source group."""
 
     known: Mapping[TopicPartition, Stall] = attrs.field(factory=dict)
 
@@ -45,7 +45,7 @@ class StallWatch:
             if self._reach.is_complete:
                 self._look()
             else:
-                # That a whole cluster is away is told already; once it is back, each has its time to go on.
+                # An unreachable cluster is already reported; once it is back, each partition has its time to recover.
                 self._stalls.known = {source: it for source, it in self._stalls.known.items() if it.is_told}
 
     async def finish(self) -> None:

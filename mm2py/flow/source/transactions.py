@@ -2,7 +2,7 @@
 A flow's transactions: whether it has any, what their ids are, and how what a killed daemon left open is ended.
 
 The id of a record task follows from its flow and from what the settings call its transform. So it is the same on every
-node and after every restart, and whoever opens it fences whoever had it before.
+node and after every restart, and opening it fences the previous owner.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ def transactions_of(settings: FlowSettings, transform: Transform | None) -> Tran
 
 
 async def end_open_transactions(settings: FlowSettings, target: Cluster) -> bool:
-    """
-    End the transactions of a flow that somebody left open, and fence their writers. True, once that is done.
-
-    What lies behind an open transaction in the positions topic cannot be read.
+    """Abort the open transactions of a flow, and fence their producers. True once that is done. Records after an open
+    transaction in the positions topic cannot be read.
     """
     transforms = transforms_of(settings).tasks
     open_ones = [terms for it in transforms if (terms := transactions_of(settings, it)) is not None]

@@ -174,7 +174,7 @@ async def test_a_flow_has_the_groups_that_its_settings_ask_for(
     assert (view.heartbeats is not None) is emits_heartbeats
 
 
-async def test_orders_reach_the_group_that_they_are_about() -> None:
+async def test_overrides_reach_the_group_that_they_are_about() -> None:
     """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT

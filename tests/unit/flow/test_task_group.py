@@ -216,7 +216,7 @@ async def test_a_stop_ends_a_life_that_never_came_up(events: EventLog) -> None:
 
 
 @pytest.mark.parametrize("wanted", [Wanted.PAUSED, Wanted.STOPPED, Wanted.DELETED])
-async def test_orders_that_were_there_before_it_began_are_obeyed(events: EventLog, wanted: Wanted) -> None:
+async def test_overrides_that_were_there_before_it_began_are_obeyed(events: EventLog, wanted: Wanted) -> None:
     """It never does its work."""
     async with running(events, rest_and_work, wanted=wanted) as group:
         await asyncio.sleep(60)

@@ -147,7 +147,7 @@ def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
     assert "consumer_groups" not in found
 
 
-def test_orders_are_plain_values() -> None:
+def test_overrides_are_plain_values() -> None:
     """All that was ordered can be written as JSON."""
     overrides = Overrides(
         groups={SOURCE: Wanted.PAUSED},

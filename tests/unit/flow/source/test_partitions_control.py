@@ -77,7 +77,7 @@ async def test_a_paused_topic_leaves_copy_tasks_idle() -> None:
     assert (states, shown, resumed) == ({TaskState.IDLE}, {PartitionStage.PAUSED}, 2)
 
 
-async def test_orders_from_before_the_first_epoch_hold() -> None:
+async def test_overrides_from_before_the_first_epoch_hold() -> None:
     """A copy task that begins under an order never plans what is paused."""
     async with running(partitions=2, tasks_max=1) as group:
         group.tasks.apply_overrides(Overrides(partitions=frozenset({_T1})))
