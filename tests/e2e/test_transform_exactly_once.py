@@ -31,7 +31,7 @@ _CONNECT = "org.apache.kafka.connect.transforms"
 _COUNT = 4_000
 _FEW = 2_000
 _BAD = 1_000
-#: Spark, a query and its workers come up first, each time.
+#: Spark and its workers come up first, each time.
 _LONG_S = 200.0
 #: A transaction is open for longer.
 _LOOK_EVERY_S = 0.005
@@ -133,7 +133,7 @@ async def test_kills_neither_lose_nor_repeat_a_record(
             were_open.append(await _kill_inside_a_transaction(running, looking, f"TX.{by_sql}"))
             told += running.events("resume_unproven")
         async with daemon(tmp_path, properties) as running:
-            # A query takes long to come up: the next kill comes in the midst of that.
+            # Spark takes long to come up: the next kill comes in the midst of that.
             await await_arrived(target, f"TY.{by_steps}", other.sent, within_s=_LONG_S)
             were_open.append(await _kill_inside_a_transaction(running, looking, f"TY.{by_steps}"))
             told += running.events("resume_unproven")

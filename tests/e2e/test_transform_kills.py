@@ -21,7 +21,7 @@ from tests.support.topics import create_topic
 
 _COUNT = 8_000
 _BAD = 3_000
-#: Spark, a query and its workers come up first, each time.
+#: Spark and its workers come up first, each time.
 _LONG_S = 200.0
 
 

@@ -12,14 +12,13 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.state import TaskState
 from mm2py.model.transform import Transform
-from mm2py.pipeline.spark import processes, stillness
-from mm2py.pipeline.transform import backend, task
-from mm2py.pipeline.transform.backend import RoundLateError
+from mm2py.pipeline.spark import processes
+from mm2py.pipeline.transform import jobs, task
+from mm2py.pipeline.transform.jobs import RoundLateError
 from mm2py.pipeline.transform.micro_batch import RecordTask
 from mm2py.telemetry.events import CopyTaskLate, SparkHung
 from tests.support.epochs import Spark, idle_plan, spark_of
@@ -29,12 +28,14 @@ from tests.support.producing import produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
 from tests.support.topics import create_topic
+from tests.support.transforms import released
 
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
-#: Spark, a query and its workers come up first.
+#: Spark and its workers come up first.
 _LONG_S = 150.0
+_PLAIN = "SELECT * FROM records WHERE value IS NOT NULL"
 _STEPS = {
     "transforms": "mark",
     "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
@@ -55,9 +56,8 @@ class _Bounds:
         self._monkeypatch = monkeypatch
 
     def shorten(self) -> None:
-        self._monkeypatch.setattr(backend, "ROUND_SLACK_S", scaled(2.0))
-        self._monkeypatch.setattr(task, "START_WITHIN_S", scaled(5.0))
-        self._monkeypatch.setattr(stillness, "STILL_FOR_S", scaled(3.0))
+        self._monkeypatch.setattr(jobs, "ROUND_SLACK_S", scaled(2.0))
+        self._monkeypatch.setattr(task, "ROUND_SLACK_S", scaled(5.0))
 
     def restore(self) -> None:
         self._monkeypatch.undo()
@@ -157,25 +157,24 @@ async def test_a_record_task_goes_on_behind_stopped_workers(
     assert await _committed(backup, f"HW.{prefix}") == {number: before[number] + behind[number] for number in (0, 1)}
 
 
-async def test_stopped_planners_keep_no_query_from_starting(spark: Spark, short_bounds: _Bounds) -> None:
-    """The start of a query is late and lost, what Spark plans queries with is killed, and the next one starts."""
-    transform = Transform("plain", sql="SELECT * FROM records WHERE value IS NOT NULL")
-    plan, record_task = attrs.evolve(idle_plan(), transform=transform), RecordTask(transform)
-    first = await spark.runner.records.query(record_task, plan)
-    await first.stop(SystemClock())
-    record_task.query = None
-    stopped = [planner for planner in await _python_below(spark) if "pyspark.daemon" in _command(planner)]
-    for planner in stopped:
-        planner.send_signal(signal.SIGSTOP)
+async def test_a_function_that_hangs_keeps_no_other_transform_waiting(spark: Spark, short_bounds: _Bounds) -> None:
+    """The preparation of its transform is late and given up; those of others go on, in the same Spark."""
+    stuck, plain = Transform("stuck", function="tests.support.transforms:stuck"), Transform("plain", sql=_PLAIN)
+    record_task = RecordTask(stuck)
+    records = spark.runner.records
+    await records.jobs(RecordTask(plain), attrs.evolve(idle_plan(), transform=plain))
     short_bounds.shorten()
-    async with asyncio.timeout(scaled(60)):
-        with pytest.raises(RoundLateError):
-            await spark.runner.records.query(record_task, plan)
-    short_bounds.restore()
-    again = await spark.runner.records.query(record_task, plan)
-    await again.stop(SystemClock())
+    try:
+        async with asyncio.timeout(scaled(60)):
+            with pytest.raises(RoundLateError):
+                await records.jobs(record_task, attrs.evolve(idle_plan(), transform=stuck))
+        short_bounds.restore()
+        async with asyncio.timeout(scaled(60)):
+            ready = await records.jobs(RecordTask(plain), attrs.evolve(idle_plan(), transform=plain))
+    finally:
+        released.set()
 
-    assert stopped
+    assert ready.transform == plain
     assert [(late.task, late.worker) for late in spark.events.of(CopyTaskLate)] == [(0, "")]
     assert record_task.is_late
     assert not spark.events.of(SparkHung)

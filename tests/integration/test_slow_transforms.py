@@ -47,7 +47,6 @@ async def test_a_transform_slower_than_its_transaction_gets_ahead_exactly(
         view = flow.runner.view
         await eventually(lambda: view().records > 0, within_s=100, what="a transaction is committed")
         await flow.drain()
-        await spark.runner.records.close()
 
     arrived = (await read_numbers(target, f"A.{prefix}", reads_committed=True))[0]
     assert arrived == (await read_numbers(source, prefix))[0][: len(arrived)]

@@ -41,6 +41,7 @@ async def spark_of(**settings: str) -> AsyncIterator[Spark]:
     try:
         yield Spark(host, runner, events)
     finally:
+        await runner.records.close()
         runner.close()
         await host.stop(within_s=10)
 

@@ -6,6 +6,22 @@ import threading
 from typing import Any
 
 
+#: `stuck` waits for it.
+released = threading.Event()
+
+
+def stuck(records: Any) -> Any:
+    """Do not come back before `released` says so."""
+    released.wait()
+    return records
+
+
+def looking(records: Any) -> Any:
+    """Look at the records before there are any: a transform is made once, and not for them."""
+    records.count()
+    return records
+
+
 def hanging(records: Any) -> Any:
     """Never come back from the first record."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is

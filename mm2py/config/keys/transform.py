@@ -15,7 +15,7 @@ def _topic_or_none(value: object) -> str | None:
 
 TRANSFORMS = Section(
     "Transforms, per flow",
-    "Topics with a transform are mirrored record by record, by a Structured Streaming query; all others unopened. See "
+    "Topics with a transform are mirrored record by record; all others unopened. See "
     "[transforms](transforms.md). `A->B.transform.orders.sql` applies to the topic `orders`, "
     "`A->B.transform.shop-.*.sql` to all topics that the expression matches (Java's dialect, the whole name), "
     "`A->B.transform.sql` to every topic. A topic's own name takes precedence over expressions, those apply in the "

@@ -295,7 +295,7 @@ class SourceGroup(FlowGroup):
         records = sum(state.records for state in life.tasks.ledger.states.values())
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
         if not late:
-            await self._epochs.settle(self.flow)  # nothing writes any more, but queries wait for the next epoch
+            await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits
         return not late
 
     async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:

@@ -21,7 +21,6 @@ from mm2py.telemetry.journal import EventLog
 
 
 _WRITE_LIMIT_S = 120.0
-_QUERY_LIMIT_S = 60
 _STOP_WITHIN_S = 30.0
 
 
@@ -47,19 +46,16 @@ async def _run(option: str, *, is_recorded: bool = False) -> None:
     try:
         session = await host.session()
         if is_recorded:
-            await asyncio.to_thread(_use_sql, session, host.scratch)
+            await asyncio.to_thread(_use_sql, session)
         await asyncio.to_thread(_leave, session)
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)
 
 
-def _use_sql(session: SparkSession, scratch: Path) -> None:
-    """Run a statement and a query, as flows with transforms do."""
+def _use_sql(session: SparkSession) -> None:
+    """Run a statement, as flows with transforms do."""
     with Sql(session).use() as sql:
         sql.range(2).selectExpr("CAST(id AS STRING) AS value").where("value <> '1'").collect()
-        stream = sql.readStream.format("rate").load().selectExpr("timestamp AS at", "CAST(value AS STRING) AS value")
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(scratch / "checkpoint"))
-        writer.trigger(once=True).start().awaitTermination(_QUERY_LIMIT_S)
 
 
 def _leave(session: SparkSession) -> None:

@@ -20,9 +20,10 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
-from mm2py.pipeline.transform.backend import ROUND_SLACK_S
 from mm2py.pipeline.transform.columns import ARROW, rows_of
-from mm2py.pipeline.transform.find_bad_record import raised_in, table_of
+from mm2py.pipeline.transform.failures import raised_in
+from mm2py.pipeline.transform.find_bad_record import table_of
+from mm2py.pipeline.transform.jobs import ROUND_SLACK_S
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.record import Row
 from mm2py.pipeline.transform.sql import dataframe as frames

@@ -21,6 +21,9 @@ from mm2py.model.flow import TopicPartition
 _BEGIN: Final = "<mm2py-trouble>"
 _END: Final = "</mm2py-trouble>"
 _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
+_RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
+_CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
+TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 @attrs.define(eq=False)
@@ -48,7 +51,7 @@ class Trouble:
 
 
 def trouble_in(text: str) -> Trouble | None:
-    """Find the trouble that Spark's words about a failed query carry; None where a task failed of something else."""
+    """Find the trouble that Spark's words about a failed job carry; None where a task failed of something else."""
     found = _MARKED.search(text)
     if found is None:
         return None
@@ -57,3 +60,18 @@ def trouble_in(text: str) -> Trouble | None:
         return Trouble(TopicPartition(topic, partition), Ended[ended], PartitionFailure(*failure))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def raised_in(words: str) -> tuple[str, str]:
+    """Return the name and the message of what was raised, from Spark's words about a failed job."""
+    if TRACEBACK in words:
+        lines = words[words.rindex(TRACEBACK) :].splitlines()[1:]
+        for line in lines:
+            found = None if not line or line[0].isspace() else _RAISED.match(line.strip())
+            if found is not None:
+                return found["kind"], found["words"].strip()
+    for line in words.splitlines():
+        found = _CONDITION.search(line)
+        if found is not None:
+            return found["kind"], found["words"].strip()
+    return "Exception", " ".join(words.split())[:300]

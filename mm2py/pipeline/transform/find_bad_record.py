@@ -8,30 +8,23 @@ first record that fails alone is the one.
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import attrs
 import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
-from mm2py.pipeline.transform.backend import TransformBackend
 from mm2py.pipeline.transform.columns import ARROW, to_arrow
+from mm2py.pipeline.transform.failures import raised_in
+from mm2py.pipeline.transform.jobs import TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.results import BadRecord
-
-
-_RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
-_CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
-_TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 class Isolation:
     """Looks for records that fail in the stretches of a plan."""
 
-    def __init__(self, query: TransformBackend, reader: RangeReader, clock: Clock) -> None:
-        self._query = query
+    def __init__(self, jobs: TransformJobs, reader: RangeReader, clock: Clock) -> None:
+        self._jobs = jobs
         self._reader = reader
         self._clock = clock
 
@@ -51,7 +44,7 @@ class Isolation:
             else:
                 words, high = found, middle
         kind, message = raised_in(words)
-        return BadRecord(records.column("offset")[low].as_py(), self._query.transform.name, kind, message)
+        return BadRecord(records.column("offset")[low].as_py(), self._jobs.transform.name, kind, message)
 
     async def takes(self, one: PartitionPlan, offset: int) -> bool:
         """Whether the transform takes the record at *offset* by now."""
@@ -59,7 +52,7 @@ class Isolation:
         return await self._fails(record) is None
 
     async def _fails(self, records: pa.Table) -> str | None:
-        return await self._query.tried(records, self._clock) if len(records) else None
+        return await self._jobs.tried(records, self._clock) if len(records) else None
 
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
@@ -67,18 +60,3 @@ async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
     source = one.source
     batches = [to_arrow(source.topic, source.partition, columns) async for columns in reader.read(one)]
     return pa.Table.from_batches(batches, schema=ARROW)
-
-
-def raised_in(words: str) -> tuple[str, str]:
-    """Return the name and the message of what was raised, from Spark's words about a failed job."""
-    if _TRACEBACK in words:
-        lines = words[words.rindex(_TRACEBACK) :].splitlines()[1:]
-        for line in lines:
-            found = None if not line or line[0].isspace() else _RAISED.match(line.strip())
-            if found is not None:
-                return found["kind"], found["words"].strip()
-    for line in words.splitlines():
-        found = _CONDITION.search(line)
-        if found is not None:
-            return found["kind"], found["words"].strip()
-    return "Exception", " ".join(words.split())[:300]

@@ -31,14 +31,14 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.pipeline.copy.sending import HINT_REWOUND
-from mm2py.pipeline.transform.backend import TransformBackend, allowed_s
 from mm2py.pipeline.transform.dead_letters import DeadLetters
-from mm2py.pipeline.transform.failures import TransformFailedError, trouble_in
-from mm2py.pipeline.transform.find_bad_record import Isolation, raised_in
+from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, trouble_in
+from mm2py.pipeline.transform.find_bad_record import Isolation
+from mm2py.pipeline.transform.jobs import TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
 from mm2py.pipeline.transform.offset_ranges import Pace
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
-from mm2py.pipeline.transform.results import HINT_FAILED, BadRecord, Failed, RangeOutcome
+from mm2py.pipeline.transform.results import HINT_FAILED, BadRecord, MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
@@ -51,7 +51,7 @@ from mm2py.wire.requests import LATEST
 _LOOK_EVERY_S: Final = 0.05
 _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
-#: Python workers of a query that failed may write so long: Spark kills them after three seconds.
+#: Python workers of a job that failed may write so long: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
 _AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
 _NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
@@ -71,7 +71,7 @@ class RecordTask:
     """What is kept of a record task between its epochs."""
 
     transform: Transform
-    query: TransformBackend | None = None
+    jobs: TransformJobs | None = None
     pace: Pace = attrs.field(factory=Pace)
     #: Records that the transform fails on, which stretches end before.
     bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
@@ -83,7 +83,7 @@ class RecordTask:
     is_late: bool = False
     #: How often that was so.
     lates: int = 0
-    #: Was an epoch begun whose end nobody saw? Its query may still write.
+    #: Was an epoch begun whose end nobody saw? Its jobs may still write.
     is_unsettled: bool = False
     #: Where remote partitions end, by source.
     ends: dict[TopicPartition, End] = attrs.field(factory=dict)
@@ -109,7 +109,7 @@ class Around(Protocol):
 
     def cluster(self, endpoint: ClusterEndpoint) -> Cluster: ...
 
-    async def query(self, task: RecordTask, plan: EpochPlan) -> TransformBackend: ...
+    async def jobs(self, task: RecordTask, plan: EpochPlan) -> TransformJobs: ...
 
 
 class Round:
@@ -269,20 +269,18 @@ class Round:
     # Transforming them.
 
     async def _transform(self, offset_ranges: tuple[PartitionPlan, ...]) -> None:
-        query = await self._tasks.query(self._task, self._plan)
+        jobs = await self._tasks.jobs(self._task, self._plan)
         behind = tuple(map(self._behind_all, offset_ranges))
         begun = self._clock.monotonic()
-        done = await query.run(attrs.evolve(self._plan, partitions=behind), self._clock)
-        if not isinstance(done, Failed):
+        done = await jobs.run(attrs.evolve(self._plan, partitions=behind), self._clock)
+        if not done.failed:
             self._task.pace.press_on(self._clock.monotonic() - begun, allowed_s(self._plan))
             await self._account(offset_ranges, done.outcomes)
             return
-        self._task.query = None
-        await query.stop(self._clock)
-        finished = done.answer.outcomes if done.answer is not None else ()
-        await self._account(offset_ranges, finished)
-        left = [one for one in offset_ranges if one.source not in self._outcomes]
-        await self._explain(query, left, done)
+        self._task.jobs = None
+        await jobs.stop(self._clock)
+        await self._account(offset_ranges, done.outcomes)
+        await self._explain(jobs, [one for one in offset_ranges if one.source not in self._outcomes], done)
 
     def _behind_all(self, one: PartitionPlan) -> PartitionPlan:
         """Have *one* written behind all that the target is known to hold, be it no record."""
@@ -308,42 +306,38 @@ class Round:
                 )
         self._offset_ranges += taken
 
-    async def _explain(self, query: TransformBackend, left: Sequence[PartitionPlan], failed: Failed) -> None:
-        """Report why a query failed with the stretches *left*: of what their records are, or of something else."""
-        words = failed.words
-        if failed.is_late:
+    async def _explain(self, jobs: TransformJobs, left: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
+        """Report of the stretches *left* why they failed: of what their records are, or of something else."""
+        if done.is_late:
             self._task.pace.ease()
-        trouble = trouble_in(words)
-        if trouble is not None:
-            one = next((it for it in left if it.source == trouble.source), None)
-            if one is not None:
+        isolation = Isolation(jobs, self._reader(), self._clock)
+        for one in left:
+            words = done.failed.get(one.source, "")
+            trouble = trouble_in(words)
+            if trouble is not None:
                 # A stretch is written only once it is read, so nothing of it was.
                 self._tell(one, trouble.ended, trouble.failure)
-        elif not any(sign in words for sign in _NO_FAULT):
-            isolation = Isolation(query, self._reader(), self._clock)
-            for one in left:
+            elif words and not any(sign in words for sign in _NO_FAULT):
                 bad = await isolation.first_bad(one)
                 if bad is not None:
                     self._task.bad[one.source] = bad
                     self._outcomes[one.source] = unmoved(one)
         others = [one for one in left if one.source not in self._outcomes]
         if others:
-            await self._give_up(query, others, failed)
+            await self._give_up(others, done)
 
-    async def _give_up(self, query: TransformBackend, others: Sequence[PartitionPlan], failed: Failed) -> None:
-        """Report what became of stretches of a query that failed, but not because of them."""
+    async def _give_up(self, others: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
+        """Report what became of stretches that failed, but not because of their records."""
         await self._clock.sleep(QUIET_S)
-        # Some were written to their end although the micro-batch as a whole was given up.
-        noted = [query.noted(failed.number, one.source) for one in others]
-        await self._account(others, [outcome for outcome in noted if outcome is not None])
-        self._interrupt([one for one in others if one.source not in self._outcomes], failed, is_unsure=True)
+        self._interrupt(others, done, is_unsure=True)
 
-    def _interrupt(self, others: Sequence[PartitionPlan], failed: Failed, *, is_unsure: bool) -> None:
-        kind, message = raised_in(failed.words)
-        words = failed.words if failed.is_late else f"{kind}: {message}"
-        hint = self._hint_late if failed.is_late else "it is tried again by itself"
+    def _interrupt(self, others: Sequence[PartitionPlan], done: MicroBatchResult, *, is_unsure: bool) -> None:
+        hint = self._hint_late if done.is_late else "it is tried again by itself"
+        any_words = next(iter(done.failed.values()))
         for one in others:
-            failure = PartitionFailure(f"{self._task.transform.name}: {words}", hint)
+            words = done.failed.get(one.source, any_words)
+            said = words if done.is_late else ": ".join(raised_in(words))
+            failure = PartitionFailure(f"{self._task.transform.name}: {said}", hint)
             self._tell(one, Ended.INTERRUPTED, failure, is_unsure=is_unsure)
 
     # Records that the transform fails on.
@@ -384,8 +378,8 @@ class Round:
         if one.source not in self._task.stopped:
             self._task.stopped.add(one.source)
             return False
-        query = await self._tasks.query(self._task, self._plan)
-        if not await Isolation(query, self._reader(), self._clock).takes(one, bad.offset):
+        jobs = await self._tasks.jobs(self._task, self._plan)
+        if not await Isolation(jobs, self._reader(), self._clock).takes(one, bad.offset):
             return False
         self._task.stopped.discard(one.source)
         return True

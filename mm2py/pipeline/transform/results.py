@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
 from mm2py.errors import shortened
 from mm2py.model.epoch import Histogram, PartitionOutcome
+from mm2py.model.flow import TopicPartition
 
 
 #: What an operator may do about a record that a transform cannot take.
@@ -46,20 +48,10 @@ class RangeOutcome:
 
 
 @attrs.frozen
-class Answer:
-    """What a micro-batch did; where it was given up, it is not whole: outcomes of some partitions are missing."""
+class MicroBatchResult:
+    """The outcomes of the ranges of a micro-batch, and Spark's messages about those that failed."""
 
-    number: int
     outcomes: tuple[RangeOutcome, ...]
-    is_whole: bool
-
-
-@attrs.frozen
-class Failed:
-    """A micro-batch ended by an error; *answer* tells of the partitions that were done before."""
-
-    words: str
-    number: int
-    answer: Answer | None
+    failed: Mapping[TopicPartition, str] = attrs.field(factory=dict)
     #: Was it given up because it took too long?
     is_late: bool = False

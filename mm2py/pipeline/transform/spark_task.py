@@ -1,50 +1,78 @@
-"""Connect's transforms as a Spark task: read a stretch, transform it, write it to the target."""
+"""
+Record tasks in Spark's Python workers: the offset range of a job, and Connect's transforms from end to end.
+
+The range is in a local property of the job, which Spark passes to its tasks. So one plan of Spark's serves any range.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import pickle
+from collections.abc import Iterable
+from typing import Final
 
 from pyspark import TaskContext
 
 from mm2py.clock import SystemClock
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.spark.sealing import unseal
-from mm2py.pipeline.spark.worker import refuse_repetition, this_worker, uncollected
-from mm2py.pipeline.transform.mailbox import Mailbox
+from mm2py.pipeline.spark.worker import exhaust, refuse_repetition, this_worker, uncollected
+from mm2py.pipeline.transform.failures import TransformFailedError
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
 from mm2py.pipeline.transform.record import Chunk
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.write import RangeWriter
 
 
-def transform_ranges(folder: str, number: int, payloads: Iterable[bytes]) -> list[RangeOutcome]:
-    """
-    Send the stretches of the sealed plans in *payloads* through their steps, to the target.
-
-    What becomes of each is noted in *folder* too, where this process can see that: it counts though the job may fail.
-    """
-    worker, spark_task = this_worker(), TaskContext.get()
-    plans: list[EpochPlan] = [unseal(payload) for payload in payloads]
-    for plan in plans:
-        refuse_repetition(plan, spark_task)
-    with uncollected():
-        return worker.run(_transformed(plans, worker.state, Mailbox(folder), number))
+#: The property with the sealed plan of a range. Spark redacts properties of such a name in its event log.
+PLAN: Final = "mm2py.secret.plan"
 
 
-async def _transformed(
-    plans: Sequence[EpochPlan], state: WorkerState, mailbox: Mailbox, number: int
-) -> list[RangeOutcome]:
-    outcomes: list[RangeOutcome] = []
+class PlanMissingError(Mm2Error):
+    """A job without a range asked for records: a transform's function runs an action on its DataFrame."""
+
+    verdict = Verdict.RESTART_TASK
+
+    def __str__(self) -> str:
+        return "there are no records outside of a micro-batch: a transform's function cannot run actions like count()"
+
+
+def range_plan() -> EpochPlan:
+    """Return this task's plan. Raise `EpochRepeatedError` if Spark runs it a second time."""
+    spark_task = TaskContext.get()
+    payload = spark_task.getLocalProperty(PLAN) if spark_task is not None else None
+    if payload is None:
+        raise PlanMissingError
+    plan: EpochPlan = unseal(base64.b64decode(payload))
+    refuse_repetition(plan, spark_task)
+    return plan
+
+
+def reader_of(plan: EpochPlan, state: WorkerState) -> RangeReader:
+    """Return a reader of *plan*'s source."""
     clock = SystemClock()
-    for plan in plans:
-        (one,) = plan.partitions
-        reader = RangeReader(state.cluster(plan.source, clock), plan.limits, clock, within_s=READ_WITHIN_S)
-        chunks = [
-            Chunk(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
-            async for columns in reader.read(one)
-        ]
-        outcome = await RangeWriter(plan, one, state, clock).write(chunks)
-        mailbox.note(number, one.source, outcome)
-        outcomes.append(outcome)
+    return RangeReader(state.cluster(plan.source, clock), plan.limits, clock, within_s=READ_WITHIN_S)
+
+
+def transform_ranges(rows: Iterable[object]) -> list[tuple[bytes]]:
+    """Read each of this task's ranges, transform it, and write it to the target."""
+    exhaust(rows)
+    worker, plan = this_worker(), range_plan()
+    with uncollected():
+        return [(pickle.dumps(worker.run(_transformed(plan, worker.state))),)]
+
+
+async def _transformed(plan: EpochPlan, state: WorkerState) -> list[RangeOutcome | str]:
+    outcomes: list[RangeOutcome | str] = []
+    for one in plan.partitions:
+        try:
+            chunks = [
+                Chunk(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
+                async for columns in reader_of(plan, state).read(one)
+            ]
+            outcomes.append(await RangeWriter(plan, one, state, SystemClock()).write(chunks))
+        except TransformFailedError as error:
+            outcomes.append(str(error))
     return outcomes

@@ -6,34 +6,23 @@ The plan of an epoch names where its topic-partitions stand, as for a copy task.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import sys
-from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
-from mm2py.pipeline.spark import processes
-from mm2py.pipeline.spark.patience import Patience, done_within
+from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.session import SparkHost, SparkSession
-from mm2py.pipeline.spark.stillness import Stillness, is_stopped
-from mm2py.pipeline.transform.backend import ROUND_SLACK_S, RoundLateError, TransformBackend
+from mm2py.pipeline.transform.jobs import ROUND_SLACK_S, RoundLateError, StepRows, TransformJobs, TransformRows
 from mm2py.pipeline.transform.micro_batch import QUIET_S, RecordTask, Round
-from mm2py.pipeline.transform.python_job import StepJob
 from mm2py.pipeline.transform.sql.query import Query, Sql
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
 from mm2py.telemetry.events import CopyTaskLate
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-
-
-#: What the start of a query may take, on a machine that has other things to do.
-START_WITHIN_S: Final = 60.0
-_LOOK_EVERY_S: Final = 1.0
 
 
 class RecordTasks:
@@ -89,7 +78,7 @@ class RecordTasks:
         self._events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, "", due_s, slack_s))
 
     async def settle(self, flow: Flow) -> None:
-        """End the queries of *flow*; return when none of their tasks can write any more."""
+        """End the jobs of *flow*; return when none of their tasks can write any more."""
         keys = [key for key in self._tasks if key[0] == flow]
         may_write = any(self._tasks[key].is_unsettled for key in keys)
         for key in keys:
@@ -98,7 +87,7 @@ class RecordTasks:
             await self._clock.sleep(QUIET_S)
 
     async def close(self) -> None:
-        """Close the connections; queries end with Spark."""
+        """Close the connections; jobs end with Spark."""
         for cluster in self._clusters.values():
             await cluster.close()
         self._clusters.clear()
@@ -108,69 +97,48 @@ class RecordTasks:
         return None if terms is None else Committer(self.cluster(plan.target), plan.flow.source, terms, self._clock)
 
     async def _stop(self, task: RecordTask) -> None:
-        query, task.query = task.query, None
-        if query is not None:
-            await query.stop(self._clock)
+        jobs, task.jobs = task.jobs, None
+        if jobs is not None:
+            await jobs.stop(self._clock)
 
     def cluster(self, endpoint: ClusterEndpoint) -> Cluster:
         if endpoint not in self._clusters:
             self._clusters[endpoint] = Cluster(endpoint, self._clock)
         return self._clusters[endpoint]
 
-    async def query(self, task: RecordTask, plan: EpochPlan) -> TransformBackend:
-        """Return the task's query, started where there is none. Raise `TransformRefusedError`."""
+    async def jobs(self, task: RecordTask, plan: EpochPlan) -> TransformJobs:
+        """Return the task's jobs, prepared where they are not. Raise `TransformRefusedError`, `RoundLateError`."""
         session = await self._host.session()
-        if task.query is not None and task.query.session is not session:
-            task.query = None  # it ended with Spark's last life
-        if task.query is None:
-            query = self._made(task.transform, session)
-            query.on_late = functools.partial(self._late, task)
-            query.end_hung = functools.partial(self._host.end_hung, session)
-            await self._start(query, plan)
-            task.query = query
-        return task.query
+        if task.jobs is not None and task.jobs.session is not session:
+            task.jobs = None  # they ended with Spark's last life
+        if task.jobs is None:
+            jobs = self._made(task.transform, session, f"{plan.flow} {task.transform.name}")
+            jobs.on_late = functools.partial(self._late, task)
+            jobs.end_hung = functools.partial(self._host.end_hung, session)
+            await self._prepare(jobs, plan)
+            task.jobs = jobs
+        return task.jobs
 
-    async def _start(self, query: TransformBackend, plan: EpochPlan) -> None:
-        """
-        Start a query; where that takes too long, kill those of Spark's planners that were stopped, or hang.
-
-        Spark as a whole goes on copying for others: it may be a function of somebody's that hangs. Raise
-        `RoundLateError`.
-        """
-        session = query.session
-        job = session.begin(query.start, f"{plan.flow} {query.transform.name}")
+    async def _prepare(self, jobs: TransformJobs, plan: EpochPlan) -> None:
+        """Prepare them. Where a function hangs, Spark goes on copying for others."""
+        preparing = jobs.session.begin(jobs.prepare)
         # How one ends that nobody awaits any more is of no interest.
-        job.add_done_callback(lambda it: None if it.cancelled() else it.exception())
-        stillness = Stillness(session.process.pid, self._clock)
-        soon, patience = Patience(START_WITHIN_S, self._clock), Patience(ROUND_SLACK_S, self._clock)
-        is_told = was_killed = False
-        while not await done_within(job, _LOOK_EVERY_S, self._clock):
-            still = await asyncio.to_thread(stillness.look, sys.maxsize)
-            if not soon.is_over():
-                continue
-            # A machine may be so slow that planners wait for each other.
-            is_over = patience.is_over()
-            hung = still if is_over else tuple(filter(is_stopped, still))
-            if (hung or is_over) and not is_told:
-                is_told = True
-                query.on_late(plan, START_WITHIN_S, 0.0)
-            processes.kill(hung)
-            was_killed = was_killed or bool(hung)
-            if is_over:
-                break
-        if not job.done() or (was_killed and job.exception() is not None):
-            # What a query says whose planners were killed is no word on its transform.
-            self._sql = None
-            raise RoundLateError(f"the start of transform {query.transform.name}")
-        job.result()
+        preparing.add_done_callback(lambda it: None if it.cancelled() else it.exception())
+        if not await done_within(preparing, ROUND_SLACK_S, self._clock):
+            jobs.on_late(plan, ROUND_SLACK_S, 0.0)
+            self._sql = None  # it is held by whatever hangs
+            raise RoundLateError(f"the start of transform {jobs.transform.name}")
+        preparing.result()
 
-    def _made(self, transform: Transform, session: SparkSession) -> TransformBackend:
-        host = self._host
+    def _made(self, transform: Transform, session: SparkSession, name: str) -> TransformJobs:
+        rows: TransformRows
         if not transform.uses_spark:
-            return StepJob(session, transform, host.scratch, host.secrets_key_file)
-        if self._sql is None or self._sql.session is not session:
-            self._sql = Sql(session)
-        return Query(self._sql, transform, host.scratch, host.secrets_key_file)
+            rows = StepRows(session)
+        else:
+            if self._sql is None or self._sql.session is not session:
+                self._sql = Sql(session)
+            rows = Query(self._sql, transform)
+        return TransformJobs(session, transform, rows, self._host.secrets_key_file, name)
 
     @property
     def clock(self) -> Clock:

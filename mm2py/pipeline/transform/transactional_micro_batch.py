@@ -19,9 +19,8 @@ from mm2py.core.source.exactly_once import Standing, judge
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
-from mm2py.pipeline.transform.backend import TransformBackend
 from mm2py.pipeline.transform.micro_batch import Around, End, RecordTask, Round, unmoved
-from mm2py.pipeline.transform.results import BadRecord, Failed, RangeOutcome
+from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.telemetry.events import TransactionFenced
 from mm2py.wire.error_codes import name_of
@@ -130,19 +129,19 @@ class TransactionalMicroBatch(Round):
 
     async def _transform(self, offset_ranges: tuple[PartitionPlan, ...]) -> None:
         # It is there before the transaction begins, whose time is limited.
-        query = await self._tasks.query(self._task, self._plan)
+        jobs = await self._tasks.jobs(self._task, self._plan)
         committer = self._committer
         behind = [self._behind_all(one) for one in offset_ranges]
         sources = frozenset(one.source for one in offset_ranges)
         self._begun_with, begun = sources, self._clock.monotonic()
         await committer.begin([one.remote for one in behind], sources)
         marked = tuple(attrs.evolve(one, producer=committer.mark(one.remote)) for one in behind)
-        done = await query.run(attrs.evolve(self._plan, partitions=marked), self._clock)
-        if isinstance(done, Failed):
-            self._task.query = None
-            await query.stop(self._clock)
+        done = await jobs.run(attrs.evolve(self._plan, partitions=marked), self._clock)
+        if done.failed:
+            self._task.jobs = None
+            await jobs.stop(self._clock)
             await committer.undo()
-            await self._explain(query, offset_ranges, done)
+            await self._explain(jobs, offset_ranges, done)
             return
         doubts = _doubts(offset_ranges, done.outcomes)
         if any(it.failure is not None and it.failure.error in _FENCED_NAMES for it in doubts):
@@ -213,11 +212,11 @@ class TransactionalMicroBatch(Round):
 
     # What was not committed.
 
-    async def _give_up(self, _query: TransformBackend, others: Sequence[PartitionPlan], failed: Failed) -> None:
+    async def _give_up(self, others: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
         if self._outcomes.keys() & self._begun_with:
             self._give_back(others)
         else:
-            self._interrupt(others, failed, is_unsure=False)
+            self._interrupt(others, done, is_unsure=False)
 
     def _give_back(self, others: Collection[PartitionPlan]) -> None:
         """Report that nothing became of stretches: their transaction was undone, for no fault of theirs."""

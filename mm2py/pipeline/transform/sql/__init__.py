@@ -1,1 +1,1 @@
-"""Transforms in Spark SQL or Python functions: one streaming query for each."""
+"""Transforms in Spark SQL or Python functions: planned by Spark, run as jobs."""

@@ -8,6 +8,7 @@ not be translated.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +25,9 @@ from pyspark.sql import functions as f
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.transform import Transform
 from mm2py.pipeline.transform.columns import NAMES, SCHEMA, SCHEMA_TYPES
-from mm2py.pipeline.transform.sql.sources import COLUMNS, FOLDER, SOURCE, RecordSink, RecordSource
+from mm2py.pipeline.transform.failures import TRACEBACK, raised_in
+from mm2py.pipeline.transform.sql.spark_internals import map_in_arrow, physical_plan
+from mm2py.pipeline.transform.sql.spark_task import END, OUTCOME, read_range, write_range
 
 
 #: They print each refusal once more, with a stack, in a form of their own.
@@ -67,12 +70,10 @@ class TransformRefusedError(Mm2Error):
         return f"{self.transform}: {self.problem}"
 
 
-def register(session: SparkSession) -> None:
-    """Make our source and sink known to a session."""
+def silence_loggers() -> None:
+    """Keep PySpark from printing errors that we report."""
     for name in _SPARK_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    session.dataSource.register(RecordSource)
-    session.dataSource.register(RecordSink)
 
 
 def nothing(session: SparkSession) -> DataFrame:
@@ -86,10 +87,24 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def stream_of(session: SparkSession, folder: str, reads: Sequence[str] = NAMES) -> DataFrame:
-    """Return the records of all plans that come into *folder*; nobody may look at columns other than *reads*."""
-    stream = session.readStream.format(SOURCE).option(FOLDER, folder).option(COLUMNS, ",".join(reads)).load()
-    return stream.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
+def records_of_stretch(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
+    """Return the records of a job's range; only the columns *reads* have their values."""
+    schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
+    records = map_in_arrow(_one_row(session), functools.partial(read_range, tuple(reads)), schema)
+    return records.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
+
+
+def written(made: DataFrame) -> DataFrame:
+    """Write what was *made* of a range's records; return the outcome."""
+    types = dict(made.dtypes)
+    end = [(f.lit(END) if name == "offset" else f.lit(None)).cast(types[name]).alias(name) for name in made.columns]
+    # Spark reads the two partitions of a union in order where it makes one of them.
+    whole = made.unionAll(_one_row(made.sparkSession).select(*end)).coalesce(1)
+    return map_in_arrow(whole, write_range, f"{OUTCOME} BINARY")
+
+
+def _one_row(session: SparkSession) -> DataFrame:
+    return session.range(0, 1, 1, 1)
 
 
 def _unread(name: str) -> Column:
@@ -119,7 +134,7 @@ def check(session: SparkSession, transform: Transform) -> None:
     """Find out, without a record, whether *transform* can be run. Raise `TransformRefusedError`."""
     made = transformed(session, transform, nothing(session))
     try:
-        plan = made._jdf.queryExecution().sparkPlan().toString()  # noqa: SLF001 - there is no public way to the plan
+        plan = physical_plan(made)
     except (PySparkException, Py4JJavaError) as error:
         raise TransformRefusedError(transform.name, words_of(error)) from error
     found = _REORDERS.search(plan)
@@ -133,6 +148,8 @@ def check(session: SparkSession, transform: Transform) -> None:
 def words_of(error: Exception) -> str:
     """Return what is wrong in one line, without the plan and the stack that Spark adds."""
     text = str(getattr(error, "desc", "") or getattr(error, "_desc", "") or error)
+    if TRACEBACK in text:
+        return ": ".join(raised_in(text))
     first = _OF_QUERY.sub("", text.strip()).strip()
     return " ".join((first.splitlines() or [type(error).__name__])[0].split())
 

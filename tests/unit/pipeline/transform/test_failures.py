@@ -6,8 +6,7 @@ import pytest
 
 from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.failures import Trouble, trouble_in
-from mm2py.pipeline.transform.find_bad_record import raised_in
+from mm2py.pipeline.transform.failures import Trouble, raised_in, trouble_in
 
 
 def test_trouble_travels_in_text() -> None:

@@ -28,9 +28,9 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.transform import Transform
 from mm2py.pipeline.transform import micro_batch as rounds
-from mm2py.pipeline.transform.backend import allowed_s
+from mm2py.pipeline.transform.jobs import allowed_s
 from mm2py.pipeline.transform.micro_batch import RecordTask, Round
-from mm2py.pipeline.transform.results import Answer, Failed, RangeOutcome
+from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
 from mm2py.telemetry.events import TransactionFenced
@@ -110,13 +110,13 @@ class PretendedCluster:
 
 
 @attrs.define
-class PretendedQuery:
-    """A query that says what it is told to, of the plan that it got."""
+class PretendedJobs:
+    """Jobs that say what they are told to, of the plan that they got."""
 
-    answer: Callable[[EpochPlan], Answer | Failed]
+    answer: Callable[[EpochPlan], MicroBatchResult]
     plans: list[EpochPlan] = attrs.field(factory=list)
 
-    async def run(self, plan: EpochPlan, _clock: object) -> Answer | Failed:
+    async def run(self, plan: EpochPlan, _clock: object) -> MicroBatchResult:
         self.plans.append(plan)
         return self.answer(plan)
 
@@ -141,13 +141,18 @@ def unanswered(one: PartitionPlan) -> RangeOutcome:
     return written(one, is_unsure=True, position=100, downstream=50, records=0, runs=())
 
 
+def failed(plan: EpochPlan, words: str, *, is_late: bool = False) -> MicroBatchResult:
+    """Say of all stretches of a plan that they failed."""
+    return MicroBatchResult((), {one.source: words for one in plan.partitions}, is_late)
+
+
 @attrs.define
 class Rig:
     """A record task, and what its epochs find around them."""
 
     task: RecordTask
     committer: PretendedCommitter
-    asked: PretendedQuery
+    asked: PretendedJobs
     events: EventLog
     clock: LoopClock
     plans: Sequence[PartitionPlan]
@@ -159,7 +164,7 @@ class Rig:
     async def outcomes(self, kind: type[Round] = TransactionalMicroBatch) -> dict[int, PartitionOutcome]:
         return {it.source.partition: it for it in (await self.run(kind)).partitions}
 
-    async def query(self, _task: RecordTask, _plan: EpochPlan) -> PretendedQuery:
+    async def jobs(self, _task: RecordTask, _plan: EpochPlan) -> PretendedJobs:
         return self.asked
 
     def cluster(self, _endpoint: ClusterEndpoint) -> Cluster:
@@ -170,14 +175,14 @@ ENDPOINT = ClusterEndpoint("B", ("nowhere:1",))
 LIMITS = CopyLimits(reads_committed=True)
 
 
-def rig(answer: Callable[[EpochPlan], Answer | Failed] | None = None, *plans: PartitionPlan) -> Rig:
-    """Make one whose partitions are at 100, committed so, and whose query writes what it gets."""
+def rig(answer: Callable[[EpochPlan], MicroBatchResult] | None = None, *plans: PartitionPlan) -> Rig:
+    """Make one whose partitions are at 100, committed so, and whose jobs write what they get."""
     plans = plans or (planned(FIRST), planned(SECOND))
     committer = PretendedCommitter({it.source: Position(it.source, it.position, it.downstream) for it in plans})
     task = RecordTask(Transform("x", sql="SELECT 1"), committer=cast("Committer", committer))
     clock = LoopClock()
-    query = PretendedQuery(answer or (lambda plan: Answer(1, tuple(map(written, plan.partitions)), is_whole=True)))
-    return Rig(task, committer, query, EventLog(clock), clock, plans)
+    jobs = PretendedJobs(answer or (lambda plan: MicroBatchResult(tuple(map(written, plan.partitions)))))
+    return Rig(task, committer, jobs, EventLog(clock), clock, plans)
 
 
 async def test_records_and_positions_are_committed_together() -> None:
@@ -216,9 +221,7 @@ async def test_the_next_epoch_writes_behind_the_marker() -> None:
 async def test_where_nothing_was_kept_downstream_stays_at_the_last_record() -> None:
     """A stretch that is filtered out moves the position; the marker behind it does not count as a record."""
     made = rig(
-        lambda plan: Answer(
-            1, tuple(written(it, records=0, runs=(), downstream=50) for it in plan.partitions), is_whole=True
-        ),
+        lambda plan: MicroBatchResult(tuple(written(it, records=0, runs=(), downstream=50) for it in plan.partitions)),
         planned(FIRST),
     )
     outcomes = await made.outcomes()
@@ -233,9 +236,9 @@ async def test_where_nothing_was_kept_downstream_stays_at_the_last_record() -> N
 async def test_a_doubt_undoes_all_of_it(is_missing: bool) -> None:
     """Where the target did not answer for one partition, nothing has moved of any, and the producer is opened again."""
 
-    def answer(plan: EpochPlan) -> Answer:
+    def answer(plan: EpochPlan) -> MicroBatchResult:
         sure, other = plan.partitions
-        return Answer(1, (written(sure),) if is_missing else (written(sure), unanswered(other)), is_whole=True)
+        return MicroBatchResult((written(sure),) if is_missing else (written(sure), unanswered(other)))
 
     made = rig(answer)
     outcomes = await made.outcomes()
@@ -250,10 +253,10 @@ async def test_a_doubt_undoes_all_of_it(is_missing: bool) -> None:
 async def test_a_refused_partition_does_not_hold_up_the_others_for_long() -> None:
     """It alone is told to have failed; the others are where they were, and may be planned again at once."""
 
-    def answer(plan: EpochPlan) -> Answer:
+    def answer(plan: EpochPlan) -> MicroBatchResult:
         sure, other = plan.partitions
         refused = written(other, is_unsure=True, ended=Ended.FAILED, failure=PartitionFailure("too large"))
-        return Answer(1, (written(sure), refused), is_whole=True)
+        return MicroBatchResult((written(sure), refused))
 
     outcomes = await rig(answer).outcomes()
 
@@ -263,7 +266,7 @@ async def test_a_refused_partition_does_not_hold_up_the_others_for_long() -> Non
 
 async def test_a_killed_worker_undoes_the_transaction_without_waiting() -> None:
     """Whoever still writes for it is fenced, so nobody has to be waited for."""
-    made = rig(lambda _: Failed("Python worker exited unexpectedly", 1, None))
+    made = rig(lambda plan: failed(plan, "Python worker exited unexpectedly"))
     begun = made.clock.monotonic()
     outcomes = await made.outcomes()
 
@@ -271,6 +274,34 @@ async def test_a_killed_worker_undoes_the_transaction_without_waiting() -> None:
     assert {it.ended for it in outcomes.values()} == {Ended.INTERRUPTED}
     assert not any(it.is_unsure for it in outcomes.values())
     assert made.clock.monotonic() - begun < 1
+
+
+async def test_a_stretch_that_failed_takes_no_other_one_with_it() -> None:
+    """What was written at least once counts, and only the rest is looked for at the target."""
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        sure, other = plan.partitions
+        return MicroBatchResult((written(sure),), {other.source: "Python worker exited unexpectedly"})
+
+    outcomes = await rig(answer).outcomes(Round)
+
+    assert (outcomes[0].position, outcomes[0].ended, outcomes[0].is_unsure) == (110, Ended.OK, False)
+    assert (outcomes[1].position, outcomes[1].ended, outcomes[1].is_unsure) == (100, Ended.INTERRUPTED, True)
+
+
+async def test_a_transaction_takes_back_what_was_done_beside_a_failure() -> None:
+    """All of it is one transaction; the message says of both what went wrong."""
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        sure, other = plan.partitions
+        return MicroBatchResult((written(sure),), {other.source: "Python worker exited unexpectedly"})
+
+    made = rig(answer)
+    outcomes = await made.outcomes()
+
+    assert made.committer.done == ["open", "begin", "undo"]
+    assert {it.position for it in outcomes.values()} == {100}
+    assert all(it.failure is not None and "exited" in it.failure.message for it in outcomes.values())
 
 
 async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None:
@@ -395,13 +426,11 @@ async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
 async def test_a_worker_that_is_fenced_is_no_reason_to_try_again_at_once() -> None:
     """What the target says to a worker's batch counts as much."""
     made = rig(
-        lambda plan: Answer(
-            1,
+        lambda plan: MicroBatchResult(
             tuple(
                 written(it, is_unsure=True, failure=PartitionFailure("x", "", "INVALID_PRODUCER_EPOCH"))
                 for it in plan.partitions
-            ),
-            is_whole=True,
+            )
         )
     )
     outcomes = await made.outcomes()
@@ -427,27 +456,24 @@ async def test_a_transaction_that_lasts_too_long_takes_less_at_once_next_time() 
 
 
 @attrs.define
-class SlowQuery(PretendedQuery):
+class SlowJobs(PretendedJobs):
     """One that is given up unless its stretches are short."""
 
     clock: LoopClock = attrs.field(factory=LoopClock)
 
-    async def run(self, plan: EpochPlan, clock: object) -> Answer | Failed:
+    async def run(self, plan: EpochPlan, clock: object) -> MicroBatchResult:
         if sum((one.until or 0) - one.position for one in plan.partitions) == 1:
             return await super().run(plan, clock)
         self.plans.append(plan)
         await self.clock.sleep(allowed_s(plan))
-        return Failed("it was late and was stopped", len(self.plans), None, is_late=True)
-
-    def noted(self, _number: int, _source: TopicPartition) -> None:
-        return None
+        return failed(plan, "it was late and was stopped", is_late=True)
 
 
 @pytest.mark.parametrize("kind", [Round, TransactionalMicroBatch])
 async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_not(kind: type[Round]) -> None:
     """Whether records are written in transactions or not: the same stretch again would be as late, for ever."""
     made = rig(None, planned(FIRST))
-    made.asked = SlowQuery(made.asked.answer, clock=made.clock)
+    made.asked = SlowJobs(made.asked.answer, clock=made.clock)
     outcomes = [await made.outcomes(kind) for _ in range(3)]
 
     assert [it[0].position for it in outcomes] == [100, 100, 110]
@@ -466,7 +492,7 @@ def test_a_round_is_not_waited_for_behind_the_end_of_its_transaction() -> None:
 
 async def test_what_could_not_be_sent_in_time_is_less_next_time() -> None:
     """A slow target: what is unanswered at the end undoes all of it, as it would again."""
-    made = rig(lambda plan: Answer(1, tuple(map(unanswered, plan.partitions)), is_whole=True), planned(FIRST))
+    made = rig(lambda plan: MicroBatchResult(tuple(map(unanswered, plan.partitions))), planned(FIRST))
     await made.outcomes()
     await made.outcomes()
 

@@ -1,0 +1,236 @@
+"""
+The micro-batches of a record task as Spark jobs: one for each offset range, or a few for many.
+
+All jobs of a task run the same plan of Spark's: one Spark task that reads the range that a property of the job names,
+transforms it and writes it. What became of it is the job's only row. A range that fails does not affect those of other
+jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import pickle
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import attrs
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.errors import PySparkException
+
+from mm2py.clock import Clock
+from mm2py.errors import Mm2Error, shortened
+from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.patience import Patience, done_within
+from mm2py.pipeline.spark.sealing import seal
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, collected, message_of
+from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
+from mm2py.pipeline.transform.spark_task import PLAN, transform_ranges
+
+
+#: Twice as many as a record task has slots for: the next job is queued while one ends.
+_JOBS_AT_ONCE: Final = 4
+#: As many as a record task has slots for. A job for each range would cost Connect's transforms a third more.
+_STEP_JOBS: Final = 2
+_TICK_S: Final = 1.0
+_STOP_WITHIN_S: Final = 60.0
+#: What a round may take beyond an epoch: where a broker is away, a stretch waits for half a minute to be read and as
+#: long to be written, and a transform is somebody's own code.
+ROUND_SLACK_S: Final = 300.0
+#: Words that tell a round apart that was given up.
+_LATE: Final = "the round was not done in time and was stopped"
+
+#: Of each range its outcome, or why it failed.
+_Outcomes = dict[TopicPartition, RangeOutcome | str]
+
+_sequence = itertools.count()
+
+
+def allowed_s(plan: EpochPlan) -> float:
+    """Return how long a round may take: once its transaction has been aborted, nothing of it can be committed."""
+    terms = plan.transactions
+    slack_s = ROUND_SLACK_S if terms is None else min(ROUND_SLACK_S, terms.timeout_ms / 1000)
+    return _due_s(plan) + slack_s
+
+
+def _due_s(plan: EpochPlan) -> float:
+    """Return the time by which a round should be done."""
+    return (plan.epoch_ms + plan.drain_ms) / 1000
+
+
+@attrs.define(eq=False)
+class RoundLateError(Mm2Error):
+    """Spark, or a transform's own code, did not do something that a round needs in time."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.what} was not done in time"
+
+
+async def _nobody(_reason: str) -> None:
+    return
+
+
+class TransformRows(Protocol):
+    """What a transform's jobs run in one life of Spark; its methods block."""
+
+    #: How many jobs a round has at most; None: as many as it has ranges.
+    jobs_max: int | None
+
+    def prepare(self) -> None:
+        """Get ready. Raise `TransformRefusedError`."""
+
+    def rows(self) -> Callable[[], RDD[Any]]:
+        """
+        Plan a round; return what yields the only row of one of its jobs.
+
+        It holds the job's outcomes, pickled: of each range its `RangeOutcome`, or why it failed.
+        """
+
+    def dry_run(self, records: Any) -> None:
+        """Transform *records* and write them nowhere. Raise what Spark raises."""
+
+
+class StepRows:
+    """
+    Connect's transforms alone.
+
+    They are Python of ours: through Spark SQL a record would cost three times as much, for nothing.
+    """
+
+    jobs_max: int | None = _STEP_JOBS
+
+    def __init__(self, session: SparkSession) -> None:
+        self._rows = session.one_row.mapPartitions(transform_ranges)
+
+    def prepare(self) -> None:
+        """Do nothing: the rows are ready."""
+
+    def rows(self) -> Callable[[], RDD[Any]]:
+        return lambda: self._rows
+
+    def dry_run(self, _records: Any) -> None:
+        """Do nothing: a step tells by itself which record it cannot take."""
+
+
+class TransformJobs:
+    """Runs the rounds of one transform in one life of Spark, one at a time."""
+
+    def __init__(
+        self, session: SparkSession, transform: Transform, rows: TransformRows, key_file: str | None, name: str
+    ) -> None:
+        self.session = session
+        self.transform = transform
+        #: Is told that a round was not done in time: after which time it was due, and how much more it had.
+        self.on_late: Callable[[EpochPlan, float, float], None] = lambda _plan, _due_s, _slack_s: None
+        #: Ends a Spark that does not stop what runs here.
+        self.end_hung: Callable[[str], Awaitable[None]] = _nobody
+        self._rows = rows
+        self._key_file = key_file
+        self._name = name
+        self._group = f"transform-{next(_sequence)}"
+
+    def prepare(self) -> None:
+        """Get ready; blocks. Raise `TransformRefusedError`."""
+        self._rows.prepare()
+
+    async def run(self, plan: EpochPlan, clock: Clock) -> MicroBatchResult:
+        """Have *plan* done."""
+        running: dict[asyncio.Future[_Outcomes], EpochPlan] = {}
+        outcomes: _Outcomes = {}
+        patience = Patience(allowed_s(plan), clock)
+        ready = self.session.begin(self._rows.rows)
+        ready.add_done_callback(_forget)
+        waiting = deque(self._of_jobs(plan))
+        while waiting or running:
+            if ready.done():
+                while waiting and len(running) < _JOBS_AT_ONCE:
+                    one = waiting.popleft()
+                    job = self.session.begin(self._outcomes, ready, one)
+                    job.add_done_callback(_forget)
+                    running[job] = one
+            done, _ = await asyncio.wait(
+                running or {ready}, timeout=min(_TICK_S, patience.left_s), return_when=asyncio.FIRST_COMPLETED
+            )
+            for job in done & running.keys():
+                del running[job]
+                outcomes |= job.result()
+            if patience.is_over() and (waiting or running):
+                due_s = _due_s(plan)
+                self.on_late(plan, due_s, allowed_s(plan) - due_s)
+                late: _Outcomes = {it.source: _LATE for one in (*running.values(), *waiting) for it in one.partitions}
+                return _result(outcomes | late, is_late=True)
+        return _result(outcomes)
+
+    def _of_jobs(self, plan: EpochPlan) -> Iterator[EpochPlan]:
+        """Return the plan of each job."""
+        count = len(plan.partitions)
+        jobs = count if self._rows.jobs_max is None else min(count, self._rows.jobs_max)
+        return (attrs.evolve(plan, partitions=plan.partitions[number::jobs]) for number in range(jobs))
+
+    def _outcomes(self, ready: asyncio.Future[Callable[[], RDD[Any]]], plan: EpochPlan) -> _Outcomes:
+        """Run the job of *plan*; return the outcomes of its ranges, or Spark's message if they failed; blocks."""
+        sources = [one.source for one in plan.partitions]
+        try:
+            return dict(zip(sources, self._collected(ready.result()(), plan), strict=True))
+        except JOB_FAILED as error:
+            return dict.fromkeys(sources, message_of(error))
+        except (Py4JError, OSError, EOFError) as error:
+            return dict.fromkeys(sources, f"Spark is gone ({type(error).__name__})")
+
+    def _collected(self, rows: RDD[Any], plan: EpochPlan) -> list[RangeOutcome | str]:
+        context = self.session.context
+        names = ", ".join(str(one.source) for one in plan.partitions)
+        context.setJobGroup(self._group, shortened(f"{self._name}, {names}"), interruptOnCancel=False)
+        context.setLocalProperty(PLAN, base64.b64encode(seal(plan, self._key_file)).decode())
+        try:
+            row: tuple[bytes] = collected(rows)[0]
+        finally:
+            context.setLocalProperty(PLAN, None)
+        outcomes: list[RangeOutcome | str] = pickle.loads(row[0])  # noqa: S301 - our own task made it
+        return outcomes
+
+    async def stop(self, clock: Clock) -> None:
+        """Stop it, whatever it is doing, by ending Spark if need be: nothing of it goes on behind anybody's back."""
+        ending = self.session.begin(self._try_end)
+        if not await done_within(ending, _STOP_WITHIN_S, clock):
+            await self.end_hung(f"it does not end a round of {self.transform.name}")
+
+    def _try_end(self) -> None:
+        with suppress(Py4JError, OSError, PySparkException):
+            self.session.context.cancelJobGroup(self._group)
+
+    async def tried(self, records: Any, clock: Clock) -> str | None:
+        """Transform *records* and write them nowhere; say what was raised. Raise `RoundLateError`."""
+        job = self.session.begin(self._try, records)
+        if not await done_within(job, ROUND_SLACK_S, clock):
+            raise RoundLateError(f"trying transform {self.transform.name}")
+        return job.result()
+
+    def _try(self, records: Any) -> str | None:
+        try:
+            self._rows.dry_run(records)
+        except JOB_FAILED as error:
+            return str(error)
+        except (Py4JError, OSError):
+            return None  # Spark is gone, which is no fault of a record
+        return None
+
+
+def _result(outcomes: _Outcomes, *, is_late: bool = False) -> MicroBatchResult:
+    done = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, RangeOutcome))
+    failed = {source: words for source, words in outcomes.items() if isinstance(words, str)}
+    return MicroBatchResult(done, failed, is_late)
+
+
+def _forget(job: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a job that may no longer be awaited."""
+    if not job.cancelled():
+        job.exception()

@@ -1,0 +1,63 @@
+"""What a statement gives from one round to the next, on real brokers and real Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.telemetry.events import PartitionStopped
+from tests.support.epochs import spark_of
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings, running_flow
+from tests.support.producing import produce_numbers
+from tests.support.reading import read_topic
+from tests.support.topics import create_topic
+
+
+pytestmark = pytest.mark.timeout(600)
+
+#: Spark and its workers come up first.
+_LONG_S = 150.0
+_NOW = "CAST(current_timestamp() AS STRING) AS value"
+_TOLD = f"SELECT * EXCEPT (value), {_NOW} FROM records"
+_DRAWN = f"SELECT * EXCEPT (key, value), uuid() AS key, {_NOW} FROM records"
+
+
+@pytest.mark.parametrize("statement", [_DRAWN, _TOLD])
+async def test_each_round_has_a_time_and_lots_of_its_own(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, statement: str
+) -> None:
+    """A plan that is kept between rounds would give all of them the time of the first, and draw the same lots again."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, partitions=2)
+    keys = {"tasks.max": 1, "TR->B.topics": prefix, "TR->B.transform.sql": statement}
+    settings = flow_settings(source, target, alias="TR", **keys)
+    async with spark_of() as spark, running_flow(settings, tmp_path, spark=spark) as flow:
+        view = flow.runner.view
+        for count in (20, 40, 60):
+            await produce_numbers(source, prefix, count=20, partitions=2)
+            await eventually(lambda wanted=count: view().records == wanted, within_s=_LONG_S, what="it is mirrored")
+        await flow.drain()
+
+    found = [record for records in (await read_topic(target, f"TR.{prefix}")).values() for record in records]
+    assert len(found) == 60
+    assert len({record.value for record in found}) >= 3
+    assert statement != _DRAWN or len({record.key for record in found}) == 60
+
+
+async def test_a_function_that_looks_at_its_records_stops_its_topic(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """It says what becomes of them, when there are none yet; and the message says so."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, partitions=1)
+    await produce_numbers(source, prefix, count=10, partitions=1)
+    keys = {"TL->B.topics": prefix, "TL->B.transform.function": "tests.support.transforms:looking"}
+    settings = flow_settings(source, target, alias="TL", **keys)
+    async with spark_of() as spark, running_flow(settings, tmp_path, spark=spark) as flow:
+        await eventually(lambda: flow.events.of(PartitionStopped), within_s=_LONG_S, what="it is stopped")
+        await flow.drain()
+
+    assert "there are no records outside of a micro-batch" in flow.events.of(PartitionStopped)[0].message

@@ -1,0 +1,164 @@
+"""The jobs of a round: which stretch each is about, how many run at a time, and what is said of those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import attrs
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from mm2py.clock import SystemClock
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionOutcome, PartitionPlan, Transactions
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.sealing import unseal
+from mm2py.pipeline.transform import jobs as module
+from mm2py.pipeline.transform.jobs import TransformJobs
+from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
+from mm2py.pipeline.transform.spark_task import PLAN
+
+
+_NOWHERE = ClusterEndpoint("B", ("nowhere:1",))
+
+
+@attrs.define
+class PretendedSpark:
+    """A context whose local properties are each thread's own, as Spark's are, and the rows that its jobs ask for."""
+
+    work: Callable[[TopicPartition], None]
+    local: threading.local = attrs.field(factory=threading.local)
+    groups: set[str] = attrs.field(factory=set)
+    cancelled: list[str] = attrs.field(factory=list)
+    rounds: int = 0
+    jobs_max: int | None = None
+    #: How many ranges each job had.
+    sizes: list[int] = attrs.field(factory=list)
+
+    @property
+    def context(self) -> PretendedSpark:
+        return self
+
+    def begin(self, work: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(None, work, *args)
+
+    def setJobGroup(self, group: str, _what: str, *, interruptOnCancel: bool) -> None:  # noqa: ARG002, N802, N803 - Spark's
+        self.groups.add(group)
+
+    def setLocalProperty(self, name: str, value: str | None) -> None:  # noqa: N802
+        setattr(self.local, name, value)
+
+    def cancelJobGroup(self, group: str) -> None:  # noqa: N802
+        self.cancelled.append(group)
+
+    def prepare(self) -> None:
+        return
+
+    def rows(self) -> Callable[[], PretendedSpark]:
+        self.rounds += 1
+        return lambda: self
+
+    def collect(self) -> list[tuple[bytes]]:
+        outcomes = []
+        for one in unseal(base64.b64decode(getattr(self.local, PLAN))).partitions:
+            self.work(one.source)
+            outcomes.append(RangeOutcome(PartitionOutcome(one.source, one.position + 10, None, is_unsure=False)))
+        self.sizes.append(len(outcomes))
+        return [(pickle.dumps(outcomes),)]
+
+
+@pytest.fixture(autouse=True)
+def collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "collected", PretendedSpark.collect)
+
+
+def _plan(partitions: int, *, allowed_ms: int = 30_000) -> EpochPlan:
+    plans = tuple(
+        PartitionPlan(TopicPartition("t", number), "A.t", 100 * number, None, is_unsure=False, until=100 * number + 10)
+        for number in range(partitions)
+    )
+    terms = Transactions("id", "positions", allowed_ms)
+    return EpochPlan(Flow("A", "B"), 0, 0, _NOWHERE, _NOWHERE, plans, CopyLimits(), 0, 0, transactions=terms)
+
+
+def _jobs(spark: PretendedSpark) -> TransformJobs:
+    return TransformJobs(cast("Any", spark), Transform("x", sql="SELECT 1"), cast("Any", spark), None, "A->B x")
+
+
+async def _run(spark: PretendedSpark, plan: EpochPlan) -> MicroBatchResult:
+    return await _jobs(spark).run(plan, SystemClock())
+
+
+async def test_each_stretch_has_a_job_and_few_run_at_a_time() -> None:
+    """All are done, by one plan of Spark's; those that run at the same time are told apart by their property."""
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work(_source: TopicPartition) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        threading.Event().wait(0.01)
+        with lock:
+            running -= 1
+
+    spark = PretendedSpark(work)
+    done = await _run(spark, _plan(20))
+
+    assert sorted(it.partition.position for it in done.outcomes) == [100 * number + 10 for number in range(20)]
+    assert (done.failed, done.is_late) == ({}, False)
+    assert (spark.rounds, len(spark.groups)) == (1, 1)
+    assert most <= 4
+
+
+async def test_a_few_jobs_do_for_many_ranges_where_that_is_possible() -> None:
+    """Each job has as many as the others, and each range is done once."""
+    spark = PretendedSpark(lambda _source: None, jobs_max=4)
+    done = await _run(spark, _plan(10))
+
+    assert sorted(it.partition.source.partition for it in done.outcomes) == list(range(10))
+    assert sorted(spark.sizes) == [2, 2, 3, 3]
+
+
+async def test_a_job_that_fails_takes_no_other_one_with_it() -> None:
+    """Spark's words are those of the stretch that failed."""
+
+    def work(source: TopicPartition) -> None:
+        if source.partition == 1:
+            raise Py4JNetworkError
+
+    done = await _run(PretendedSpark(work), _plan(3))
+
+    assert sorted(it.partition.source.partition for it in done.outcomes) == [0, 2]
+    assert done.failed == {TopicPartition("t", 1): "Spark is gone (Py4JNetworkError)"}
+
+
+async def test_what_is_late_is_given_up_and_nothing_more_is_begun() -> None:
+    """What was done by then counts; of the rest, begun or not, it is said that it was late."""
+    begun: list[int] = []
+    released = threading.Event()
+
+    def work(source: TopicPartition) -> None:
+        begun.append(source.partition)
+        if source.partition:
+            released.wait()
+
+    spark, late = PretendedSpark(work), []
+    jobs = _jobs(spark)
+    jobs.on_late = lambda *told: late.append(told)
+    done = await jobs.run(_plan(10, allowed_ms=2_000), SystemClock())
+    await jobs.stop(SystemClock())
+    released.set()
+
+    assert done.is_late
+    assert len(late) == 1
+    assert [it.partition.source.partition for it in done.outcomes] == [0]
+    assert {source.partition for source in done.failed} == set(range(1, 10))
+    assert sorted(begun) == [0, 1, 2, 3, 4]
+    assert spark.cancelled == list(spark.groups)
