@@ -178,7 +178,7 @@ async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, pre
         await log.ensure(1, 3, setting="x")
         await writing.open()
         await write(log, writing, 0)
-        coordinator = writing._coordinator
+        coordinator = writing._coordinator._node
         assert coordinator is not None
         await move_leaders(kafka.bootstrap_servers, prefix, {0: coordinator})
         await write(log, writing, 1)
@@ -190,5 +190,5 @@ async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, pre
         await write(log, writing, 3)
         await writing.commit()
 
-        assert writing._coordinator != coordinator
+        assert writing._coordinator._node != coordinator
         assert await values(kafka.bootstrap_servers, prefix) == [0, 1, 2, 3]
