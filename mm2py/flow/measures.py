@@ -63,19 +63,19 @@ class _End:
 class PartitionMeasures:
     """One topic-partition since the daemon started."""
 
-    __slots__ = ("_asked_at", "_ends", "bytes", "caught_up_at", "is_ours", "picture", "records", "window")
+    __slots__ = ("_asked_at", "_ends", "bytes", "cached", "caught_up_at", "is_ours", "records", "window")
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.window = Window()
-        # : Whether the target's end was known at some time since the daemon started. Records that a resume finds after
-        # that, because an epoch was lost, were copied by this daemon; those found before by another one.
+        #: Whether the target's end was known at some time since the daemon started. Records that a resume finds after
+        #: that, because an epoch was lost, were copied by this daemon; those found before by another one.
         self.is_ours = False
         #: When there was last nothing left to copy; monotonic seconds.
         self.caught_up_at: float | None = None
         #: The last view of the partition, while it may be shown again.
-        self.picture: _Picture | None = None
+        self.cached: _CachedView | None = None
         #: When the source's end offset was reported.
         self._asked_at: float | None = None
         self._ends: tuple[_End, ...] = ()
@@ -86,7 +86,7 @@ class PartitionMeasures:
 
     def take(self, outcome: PartitionOutcome, now: float) -> int:
         """Add an epoch's outcome; return its number of records."""
-        self.picture = None
+        self.cached = None
         records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
         self.records += records
         self.bytes += outcome.bytes
@@ -97,7 +97,7 @@ class PartitionMeasures:
 
     def look(self, state: PartitionState, now: float) -> None:
         """Record the partition's lag, which the source has just reported."""
-        self.picture, self._asked_at = None, now
+        self.cached, self._asked_at = None, now
         if state.lag == 0:
             self.caught_up_at = now
         if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
@@ -129,7 +129,7 @@ class PartitionMeasures:
 
 
 @attrs.frozen(eq=False)
-class _Picture:
+class _CachedView:
     """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly. Creating
     thousands of views every second would be most of a daemon's work for viewers.
     """
@@ -342,14 +342,14 @@ class FlowMeasures:
         measured = self._partition(state.source)
         if measured.asked_s(now) > self.lag_holds_s:
             state = forget_end(state)
-        picture, retention = measured.picture, self.retention.get(state.source.topic)
-        if picture is not None and picture.is_of(state, task, retention, now):
-            return picture.view
+        cached, retention = measured.cached, self.retention.get(state.source.topic)
+        if cached is not None and cached.is_of(state, task, retention, now):
+            return cached.view
         waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
         view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
-        measured.picture = _Picture(view, state, task, retention, now) if is_still else None
+        measured.cached = _CachedView(view, state, task, retention, now) if is_still else None
         return view
 
 

@@ -96,8 +96,8 @@ class PartitionPlan:
     downstream: int | None
     is_unsure: bool
     max_message_bytes: int = 1_048_588
-    # : None if nothing is written in this epoch, because the position is only searched for; or with a transform if a
-    # worker has to obtain one.
+    #: None if nothing is written in this epoch, because the position is only searched for; or with a transform if a
+    #: worker has to obtain one.
     producer: ProducerMark | None = None
     topic_id: str | None = None
     remote_topic_id: str | None = None

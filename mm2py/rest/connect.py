@@ -19,8 +19,8 @@ from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
 
 
-# : The version of Connect whose API this is. Tools check it, and disable features of newer versions: with our own
-# version, kcctl would neither stop a connector nor show its offsets.
+#: The version of Connect whose API this is. Tools check it, and disable features of newer versions: with our own
+#: version, kcctl would neither stop a connector nor show its offsets.
 VERSION: Final = "4.3.1"
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _PLACES: Final = (Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER)

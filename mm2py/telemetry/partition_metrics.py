@@ -84,8 +84,8 @@ class PartitionMetrics:
         self._offset_cap = Cap(partitions_max)
         self._group_cap = Cap(topics_max)
         self._labels: dict[object, _Pair] = {}
-        # : Records and bytes of partitions that are rolled up flow by flow; they count even after the partitions are
-        # gone.
+        #: Records and bytes of partitions that are rolled up flow by flow; they count even after the partitions are
+        #: gone.
         self._counted: dict[Flow, dict[object, tuple[int, int]]] = {}
         self.rolled_up = 0
 

@@ -46,8 +46,8 @@ FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
 FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 
-# : A topic can be deleted and created again unnoticed only while no fetch of it is open. After a gap this long, a
-# broker that is queried by name has to confirm the topic's id.
+#: A topic can be deleted and created again unnoticed only while no fetch of it is open. After a gap this long, a
+#: broker that is queried by name has to confirm the topic's id.
 _UNWATCHED_S: Final = 0.02
 
 #: How long a leader may wait for records in a fetch of a log reader.

@@ -8,8 +8,8 @@ from mm2py.config.keys.row import Key, Kind, Place, Section, at_least, not_empty
 from mm2py.config.keys.worker import WORKER
 
 
-# : A micro-batch of a transform takes seconds if Spark starts a worker for it, or the machine is busy: a shorter
-# transaction could not be committed, however small it is.
+#: A micro-batch of a transform takes seconds if Spark starts a worker for it, or the machine is busy: a shorter
+#: transaction could not be committed, however small it is.
 LEAST_TRANSACTION_MS = 10_000
 
 _NOT_YET = False

@@ -80,8 +80,8 @@ class Round:
     views: Mapping[str, tuple[GroupOffsetView, ...]]
     #: False while earlier translations are still being read.
     is_ready: bool = True
-    # : Offsets of groups in topics at the source that came from the target: once they are at the target, too, they need
-    # not be moved again. Offsets that are not copied yet are omitted, and will be translated better.
+    #: Offsets of groups in topics at the source that came from the target: once they are at the target, too, they need
+    #: not be moved again. Offsets that are not copied yet are omitted, and will be translated better.
     back: Mapping[tuple[str, TopicPartition], int] = attrs.field(factory=dict)
 
 
@@ -129,8 +129,8 @@ class Checkpoints:
         topic = policy.checkpoints_topic(settings.flow.source)
         self.log = kept_log(settings.flow, target, topic, events, self._contents)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
-        # : Those of the last ones that are missing in the topic, because it was deleted together with their remote
-        # topic.
+        #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
+        #: topic.
         self._unwritten: set[tuple[str, TopicPartition]] = set()
         self._knows_history = True
         self._refused: set[str] = set()

@@ -21,8 +21,8 @@ from mm2py.wire.log_end import EpochEnd, epoch_ends
 from mm2py.wire.metadata import UNKNOWN_EPOCH
 
 
-# : Verified histories, by cluster, topic id, topic and partition: the epoch queried and that of the leader. It stays in
-# the Python worker, so that an idle partition is not queried in each epoch.
+#: Verified histories, by cluster, topic id, topic and partition: the epoch queried and that of the leader. It stays in
+#: the Python worker, so that an idle partition is not queried in each epoch.
 Checked = dict[tuple[str, str | None, str, int], tuple[int, int]]
 
 HINT_TRUNCATED = "an unclean leader election, or a restored log; copy.on.source.truncated defines what to do"

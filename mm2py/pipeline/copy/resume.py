@@ -38,8 +38,8 @@ from mm2py.wire.requests import LATEST
 _AT_ONCE: Final = 8
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.2
-# : Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
-# the first one.
+#: Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
+#: the first one.
 _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32

@@ -99,8 +99,8 @@ class BatchSender:
         *,
         last_send_at: float = math.inf,
     ) -> None:
-        # : By the loop's time. A process that was stopped finds queued batches on waking, before any timer signals that
-        # its time is over and another node may have taken over.
+        #: By the loop's time. A process that was stopped finds queued batches on waking, before any timer signals that
+        #: its time is over and another node may have taken over.
         self._last_send_at = last_send_at
         self.target = target
         #: Empty where batches belong to no transaction.

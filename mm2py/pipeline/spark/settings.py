@@ -39,7 +39,7 @@ _OURS = {
     "spark.ui.port": "0",
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without it Spark's own picture of a job lags behind, and an epoch that runs seems to wait for a slot.
+    # Without it Spark's own view of a job is late, and a running epoch seems to wait for a slot.
     "spark.ui.liveUpdate.period": "0",
     # Every epoch is a job; Spark would remember the last thousand of them.
     "spark.ui.retainedJobs": "100",
