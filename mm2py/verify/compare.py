@@ -10,7 +10,7 @@ common sequence (an *anchor*); the records before it on either side show what ha
              9 is missing                    one is out of order          8 was changed
 
 From then on records are marks, a timestamp and three hashes, so that memory is bounded whatever their size. Where no
-anchor is within reach, somebody who can read anywhere must look further (`Want.SEARCH`).
+anchor is within reach, a reader with random access must search further (`Want.SEARCH`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 0.3
 _HINT = "check the memory of this host, and whether the process was stopped (SIGSTOP, a debugger)"
 #: How long no Spark task may end on other machines, whose workers cannot be monitored, until it is reported.
 _SILENT_FOR_S = 600.0
-#: Whoever gives up does not wait for a Spark that hangs.
+#: After giving up, a hung Spark is not awaited.
 _CANCEL_WITHIN_S = 5.0
 
 

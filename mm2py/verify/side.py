@@ -151,7 +151,7 @@ class Side:
             self._coming = self._ask_ahead()
         coming, self._coming = self._coming, None
         answer = await coming
-        # Whoever fetches must get its turn between two answers.
+        # The fetching task must get its turn between two answers.
         await self.clock.sleep(0)
         return answer
 

@@ -201,7 +201,7 @@ class VerifyReport:
 
     @property
     def verdict(self) -> Verdict:
-        """One that differs makes the flow different; else one that could not be told makes it that."""
+        """One different partition makes the flow different; else one that could not be compared makes it undecided."""
         verdicts = {report.verdict for report in self.partitions}
         if Verdict.DIFFERENT in verdicts:
             return Verdict.DIFFERENT

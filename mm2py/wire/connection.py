@@ -434,7 +434,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 def _why(error: BaseException) -> str:
-    """Return why a connection did not come about: in the system's words, without the address, which is told beside."""
+    """Return why a connection failed: the system's message, without the address, which is reported separately."""
     if isinstance(error, socket.gaierror):
         return f"the host's name is not known ({error.strerror})"
     if isinstance(error, TimeoutError):

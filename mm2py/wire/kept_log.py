@@ -69,11 +69,11 @@ class KeptLog(TopicLog):
     One compacted topic of one cluster.
 
     *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
-    there too, *correct* looks at what was filled, and gives what has to be written behind it, until that is nothing.
+    there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing.
     *tell* hears of each time that it was filled again.
 
-    a. What is appended comes behind *contents*, in whichever topic it goes to.
-    b. One append at a time: nothing older can come behind something newer.
+    a. Appended records come after *contents*, in any topic.
+    b. One append at a time: nothing older can come after something newer.
     """
 
     def __init__(

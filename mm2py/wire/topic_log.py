@@ -158,7 +158,7 @@ class TopicLog:
 
     async def await_stable(self) -> None:
         """
-        Wait until every transaction that is open now has ended: reading stops in front of one, whoever's it is.
+        Wait until every transaction that is open now has ended: reading stops at an open one, of any producer.
 
         Raise CONCURRENT_TRANSACTIONS where one stays open for longer than a request may take.
         """
@@ -403,7 +403,7 @@ class _Reading:
 
 def _behind_unreadable(record_set: bytes, offset: int) -> int | None:
     """
-    Return the offset behind the batch that holds *offset*, if it is as whoever wrote it sent it.
+    Return the offset after the batch that contains *offset*, if it is intact.
 
     None where it was damaged since: another replica may have what it said.
     """

@@ -1,7 +1,7 @@
 """
 Transactions by a producer of our own (KIP-98): what it writes becomes visible at once, or never.
 
-One producer may write from several processes: whoever has its id, epoch and a sequence for each partition. Which
+One producer may write from several processes: those that have its id, epoch and a sequence for each partition. Which
 producer that is, and which transaction is open, is kept by a coordinator among the brokers, under a *transactional id*.
 Opening the id again ends what was left open under it and fences all who wrote with it, wherever they are and whatever
 of theirs is still on its way: the coordinator writes a marker with a higher epoch into every partition concerned.
@@ -33,7 +33,7 @@ _PURPOSE: Final = "transactions"
 _MARKERS_PAUSE_S: Final = 0.01
 #: Error code, and the partition that it is about.
 _Answer = tuple[int, TopicPartition | None]
-#: Somebody else has opened the transactional id, or the coordinator has given the transaction up.
+#: Another producer has opened the transactional id, or the coordinator has aborted the transaction.
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
@@ -98,7 +98,7 @@ class TransactionalProducer:
         self._added.update(fresh)
 
     async def commit(self) -> None:
-        """Make what was written visible. When this raises, nobody knows whether it was."""
+        """Commit the transaction. If this raises, the outcome is unknown."""
         request = EndTxnRequest(self.transactional_id, self._producer_id, self._epoch, True)  # noqa: FBT003 - Kafka's
         await self._ask(request, "EndTxn", _code)
         self._added.clear()

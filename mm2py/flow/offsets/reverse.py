@@ -147,7 +147,7 @@ class ReverseFlow:
     def __init__(self, settings: FlowSettings, clock: Clock) -> None:
         #: What it knows, where this node runs it.
         self.translations: Translations | None = None
-        #: How this node's file has it, whoever runs it; None where the file does not say.
+        #: Its settings in this node's file; None if it is not there.
         self.settings: FlowSettings | None = None
         self._flow = settings.flow
         self._sizes = settings.offset_syncs

@@ -75,7 +75,7 @@ class Positions:
             settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
         )
-        # Behind a transaction of a killed daemon, be it Java's, more may have been written.
+        # After an open transaction of a killed daemon, or of Java's, more may have been written.
         await self.log.await_stable()
         stored = PositionsTopic(settings.flow.source)
         taken = [(record, stored.take(record)) for record in await self.log.read_all()]
@@ -121,13 +121,13 @@ class Positions:
         """
         Decide where the topic-partitions that have no position start; `fence` writes that down.
 
-        Where an operator removed the position, the partition is copied again behind what the target holds. A target
+        If an operator removed the position, the partition is copied again, appended to the target. A target
         that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
         first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
         are left out, and asked for again by the next refresh.
 
         Where they start at the source's end (`auto.offset.reset`), that counts only if those records are not in the
-        source at all: what lies behind them was never copied.
+        source at all: records after them were never copied.
 
         Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
         copied and did not commit yet is found in the target, as above.

@@ -69,7 +69,7 @@ class Stillness:
         if not self._lacking.is_over():
             return ()
         hung = tuple(filter(is_stopped, still)) or tuple(still)
-        # Whoever is named now is killed, which takes a moment where the machine has other things to do.
+        # The processes named now are killed, which takes a moment on a busy machine.
         self._lacking = None
         self._seen = {process: seen for process, seen in self._seen.items() if process not in hung}
         return hung
@@ -98,7 +98,7 @@ def _below(jvm: int) -> dict[psutil.Process, _Found]:
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 switches, times = process.num_ctx_switches(), process.cpu_times()
-                # One that is never made to wait is told by its CPU time alone, in hundredths of a second.
+                # A process that never waits is recognised by its CPU time alone, in hundredths of a second.
                 steps = switches.voluntary + switches.involuntary + round(100 * (times.user + times.system))
                 found[process] = _Found(process, process.ppid(), process.name() == "java", steps)
         except psutil.Error:

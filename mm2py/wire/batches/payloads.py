@@ -32,7 +32,7 @@ from mm2py.wire.batches.record_columns import RecordColumns
 #: Key, value and headers of a record.
 Parts = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 
-#: Behind every offset.
+#: After every offset.
 NO_END: Final = 1 << 63
 _NO_CODEC: Final = 0
 _DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
@@ -42,7 +42,7 @@ _GLANCE: Final = struct.Struct(">qi4xbIhiq22xiB")
 _SIGNED_FROM: Final = 21
 #: Larger batches are worth being compared unopened, even if there is but one record in each.
 _SINGLE_BELOW_BYTES: Final = 4096
-#: What is smaller, as its length counts, has no record; whoever follows such a length may never get to the end.
+#: A smaller length has no record; following such a length might never reach the end.
 _SINGLE_FROM_BYTES: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES + 1
 #: Attributes, timestamp delta and offset delta of a batch's first record.
 _FIRST: Final = b"\0\0\0"
@@ -96,7 +96,7 @@ def pieces(record_set: memoryview, before: int = NO_END) -> Iterator[RecordBatch
 
     Small ones of one record come together, read.
 
-    That is those before offset *before*; behind it batches are batches.
+    That is those before offset *before*; after it batches are batches.
     Raises `MalformedRecordSetError`.
     """
     at, whole = 0, b""

@@ -150,7 +150,7 @@ class Membership:
 
     def _sync_request(self, generation: int) -> SyncGroupRequest:
         self._generation = generation
-        # Nobody reads it, but a coordinator warns of an empty one.
+        # It is not used, but a coordinator warns of an empty one.
         assignment = [(self._member_id, self._protocol.encode())]
         return SyncGroupRequest(self.group, generation, self._member_id, None, assignment)
 

@@ -183,7 +183,7 @@ class Admin:
         """
         cause: BrokerConnectionError | None = None
         for node_id in self._cluster.brokers:
-            # A broker describes nobody but itself.
+            # A broker describes only itself.
             request = _describe_request(_BROKER, [str(node_id)], keys)
             try:
                 response = await self._cluster.send_to(node_id, request)
