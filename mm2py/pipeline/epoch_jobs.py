@@ -32,7 +32,7 @@ from mm2py.pipeline.spark.processes import kill_worker
 from mm2py.pipeline.spark.sealing import seal
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost, SparkSession, collected, is_stopped, message_of
 from mm2py.pipeline.spark.worker import EpochRepeatedError
-from mm2py.pipeline.transform.jobs import RoundLateError
+from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.pipeline.transform.task import RecordTasks
 from mm2py.telemetry.events import CopyTaskLate, WaitingForSlot
 from mm2py.telemetry.journal import EventLog
@@ -182,7 +182,7 @@ class EpochRunner:
         session = await self._host.session()
         try:
             return await self.records.run(plan)
-        except RoundLateError as error:
+        except MicroBatchLateError as error:
             raise EpochLostError(plan.name, str(error), is_late=True) from error
         except (Py4JError, PySparkException, OSError, EOFError) as error:
             if await self._ask(session, is_stopped, session):

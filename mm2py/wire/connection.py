@@ -197,7 +197,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return connection
 
     def _size_buffers(self, line: Any) -> None:
-        """Give the socket the buffers that the settings ask for; a long-distance connection needs them as large as its
+        """Size the socket's buffers as the settings ask for; a long-distance connection needs them as large as its
         bandwidth-delay product.
         """
         wanted = {

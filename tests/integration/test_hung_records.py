@@ -18,7 +18,7 @@ from mm2py.model.state import TaskState
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark import processes
 from mm2py.pipeline.transform import jobs, task
-from mm2py.pipeline.transform.jobs import RoundLateError
+from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.pipeline.transform.micro_batch import RecordTask
 from mm2py.telemetry.events import CopyTaskLate, SparkHung
 from tests.support.epochs import Spark, idle_plan, spark_of
@@ -56,8 +56,8 @@ class _Bounds:
         self._monkeypatch = monkeypatch
 
     def shorten(self) -> None:
-        self._monkeypatch.setattr(jobs, "ROUND_SLACK_S", scaled(2.0))
-        self._monkeypatch.setattr(task, "ROUND_SLACK_S", scaled(5.0))
+        self._monkeypatch.setattr(jobs, "SLACK_S", scaled(2.0))
+        self._monkeypatch.setattr(task, "SLACK_S", scaled(5.0))
 
     def restore(self) -> None:
         self._monkeypatch.undo()
@@ -166,7 +166,7 @@ async def test_a_function_that_hangs_keeps_no_other_transform_waiting(spark: Spa
     short_bounds.shorten()
     try:
         async with asyncio.timeout(scaled(60)):
-            with pytest.raises(RoundLateError):
+            with pytest.raises(MicroBatchLateError):
                 await records.jobs(record_task, attrs.evolve(idle_plan(), transform=stuck))
         short_bounds.restore()
         async with asyncio.timeout(scaled(60)):

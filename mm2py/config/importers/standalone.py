@@ -172,7 +172,7 @@ def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Rea
 
 
 def _settle_replication(lines: Lines, flow: Flow) -> None:
-    """Give positions, which a standalone worker keeps in a file, the replication of the mirror's other topics."""
+    """Replicate the positions topic like the mirror's other topics; a standalone worker has a file instead."""
     names = ("offset-syncs.topic", "checkpoints.topic", "heartbeats.topic")
     line = lines.first((*(f"{flow}.{name}.replication.factor" for name in names), f"{flow}.replication.factor"))
     if line is not None:

@@ -134,8 +134,8 @@ def _headers_lists(column: Any) -> list[Headers]:
         return [(pair,) for pair in pairs]
     found: list[Headers] = []
     at = 0
-    for told in column.value_lengths().to_pylist():
-        length = told or 0
+    for known in column.value_lengths().to_pylist():
+        length = known or 0
         found.append(tuple(pairs[at : at + length]))
         at += length
     return found

@@ -1,5 +1,5 @@
 """
-Batches of one stretch on their way to the target, the copier's own way.
+Batches of one range on their way to the target, sent as the copier sends them.
 
 `BatchSender` signs, sends and sends again, and `PartitionCopy` accounts for what was acknowledged.
 """
@@ -28,14 +28,14 @@ from mm2py.wire.produce import init_producer_id
 
 _UNREACHABLE: Final = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
 _PAUSE_S: Final = 0.2
-#: How long a target that does not answer is waited for; the daemon plans the stretch again after that.
+#: How long to wait for a target that does not answer; the daemon plans the range again after that.
 _SEND_WITHIN_S: Final = 20.0
 _BATCH_BYTES: Final = 512 * 1024
 _NO_CODEC: Final = 0
 
 
 class Delivery:
-    """Sends what one stretch has queued."""
+    """Sends what one range has queued."""
 
     def __init__(self, plan: EpochPlan, hosted: WorkerState, clock: Clock) -> None:
         self._plan = plan

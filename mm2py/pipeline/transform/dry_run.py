@@ -23,7 +23,7 @@ from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
 from mm2py.pipeline.transform.columns import ARROW, rows_of
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.find_bad_record import table_of
-from mm2py.pipeline.transform.jobs import ROUND_SLACK_S
+from mm2py.pipeline.transform.jobs import MICRO_BATCH_SLACK_S
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.record import Row
 from mm2py.pipeline.transform.sql import dataframe as frames
@@ -33,8 +33,8 @@ from mm2py.wire.requests import EARLIEST, LATEST
 
 
 _READ_WITHIN_S: Final = 30.0
-#: What a flow gives a round beyond its epoch, too.
-TRIED_WITHIN_S: Final = ROUND_SLACK_S
+#: What a flow gives a micro-batch beyond its epoch, too.
+TRIED_WITHIN_S: Final = MICRO_BATCH_SLACK_S
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,7 +102,7 @@ async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> l
 async def _asked(host: SparkHost, sql: Sql, what: str, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Ask Spark. Raise `TriedTooLongError` where that is not done in the time that a flow gives it, and end Spark."""
     answer = sql.session.begin(question, *args, **named)
-    # How one ends that nobody awaits any more is of no interest.
+    # Retrieve the exception of a job that may no longer be awaited.
     answer.add_done_callback(lambda it: None if it.cancelled() else it.exception())
     if not await host.finished(sql.session, answer, TRIED_WITHIN_S):
         await host.end_hung(sql.session, f"{what} was not done within {TRIED_WITHIN_S:g} s")
@@ -159,7 +159,7 @@ def _place(row: Row) -> tuple[int, int]:
 
 
 async def refusals(host: SparkHost, transforms: Sequence[Transform]) -> dict[str, str]:
-    """Say of those of *transforms* that Spark would not run why, without a record; by their names."""
+    """Return why Spark refuses some of *transforms*, by name; found without a record."""
     found: dict[str, str] = {}
     concerned = [transform for transform in transforms if transform.uses_spark]
     if concerned:

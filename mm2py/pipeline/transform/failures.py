@@ -1,7 +1,7 @@
 """
-What went wrong in a Spark task, told through Spark's own words.
+What went wrong in a Spark task, passed on through Spark's own messages.
 
-A task that fails leaves nothing but a text behind, wrapped in several others. So what is to be known of it travels in
+A task that fails leaves nothing but a text, wrapped in several others. So what is to be known of it travels in
 that text, between marks.
 """
 

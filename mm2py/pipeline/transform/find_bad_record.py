@@ -1,7 +1,7 @@
 """
 Which record does a transform fail on?
 
-Spark tells what was raised, but not at which record. So the stretch is transformed again without writing anything, in
+Spark reports what was raised, but not at which record. So the range is transformed again without writing anything, in
 halves, until one record is left. It holds the same records each time, and a transform looks at one at a time, so the
 first record that fails alone is the one.
 """
@@ -21,7 +21,7 @@ from mm2py.pipeline.transform.results import BadRecord
 
 
 class Isolation:
-    """Looks for records that fail in the stretches of a plan."""
+    """Looks for records that fail in the ranges of a plan."""
 
     def __init__(self, jobs: TransformJobs, reader: RangeReader, clock: Clock) -> None:
         self._jobs = jobs
@@ -29,7 +29,7 @@ class Isolation:
         self._clock = clock
 
     async def first_bad(self, one: PartitionPlan) -> BadRecord | None:
-        """Return the first record of *one*'s stretch that the transform fails on; None where it takes all of them."""
+        """Return the first record of *one*'s range that the transform fails on; None where it takes all of them."""
         records = await table_of(self._reader, one)
         low, high = 0, len(records)
         words = await self._fails(records)
@@ -56,7 +56,7 @@ class Isolation:
 
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
-    """Read the stretch of *one* into memory."""
+    """Read the range of *one* into memory."""
     source = one.source
     batches = [to_arrow(source.topic, source.partition, columns) async for columns in reader.read(one)]
     return pa.Table.from_batches(batches, schema=ARROW)

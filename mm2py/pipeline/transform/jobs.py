@@ -40,11 +40,11 @@ _JOBS_AT_ONCE: Final = 4
 _STEP_JOBS: Final = 2
 _TICK_S: Final = 1.0
 _STOP_WITHIN_S: Final = 60.0
-#: What a round may take beyond an epoch: where a broker is away, a stretch waits for half a minute to be read and as
-#: long to be written, and a transform is somebody's own code.
-ROUND_SLACK_S: Final = 300.0
-#: Words that tell a round apart that was given up.
-_LATE: Final = "the round was not done in time and was stopped"
+#: What a micro-batch may take beyond an epoch: while a broker is away, a range waits half a minute to be read and as
+#: long to be written, and a transform is the user's own code.
+MICRO_BATCH_SLACK_S: Final = 300.0
+#: The failure of the ranges of a micro-batch that was given up.
+_LATE: Final = "the micro-batch was not done in time and was stopped"
 
 #: Of each range its outcome, or why it failed.
 _Outcomes = dict[TopicPartition, RangeOutcome | str]
@@ -53,20 +53,20 @@ _sequence = itertools.count()
 
 
 def allowed_s(plan: EpochPlan) -> float:
-    """Return how long a round may take: once its transaction has been aborted, nothing of it can be committed."""
+    """Return how long a micro-batch may take: once its transaction has been aborted, nothing of it can be committed."""
     terms = plan.transactions
-    slack_s = ROUND_SLACK_S if terms is None else min(ROUND_SLACK_S, terms.timeout_ms / 1000)
+    slack_s = MICRO_BATCH_SLACK_S if terms is None else min(MICRO_BATCH_SLACK_S, terms.timeout_ms / 1000)
     return _due_s(plan) + slack_s
 
 
 def _due_s(plan: EpochPlan) -> float:
-    """Return the time by which a round should be done."""
+    """Return the time by which a micro-batch should be done."""
     return (plan.epoch_ms + plan.drain_ms) / 1000
 
 
 @attrs.define(eq=False)
-class RoundLateError(Mm2Error):
-    """Spark, or a transform's own code, did not do something that a round needs in time."""
+class MicroBatchLateError(Mm2Error):
+    """Spark, or a transform's own code, did not finish in time what a micro-batch needs."""
 
     what: str
 
@@ -81,7 +81,7 @@ async def _nobody(_reason: str) -> None:
 class TransformRows(Protocol):
     """What a transform's jobs run in one life of Spark; its methods block."""
 
-    #: How many jobs a round has at most; None: as many as it has ranges.
+    #: How many jobs a micro-batch has at most; None: as many as it has ranges.
     jobs_max: int | None
 
     def prepare(self) -> None:
@@ -89,7 +89,7 @@ class TransformRows(Protocol):
 
     def rows(self) -> Callable[[], RDD[Any]]:
         """
-        Plan a round; return what yields the only row of one of its jobs.
+        Plan a micro-batch; return what yields the only row of one of its jobs.
 
         It holds the job's outcomes, pickled: of each range its `RangeOutcome`, or why it failed.
         """
@@ -117,18 +117,18 @@ class StepRows:
         return lambda: self._rows
 
     def dry_run(self, _records: Any) -> None:
-        """Do nothing: a step tells by itself which record it cannot take."""
+        """Do nothing: a step names the record that it cannot take."""
 
 
 class TransformJobs:
-    """Runs the rounds of one transform in one life of Spark, one at a time."""
+    """Runs the micro-batches of one transform in one life of Spark, one at a time."""
 
     def __init__(
         self, session: SparkSession, transform: Transform, rows: TransformRows, key_file: str | None, name: str
     ) -> None:
         self.session = session
         self.transform = transform
-        #: Is told that a round was not done in time: after which time it was due, and how much more it had.
+        #: Called with the time after which a late micro-batch was due, and how much more it had.
         self.on_late: Callable[[EpochPlan, float, float], None] = lambda _plan, _due_s, _slack_s: None
         #: Ends a Spark that does not stop what runs here.
         self.end_hung: Callable[[str], Awaitable[None]] = _nobody
@@ -198,20 +198,20 @@ class TransformJobs:
         return outcomes
 
     async def stop(self, clock: Clock) -> None:
-        """Stop it, whatever it is doing, by ending Spark if need be: nothing of it goes on behind anybody's back."""
+        """Stop all jobs, by ending Spark if need be, so that none keeps writing."""
         ending = self.session.begin(self._try_end)
         if not await done_within(ending, _STOP_WITHIN_S, clock):
-            await self.end_hung(f"it does not end a round of {self.transform.name}")
+            await self.end_hung(f"it does not end a micro-batch of {self.transform.name}")
 
     def _try_end(self) -> None:
         with suppress(Py4JError, OSError, PySparkException):
             self.session.context.cancelJobGroup(self._group)
 
     async def tried(self, records: Any, clock: Clock) -> str | None:
-        """Transform *records* and write them nowhere; say what was raised. Raise `RoundLateError`."""
+        """Transform *records* and write them nowhere; return what was raised. Raise `MicroBatchLateError`."""
         job = self.session.begin(self._try, records)
-        if not await done_within(job, ROUND_SLACK_S, clock):
-            raise RoundLateError(f"trying transform {self.transform.name}")
+        if not await done_within(job, MICRO_BATCH_SLACK_S, clock):
+            raise MicroBatchLateError(f"trying transform {self.transform.name}")
         return job.result()
 
     def _try(self, records: Any) -> str | None:

@@ -1,5 +1,5 @@
 """
-Rate limits of transformed topics: how long a stretch may be.
+Rate limits of transformed topics: how long a range may be.
 
 As when batches are copied, a limit is a bucket of tokens that may be in debt. Records count where they are read, bytes
 where they are written: what a transform leaves out has cost the target nothing.
@@ -20,7 +20,7 @@ from mm2py.pipeline.copy.throttle import Bucket
 from mm2py.pipeline.transform.offset_ranges import Pace
 
 
-#: A stretch under a limit has at least what comes in this time: so that rounds are few.
+#: A range under a limit covers at least what the limit lets through in this time, so that micro-batches are few.
 _SLICE_S: Final = 0.5
 
 
@@ -34,7 +34,7 @@ class Limits:
         return [bucket for bucket in self._buckets if bucket.of.topic in ("", topic)]
 
     def within(self, offset_ranges: Sequence[PartitionPlan], pace: Pace, now: float) -> tuple[PartitionPlan, ...]:
-        """Leave out stretches of topics that are in debt, and shorten the others to what may be taken."""
+        """Leave out ranges of topics that are over their limit, and shorten the others to what is left of it."""
         free = [one for one in offset_ranges if not any(bucket.hold(now) for bucket in self._of(one.source.topic))]
         sharers = Counter({bucket.of: 0 for bucket in self._buckets})
         for one in free:
@@ -51,7 +51,7 @@ class Limits:
         return tuple(cut)
 
     def charge(self, source: TopicPartition, *, offsets: int, size_bytes: int, now: float) -> None:
-        """Count what became of a stretch."""
+        """Count what became of a range."""
         for bucket in self._of(source.topic):
             bucket.take(size_bytes if bucket.of.unit is Unit.BYTES else offsets, now)
 

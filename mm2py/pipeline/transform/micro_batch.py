@@ -1,7 +1,7 @@
 """
 An epoch of a record task: what there is to do, who does it, and what became of it.
 
-Positions that are unsure are made sure, stretches of records that are there are cut out of the plan, a micro-batch
+Positions that are unsure are made sure, ranges of records that are there are cut out of the plan, a micro-batch
 transforms and writes them, and what it says becomes the epoch's outcome. A record that the transform fails on is found,
 and stops its topic or is left out.
 """
@@ -73,7 +73,7 @@ class RecordTask:
     transform: Transform
     jobs: TransformJobs | None = None
     pace: Pace = attrs.field(factory=Pace)
-    #: Records that the transform fails on, which stretches end before.
+    #: Records that the transform fails on; ranges end before them.
     bad: dict[TopicPartition, BadRecord] = attrs.field(factory=dict)
     #: Those of them that have stopped their topics.
     stopped: set[TopicPartition] = attrs.field(factory=set)
@@ -83,17 +83,17 @@ class RecordTask:
     is_late: bool = False
     #: How often that was so.
     lates: int = 0
-    #: Was an epoch begun whose end nobody saw? Its jobs may still write.
+    #: Was an epoch begun whose end is unknown? Its jobs may still write.
     is_unsettled: bool = False
     #: Where remote partitions end, by source.
     ends: dict[TopicPartition, End] = attrs.field(factory=dict)
     #: Writes its transactions, where it does.
     committer: Committer | None = None
-    #: What became of partitions if their transaction was committed, which nobody knows.
+    #: The outcomes that hold if the transaction was committed; whether it was is unknown.
     doubtful: dict[TopicPartition, RangeOutcome] = attrs.field(factory=dict)
     #: Partitions whose position is known to be the committed one.
     certain: set[TopicPartition] = attrs.field(factory=set)
-    #: How often somebody else has taken over of late, and until when nothing is tried for that.
+    #: How often another producer took over recently, and until when no transaction is begun for that.
     fences: int = 0
     fenced_until: float = 0.0
 
@@ -112,7 +112,7 @@ class Around(Protocol):
     async def jobs(self, task: RecordTask, plan: EpochPlan) -> TransformJobs: ...
 
 
-class Round:
+class MicroBatch:
     """One epoch of a record task whose records are written at least once."""
 
     _hint_late = "less is taken at once from now on"
@@ -157,7 +157,7 @@ class Round:
         if offset_ranges:
             await self._transform(offset_ranges)
 
-    # What nobody knows of the target.
+    # What is not known of the target.
 
     def _is_unsure(self, one: PartitionPlan) -> bool:
         return one.is_unsure or one.downstream is None
@@ -283,7 +283,7 @@ class Round:
         await self._explain(jobs, [one for one in offset_ranges if one.source not in self._outcomes], done)
 
     def _behind_all(self, one: PartitionPlan) -> PartitionPlan:
-        """Have *one* written behind all that the target is known to hold, be it no record."""
+        """Have *one* written after all that the target is known to hold, if anything."""
         end = self._task.ends.get(one.source)
         return one if end is None or end.downstream != one.downstream else attrs.evolve(one, downstream=end.last)
 
@@ -307,7 +307,7 @@ class Round:
         self._offset_ranges += taken
 
     async def _explain(self, jobs: TransformJobs, left: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
-        """Report of the stretches *left* why they failed: of what their records are, or of something else."""
+        """Report why the ranges *left* failed: because of their records, or of something else."""
         if done.is_late:
             self._task.pace.ease()
         isolation = Isolation(jobs, self._reader(), self._clock)
@@ -315,7 +315,7 @@ class Round:
             words = done.failed.get(one.source, "")
             trouble = trouble_in(words)
             if trouble is not None:
-                # A stretch is written only once it is read, so nothing of it was.
+                # A range is written only once it is read, so nothing of it was.
                 self._tell(one, trouble.ended, trouble.failure)
             elif words and not any(sign in words for sign in _NO_FAULT):
                 bad = await isolation.first_bad(one)
@@ -327,7 +327,7 @@ class Round:
             await self._give_up(others, done)
 
     async def _give_up(self, others: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
-        """Report what became of stretches that failed, but not because of their records."""
+        """Report what became of ranges that failed, but not because of their records."""
         await self._clock.sleep(QUIET_S)
         self._interrupt(others, done, is_unsure=True)
 
@@ -451,7 +451,7 @@ def _numbers(found: Ends) -> dict[TopicPartition, int]:
 
 
 def unmoved(one: PartitionPlan) -> PartitionOutcome:
-    """Say that nothing became of a partition."""
+    """Return the outcome of a partition that did not move."""
     return PartitionOutcome(
         one.source,
         one.position,

@@ -28,7 +28,7 @@ class Pace:
     """What the records of each topic-partition weigh, as far as they were seen."""
 
     _bytes: dict[TopicPartition, float] = attrs.field(factory=dict)
-    #: Which part of what it may be a stretch is, and which part the longest one was that was cut last.
+    #: Which part of what it may be a range is, and which part the longest one was that was cut last.
     _part: float = 1.0
     _taken: float = 1.0
 
@@ -56,9 +56,9 @@ class Pace:
         self, plans: Sequence[PartitionPlan], ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
     ) -> tuple[PartitionPlan, ...]:
         """
-        Return those of *plans* that have something to read, each with the end of its stretch.
+        Return those of *plans* that have something to read, each with the end of its range.
 
-        A stretch ends with the source (*ends*), at a bound, or where it would weigh too much.
+        A range ends with the source (*ends*), at a bound, or where it would weigh too much.
         """
         waiting = [plan for plan in plans if self._limit(plan, ends, bounds) > plan.position]
         share = min(STRETCH_BYTES, ROUND_BYTES // max(1, len(waiting)))

@@ -1,7 +1,7 @@
 """
-One stretch of one topic-partition, read from the source as columns.
+One range of one topic-partition, read from the source as columns.
 
-A stretch ends where it was planned to end, whatever the source has by now: so it holds the same records whenever it is
+A range ends where it was planned to end, whatever the source has by now: so it holds the same records whenever it is
 read again.
 """
 
@@ -33,13 +33,13 @@ from mm2py.wire.requests import id_bytes
 _COLUMNS_BYTES: Final = 1024 * 1024
 _COLUMNS_RECORDS: Final = 8192
 _PAUSE_S: Final = 0.1
-#: How long a cluster that gives nothing is waited for; the stretch is planned again after that.
+#: How long to wait for a cluster that returns nothing; the range is planned again after that.
 READ_WITHIN_S: Final = 20.0
 _LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class RangeReader:
-    """Reads stretches of one source cluster, each within *within_s*."""
+    """Reads ranges of one source cluster, each within *within_s*."""
 
     def __init__(self, source: Cluster, limits: CopyLimits, clock: Clock, *, within_s: float) -> None:
         self._source = source
@@ -85,7 +85,7 @@ class RangeReader:
     def _whole_batches(
         self, plan: PartitionPlan, position: FetchPosition, answer: PartitionAnswer
     ) -> list[tuple[bytes, int]]:
-        """Return the answer's batches, empty where they are not copied, each with the offset behind it."""
+        """Return the answer's batches, empty where they are not copied, each with the offset after it."""
         data = DataFilter(answer.aborted)
         found: list[tuple[bytes, int]] = []
         try:

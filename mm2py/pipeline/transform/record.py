@@ -25,7 +25,7 @@ class Row(NamedTuple):
 @attrs.frozen
 class Chunk:
     """
-    Records of one stretch, in the order in which they came; a timestamp of -1 is none.
+    Records of one range, in the order in which they came; a timestamp of -1 is none.
 
     An offset may be None where a transform made it so. `stray` says of the first record that a transform gave another
     topic or partition which one it is, and which of the two columns.

@@ -1,4 +1,4 @@
-"""What a Spark task of the record pipeline says of its stretch."""
+"""What a Spark task of a transform returns of its ranges."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What the target holds behind the last record that was accounted for.
+What the target holds after the last record that was accounted for.
 
 Offsets there need not be records: each transaction leaves a marker, and what it wrote in vain if it was aborted. Only
 records that a consumer of committed ones would see count.
@@ -28,7 +28,7 @@ async def records_behind(target: Cluster, remote: TopicPartition, *, after: int,
     Count the committed records of *remote* that lie past offset *after* and before *end*.
 
     Where they may not be read, every offset is taken for one. Raise `BrokerAnsweredError` where they cannot be told
-    now, such as when somebody's transaction is open.
+    now, such as while a transaction is open there.
     """
     stable = (await target.list_offsets([remote], LATEST, reads_committed=True))[remote]
     start = (await target.list_offsets([remote], EARLIEST))[remote]

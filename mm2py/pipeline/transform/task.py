@@ -1,7 +1,7 @@
 """
 Record tasks: who runs the epochs of topics with a transform, and what is kept between them.
 
-The plan of an epoch names where its topic-partitions stand, as for a copy task. What becomes of it is a `Round`.
+The plan of an epoch names where its topic-partitions stand, as for a copy task. What becomes of it is a `MicroBatch`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.session import SparkHost, SparkSession
-from mm2py.pipeline.transform.jobs import ROUND_SLACK_S, RoundLateError, StepRows, TransformJobs, TransformRows
-from mm2py.pipeline.transform.micro_batch import QUIET_S, RecordTask, Round
+from mm2py.pipeline.transform.jobs import (
+    MICRO_BATCH_SLACK_S,
+    MicroBatchLateError,
+    StepRows,
+    TransformJobs,
+    TransformRows,
+)
+from mm2py.pipeline.transform.micro_batch import QUIET_S, MicroBatch, RecordTask
 from mm2py.pipeline.transform.sql.query import Query, Sql
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
@@ -38,7 +44,7 @@ class RecordTasks:
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         """Run one epoch of a record task and give its outcome."""
-        assert plan.transform is not None  # noqa: S101 - whoever calls has looked
+        assert plan.transform is not None  # noqa: S101 - the caller has checked
         key = (plan.flow, plan.task)
         task = self._tasks.get(key)
         terms = task.committer.terms if task is not None and task.committer is not None else None
@@ -50,8 +56,8 @@ class RecordTasks:
         task.is_running = task.is_unsettled = True
         lates = task.lates
         try:
-            outcome = await (Round if task.committer is None else TransactionalMicroBatch)(self, task, plan).run()
-        except RoundLateError:
+            outcome = await (MicroBatch if task.committer is None else TransactionalMicroBatch)(self, task, plan).run()
+        except MicroBatchLateError:
             await self._stop(task)
             raise
         finally:
@@ -61,7 +67,7 @@ class RecordTasks:
         return outcome
 
     def nudge(self, flow: Flow, task: int) -> bool:
-        """End the wait of a record task for records. Say whether an epoch of it is running."""
+        """End the wait of a record task for records. Return whether an epoch of it is running."""
         found = self._tasks.get((flow, task))
         if found is None or not found.is_running:
             return False
@@ -69,7 +75,7 @@ class RecordTasks:
         return True
 
     def is_late(self, flow: Flow, task: int) -> bool:
-        """Whether a record task's last round was not done in time."""
+        """Whether a record task's last micro-batch was not done in time."""
         found = self._tasks.get((flow, task))
         return found is not None and found.is_late
 
@@ -107,7 +113,7 @@ class RecordTasks:
         return self._clusters[endpoint]
 
     async def jobs(self, task: RecordTask, plan: EpochPlan) -> TransformJobs:
-        """Return the task's jobs, prepared where they are not. Raise `TransformRefusedError`, `RoundLateError`."""
+        """Return the task's jobs, prepared where they are not. Raise `TransformRefusedError`, `MicroBatchLateError`."""
         session = await self._host.session()
         if task.jobs is not None and task.jobs.session is not session:
             task.jobs = None  # they ended with Spark's last life
@@ -122,12 +128,12 @@ class RecordTasks:
     async def _prepare(self, jobs: TransformJobs, plan: EpochPlan) -> None:
         """Prepare them. Where a function hangs, Spark goes on copying for others."""
         preparing = jobs.session.begin(jobs.prepare)
-        # How one ends that nobody awaits any more is of no interest.
+        # Retrieve the exception of a job that may no longer be awaited.
         preparing.add_done_callback(lambda it: None if it.cancelled() else it.exception())
-        if not await done_within(preparing, ROUND_SLACK_S, self._clock):
-            jobs.on_late(plan, ROUND_SLACK_S, 0.0)
+        if not await done_within(preparing, MICRO_BATCH_SLACK_S, self._clock):
+            jobs.on_late(plan, MICRO_BATCH_SLACK_S, 0.0)
             self._sql = None  # it is held by whatever hangs
-            raise RoundLateError(f"the start of transform {jobs.transform.name}")
+            raise MicroBatchLateError(f"the start of transform {jobs.transform.name}")
         preparing.result()
 
     def _made(self, transform: Transform, session: SparkSession, name: str) -> TransformJobs:

@@ -1,7 +1,7 @@
 """
 The transactions of one record task: records, dead letters and positions become visible together, or never.
 
-While one is open nobody knows how it will end. So a committer that was begun and has not committed must be opened
+While one is open it is not known how it will end. So a committer that was begun and has not committed must be opened
 again, which undoes whatever was not committed, and says which positions were.
 """
 
@@ -49,7 +49,7 @@ class Committer:
         self.is_open = False
         await self._producer.open()
         self.is_begun = False
-        # The record tasks of a flow share the topic: another one's open transaction hides what lies behind it.
+        # The record tasks of a flow share the topic: another one's open transaction hides what follows it.
         await self._log.await_stable()
         committed: dict[TopicPartition, Position] = {}
         for record in await self._log.read_all():
@@ -63,14 +63,14 @@ class Committer:
 
     async def begin(self, remotes: Collection[TopicPartition], sources: Collection[TopicPartition]) -> None:
         """Begin a transaction of records in *remotes* and positions of *sources*."""
-        assert self.is_open  # noqa: S101 - whoever begins has opened
+        assert self.is_open  # noqa: S101 - the caller has opened it
         self.is_open, self.is_begun = False, True
         self._begun_at = self._clock.monotonic()
         keys = [LogRecord(position_key(self._alias, source), None) for source in sources]
         await self._producer.add({*remotes, *await self._log.places(keys)})
 
     def mark(self, remote: TopicPartition) -> ProducerMark:
-        """Return what the next record of *remote* must carry, whoever writes it."""
+        """Return the producer id, epoch and sequence that the next record of *remote* must carry."""
         return self._producer.mark(remote)
 
     def wrote(self, remote: TopicPartition, mark: ProducerMark | None) -> None:
@@ -89,7 +89,7 @@ class Committer:
             raise
 
     async def commit(self, positions: Collection[Position]) -> None:
-        """Write *positions*, and make all of the transaction visible. When this raises, nobody knows whether it is."""
+        """Write *positions*, and make all of the transaction visible. If this raises, it is not known whether it is."""
         records = []
         for position in positions:
             key, value, headers = encode_position(self._alias, position)
@@ -99,7 +99,7 @@ class Committer:
         self.is_open, self.is_begun = True, False
 
     async def undo(self) -> None:
-        """Undo what was begun, as far as that is possible now; whoever still writes for it is fenced."""
+        """Abort what was begun, as far as that is possible now; tasks that still write for it are fenced."""
         with suppress(Mm2Error, TimeoutError):
             async with asyncio.timeout(_ABORT_WITHIN_S):
                 await self._producer.open()

@@ -1,7 +1,7 @@
 """
 An epoch of a record task whose records are written exactly once.
 
-All that a micro-batch writes is one transaction: its records, its dead letters, and the positions behind them. If
+All that a micro-batch writes is one transaction: its records, its dead letters, and the positions after them. If
 anything about it is in doubt it is undone by opening the producer again, which fences whatever may still be writing for
 it, and nothing has moved. Only an answer to the commit that was lost leaves the question how it ended; the committed
 positions answer that, which are read whenever the producer is opened.
@@ -19,7 +19,7 @@ from mm2py.core.source.exactly_once import Standing, judge
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
-from mm2py.pipeline.transform.micro_batch import Around, End, RecordTask, Round, unmoved
+from mm2py.pipeline.transform.micro_batch import Around, End, MicroBatch, RecordTask, unmoved
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.telemetry.events import TransactionFenced
@@ -35,16 +35,16 @@ _HINT_TIMEOUT: Final = "less is taken at once from now on; or raise producer.tra
 _HINT_SET_BACK: Final = "restart the flow to go on from there; only this daemon may write positions while it runs"
 
 
-class TransactionalMicroBatch(Round):
+class TransactionalMicroBatch(MicroBatch):
     """One epoch of a record task with transactions."""
 
     _hint_late = _HINT_TIMEOUT
 
     def __init__(self, tasks: Around, task: RecordTask, plan: EpochPlan) -> None:
         super().__init__(tasks, task, plan)
-        assert task.committer is not None  # noqa: S101 - whoever makes it has looked
+        assert task.committer is not None  # noqa: S101 - the caller has checked
         self._committer: Committer = task.committer
-        #: The sources of the stretches that are in the transaction.
+        #: The sources of the ranges that are in the transaction.
         self._begun_with: frozenset[TopicPartition] = frozenset()
 
     async def run(self) -> EpochOutcome:
@@ -70,7 +70,7 @@ class TransactionalMicroBatch(Round):
         return super()._is_unsure(one) or end is None or end.downstream != one.downstream
 
     async def _resolved(self) -> list[PartitionPlan]:
-        """Open the producer where anything is in doubt, then look at the target, which nobody else writes now."""
+        """Open the producer if anything is in doubt, then look at the target, which has no other writer now."""
         task, sources = self._task, {one.source for one in self._plan.partitions}
         if not self._committer.is_open:
             task.certain.clear()
@@ -103,7 +103,7 @@ class TransactionalMicroBatch(Round):
                     self._tell(one, Ended.FAILED, PartitionFailure(message, _HINT_SET_BACK, "PositionSetBack"))
 
     def _fenced(self, error: ProducerFencedError) -> None:
-        """Leave off: somebody else has the transactional id, or the brokers have given the transaction up."""
+        """Stop: another producer has the transactional id, or the brokers have aborted the transaction."""
         committer, task = self._committer, self._task
         if committer.is_overdue:
             task.pace.ease()
@@ -161,7 +161,7 @@ class TransactionalMicroBatch(Round):
         self._task.pace.press_on(self._clock.monotonic() - begun, committer.terms.timeout_ms / 1000)
 
     async def _commit(self, offset_ranges: Sequence[PartitionPlan], outcomes: Sequence[RangeOutcome]) -> None:
-        """Commit what was written, with the positions behind it, and account for it."""
+        """Commit what was written together with the positions after it, and account for it."""
         planned = {one.source: one for one in offset_ranges}
         written: dict[TopicPartition, RangeOutcome] = {}
         ends: dict[TopicPartition, End] = {}
@@ -219,13 +219,13 @@ class TransactionalMicroBatch(Round):
             self._interrupt(others, done, is_unsure=False)
 
     def _give_back(self, others: Collection[PartitionPlan]) -> None:
-        """Report that nothing became of stretches: their transaction was undone, for no fault of theirs."""
+        """Report ranges whose transaction was aborted, for no fault of theirs."""
         self._outcomes |= {one.source: unmoved(one) for one in others}
 
 
 def _doubts(offset_ranges: Collection[PartitionPlan], outcomes: Sequence[RangeOutcome]) -> list[PartitionOutcome]:
     """
-    Say of which stretches it is not known to the last record what was written, and why.
+    Return why it is not known to the last record what was written, for each range that this holds for.
 
     Where there are any, the transaction cannot be committed, and they are where they were.
     """
@@ -254,7 +254,7 @@ def _position(one: PartitionPlan, outcome: PartitionOutcome) -> Position:
 
 
 def _further(one: PartitionPlan, position: Position) -> PartitionOutcome:
-    """Go on where somebody else has come to: where the records up to there went is not known."""
+    """Continue where another node has got to: where the records up to there went is not known."""
     return attrs.evolve(
         unmoved(one),
         position=position.next_upstream,

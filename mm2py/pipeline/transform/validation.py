@@ -1,7 +1,7 @@
 """
-The rows of a stretch that may be written, one by one: those that are what they should be, behind the steps.
+The rows of a range that may be written, one by one: those that are what they should be, after the steps.
 
-The first row that will not do ends the stretch before it; Spark's input is read to its end all the same, or its worker
+The first row that will not do ends the range before it; Spark's input is read to its end all the same, or its worker
 is lost.
 """
 
@@ -28,7 +28,7 @@ _HINT_PLACE: Final = (
 
 
 class Rows:
-    """Takes the rows of one stretch. What became of those it did not give is told once all are taken."""
+    """Takes the rows of one range. It reports the rows left out once all are taken."""
 
     def __init__(self, plan: EpochPlan, partition: PartitionPlan) -> None:
         self._plan = plan
@@ -38,7 +38,7 @@ class Rows:
         transform = plan.transform
         self._steps = StepChain(transform.steps if transform is not None else ())
         self._errors = transform.errors if transform is not None else Errors()
-        #: Why the stretch ends early, None where it does not.
+        #: Why the range ends early, None where it does not.
         self.failure: PartitionFailure | None = None
         #: The position once all that was given is acknowledged.
         self.done_until = self._end
@@ -75,7 +75,7 @@ class Rows:
                     return
 
     def _tolerates(self, offset: int, failed: StepFailedError) -> bool:
-        """Leave a record out that a step cannot take, or end the stretch before it."""
+        """Leave a record out that a step cannot take, or end the range before it."""
         if self._errors.are_tolerated:
             self.left_out.append(BadRecord(offset, failed.stage, failed.error, str(failed)))
             return True
@@ -86,7 +86,7 @@ class Rows:
         return False
 
     def _refuse(self, chunk: Chunk, at: int) -> None:
-        """End the stretch before the row *at*."""
+        """End the range before the row *at*."""
         offset, column = chunk.offsets[at], "offset"
         what, hint = "the transform changes the column offset, or the order of the records", _HINT_SHAPE
         if chunk.stray is not None and chunk.stray[0] == at and self._is_next(offset):
@@ -104,7 +104,7 @@ def first_unsound(chunk: Chunk, *, after: int, before: int) -> int:
     """
     Return how many of the first rows are what they should be.
 
-    These are of the stretch's topic and partition, and their offsets ascend between *after* and *before*.
+    These are of the range's topic and partition, and their offsets ascend between *after* and *before*.
     """
     offsets: Any = chunk.offsets
     sound = len(offsets) if chunk.stray is None else chunk.stray[0]

@@ -1,7 +1,7 @@
 """
 What a transform gave back for one topic-partition, written to the target.
 
-Nothing is sent before the last row is there: a transform that fails on one of them has sent none, so its stretch is
+Nothing is sent before the last row is there: a transform that fails on one of them has sent none, so its range is
 run again, or cut, without repeating anything.
 """
 
@@ -21,7 +21,7 @@ from mm2py.pipeline.transform.validation import Rows
 
 
 class RangeWriter:
-    """Writes one stretch."""
+    """Writes one range."""
 
     def __init__(self, plan: EpochPlan, partition: PartitionPlan, hosted: WorkerState, clock: Clock) -> None:
         self._plan = plan

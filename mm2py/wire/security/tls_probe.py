@@ -16,7 +16,7 @@ _RECORDS: Final = (0x16, 0x15)
 
 
 async def speaks_tls(host: str, port: int) -> bool | None:
-    """Say hello as a TLS client does and look at the first byte that comes back; None without a listener."""
+    """Send a TLS client hello; return whether the answer looks like TLS, None without a listener."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     hello = context.wrap_bio(incoming, outgoing, server_hostname=host)

@@ -87,7 +87,7 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def records_of_stretch(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
+def records_of_range(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
     """Return the records of a job's range; only the columns *reads* have their values."""
     schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
     records = map_in_arrow(_one_row(session), functools.partial(read_range, tuple(reads)), schema)

@@ -25,7 +25,7 @@ _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # Any other limit is compared with the batch's size after each row, which takes a third of the JVM's time for
-    # records. A batch is never larger than a stretch, which has a limit of its own.
+    # records. A batch is never larger than a range, which has a limit of its own.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.adaptive.enabled": "false",
 }
@@ -77,7 +77,7 @@ class Query:
 
     def rows(self) -> Callable[[], RDD[Any]]:
         """
-        Plan what was analysed again for each round: the current time is a constant in a plan.
+        Plan what was analysed again for each micro-batch: the current time is a constant in a plan.
 
         Random values (``rand``, ``uuid``) are analysed again for each range: their seeds are constants of the analysis.
         """
@@ -102,6 +102,6 @@ class Query:
         made.write.format("noop").mode("overwrite").save()
 
     def _made(self, sql: SqlSession) -> DataFrame:
-        records = frames.records_of_stretch(sql, self._crossing.reads)
+        records = frames.records_of_range(sql, self._crossing.reads)
         made = frames.transformed(sql, self._transform, records).select(*self._crossing.gives)
         return frames.written(made)

@@ -29,7 +29,7 @@ from mm2py.model.positions import Position
 from mm2py.model.transform import Transform
 from mm2py.pipeline.transform import micro_batch as rounds
 from mm2py.pipeline.transform.jobs import allowed_s
-from mm2py.pipeline.transform.micro_batch import RecordTask, Round
+from mm2py.pipeline.transform.micro_batch import MicroBatch, RecordTask
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
@@ -157,11 +157,11 @@ class Rig:
     clock: LoopClock
     plans: Sequence[PartitionPlan]
 
-    async def run(self, kind: type[Round] = TransactionalMicroBatch) -> EpochOutcome:
+    async def run(self, kind: type[MicroBatch] = TransactionalMicroBatch) -> EpochOutcome:
         plan = EpochPlan(FLOW, 0, 0, ENDPOINT, ENDPOINT, tuple(self.plans), LIMITS, 500, 500, transactions=TERMS)
         return await kind(cast("Any", self), self.task, plan).run()
 
-    async def outcomes(self, kind: type[Round] = TransactionalMicroBatch) -> dict[int, PartitionOutcome]:
+    async def outcomes(self, kind: type[MicroBatch] = TransactionalMicroBatch) -> dict[int, PartitionOutcome]:
         return {it.source.partition: it for it in (await self.run(kind)).partitions}
 
     async def jobs(self, _task: RecordTask, _plan: EpochPlan) -> PretendedJobs:
@@ -283,7 +283,7 @@ async def test_a_stretch_that_failed_takes_no_other_one_with_it() -> None:
         sure, other = plan.partitions
         return MicroBatchResult((written(sure),), {other.source: "Python worker exited unexpectedly"})
 
-    outcomes = await rig(answer).outcomes(Round)
+    outcomes = await rig(answer).outcomes(MicroBatch)
 
     assert (outcomes[0].position, outcomes[0].ended, outcomes[0].is_unsure) == (110, Ended.OK, False)
     assert (outcomes[1].position, outcomes[1].ended, outcomes[1].is_unsure) == (100, Ended.INTERRUPTED, True)
@@ -469,8 +469,8 @@ class SlowJobs(PretendedJobs):
         return failed(plan, "it was late and was stopped", is_late=True)
 
 
-@pytest.mark.parametrize("kind", [Round, TransactionalMicroBatch])
-async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_not(kind: type[Round]) -> None:
+@pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
+async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_not(kind: type[MicroBatch]) -> None:
     """Whether records are written in transactions or not: the same stretch again would be as late, for ever."""
     made = rig(None, planned(FIRST))
     made.asked = SlowJobs(made.asked.answer, clock=made.clock)
