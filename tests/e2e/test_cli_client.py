@@ -256,7 +256,7 @@ def test_who_may_do_what(client: Client) -> None:
 
     assert (nobody.returncode, reader.returncode, refused.returncode) == (2, 0, 2)
     assert "MM2PY_TOKEN" in nobody.stderr
-    assert "needs the right to write" in refused.stderr
+    assert "needs permission to write" in refused.stderr
     assert _READER not in refused.stderr
 
 

@@ -96,7 +96,7 @@ async def mirror(
 async def entered(seen: Looked, place: str, *, token: str = WRITER) -> None:
     """Open the page and log in."""
     await seen.open(place)
-    await seen.sees("Who are you?")
+    await seen.sees("Log in")
     await seen.log_in(token)
     await seen.sees("Live", "header")
 
