@@ -16,7 +16,8 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import ProducerMark, Transactions
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position, decode_position, encode_position, position_key
+from mm2py.model.positions import Position, encode_position, position_key
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import FENCED, ProducerFencedError, TransactionalProducer
@@ -45,21 +46,17 @@ class Committer:
         self._log = TopicLog(target, terms.positions_topic)
 
     async def open(self) -> Mapping[TopicPartition, Position]:
-        """Be the only writer from now on, undo what was not committed, and give the committed positions."""
+        """Be the only writer from now on, abort what was not committed, and return the committed positions."""
         self.is_open = False
         await self._producer.open()
         self.is_begun = False
         # The record tasks of a flow share the topic: another one's open transaction hides what follows it.
         await self._log.await_stable()
-        committed: dict[TopicPartition, Position] = {}
+        stored = PositionsTopic(self._alias)
         for record in await self._log.read_all():
-            match decode_position(record.key, record.value, record.headers):
-                case (self._alias, Position() as position):
-                    committed[position.source] = position
-                case (self._alias, TopicPartition() as source):
-                    committed.pop(source, None)
+            stored.take(record)
         self.is_open = True
-        return committed
+        return stored.positions
 
     async def begin(self, remotes: Collection[TopicPartition], sources: Collection[TopicPartition]) -> None:
         """Begin a transaction of records in *remotes* and positions of *sources*."""
