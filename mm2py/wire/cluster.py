@@ -301,6 +301,9 @@ class Cluster:
             if self._is_closed:
                 connection.close()
                 raise BrokerConnectionError(self.alias, str(line.broker), "the cluster was closed meanwhile")
+            if self._lines.get((node_id, purpose)) is not line:
+                connection.close()
+                raise BrokerConnectionError(self.alias, str(line.broker), "the broker moved meanwhile")
             backoff.failures, backoff.not_before = 0, 0.0
             line.connection = connection
             self._hooks.broker_connected(self.alias, str(line.broker), purpose)

@@ -14,12 +14,13 @@ import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster, address_of
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, MetadataRequest
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import LIST_OFFSETS, METADATA, OLD_VERSIONS, FakeBrokers, topics_with
+from tests.support.fake_brokers import LIST_OFFSETS, METADATA, OLD_VERSIONS, FakeBrokers, FakeConnection, topics_with
 
 
 FOO = [TopicPartition("foo", number) for number in range(3)]
@@ -316,6 +317,31 @@ async def test_a_broker_that_moved_is_reached_at_its_new_address(brokers: FakeBr
     await cluster.connection(1)
 
     assert (old.is_closed, brokers.attempts[-1]) == (True, "b1-new")
+
+
+async def test_a_broker_that_moves_while_it_is_connected_to(brokers: FakeBrokers) -> None:
+    """A connection to the old address that opens after the move is closed, and its caller has to ask again."""
+    gates: list[asyncio.Event] = []
+
+    async def open_late(endpoint: ClusterEndpoint, host: str, port: int) -> FakeConnection:
+        connection = await brokers.open(endpoint, host, port)
+        if gates:
+            await gates.pop().wait()
+        return connection
+
+    async with Cluster(brokers.endpoint, LoopClock(), opener=open_late) as cluster:
+        gate = asyncio.Event()
+        gates.append(gate)
+        first = asyncio.create_task(cluster.connection(1))
+        await asyncio.sleep(2 * brokers.latency_s)
+        brokers.hosts[1] = "b1-new"
+        await cluster.refresh_metadata(())
+        await cluster.connection(1)
+        gate.set()
+        with pytest.raises(BrokerConnectionError, match="moved"):
+            await first
+
+    assert brokers.open_connections == []
 
 
 async def test_a_broker_that_is_fenced_for_a_moment_keeps_its_connections(
