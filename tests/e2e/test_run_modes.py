@@ -94,7 +94,9 @@ async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, 
         assert await running.sigterm() == 0
 
     noted = [event["note"] for event in running.events("setting_noted")]
-    assert [note.partition(" positions")[0] for note in noted] == ["worker.properties:2: offset.storage.file.filename:"]
+    assert [note.partition(" without effect")[0] for note in noted] == [
+        "worker.properties:2: offset.storage.file.filename:"
+    ]
     started = next(running.events("daemon_started"))
     assert (started["flows"], started["heartbeats_only"]) == ([f"{prefix}->B"], [])
     assert "heartbeats" in await list_topics(target)
