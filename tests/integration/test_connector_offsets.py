@@ -107,7 +107,7 @@ async def test_offsets_set_back_are_copied_again_and_no_others(
             await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 1)])
         await _stop(running, flow)
         shown = await running.node.control.offsets(flow, SOURCE)
-        with pytest.raises(OverrideRejectedError, match="the source ends before 300"):
+        with pytest.raises(OverrideRejectedError, match="the source ends at 300"):
             await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 300)])
         await running.node.control.alter_offsets(
             flow, SOURCE, [_of(flow, topic, each - 101), _of(flow, topic, each - 1, 1)]

@@ -289,7 +289,7 @@ async def test_record_too_large_for_the_target_stops_its_partition_alone(pair: P
         assert (sick.partition, task.stopped[sick].ended, task.plans[sick].position) == (0, Ended.FAILED, 25)
         assert (failure.error, failure.offset) == ("RecordTooLargeError", 25)
         assert "max.message.bytes" in failure.hint
-        assert "the target takes 100000" in failure.message
+        assert "the target accepts 100000" in failure.message
 
         await alter_topic(pair.target_bootstrap, pair.remote, {"max.message.bytes": "300000"})
         task.stopped.clear()
