@@ -56,8 +56,8 @@ class _Bounds:
         self._monkeypatch = monkeypatch
 
     def shorten(self) -> None:
-        self._monkeypatch.setattr(jobs, "SLACK_S", scaled(2.0))
-        self._monkeypatch.setattr(task, "SLACK_S", scaled(5.0))
+        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", scaled(2.0))
+        self._monkeypatch.setattr(task, "MICRO_BATCH_SLACK_S", scaled(5.0))
 
     def restore(self) -> None:
         self._monkeypatch.undo()
@@ -112,7 +112,7 @@ async def _python_below(spark: Spark) -> list[psutil.Process]:
     return [
         process
         for process, command in commands.items()
-        if command and (process.ppid() != jvm or "mm2py.pipeline.fork_server" not in command)
+        if command and (process.ppid() != jvm or "mm2py.pipeline.spark.fork_server" not in command)
     ]
 
 

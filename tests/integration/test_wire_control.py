@@ -206,7 +206,8 @@ async def test_leaders_move_and_brokers_go(make_cluster: MakeCluster, prefix: st
         seen.append(await step(2))
         await asyncio.to_thread(kafka.start, 2)
         await move_leaders(kafka.bootstrap_servers, prefix, {0: 2})
-        await asyncio.to_thread(kafka.restart, 2)
+        await asyncio.to_thread(kafka.terminate, 2, grace_s=30)
+        await asyncio.to_thread(kafka.start, 2)
         seen.append(await step(3))
         records = await log.read_all()
 

@@ -87,7 +87,7 @@ def test_a_spark_that_hangs_while_it_validates_is_a_line(
     assert mirror_maker.main([str(file), "--validate"]) == ExitCode.FAILED
 
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("mm2py: Spark hung and was killed: its JVM has not answered for 20 s; look at the memory")
+    assert line.startswith("mm2py: Spark hung and was killed: its JVM has not answered for 20 s; check the memory")
 
 
 def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
