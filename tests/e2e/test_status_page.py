@@ -159,7 +159,7 @@ async def test_an_unreachable_cluster_is_told(browser: Browser, mirror: Mirror) 
         async with looking(browser, mirror.url, size=size, scheme=scheme, expects=("401",)) as seen:
             await entered(seen, "#/", token=READER)
             card = await seen.sees("Cluster lost is unreachable", ".problems", within_s=60)
-            await seen.sees("unreachable", "svg.picture")
+            await seen.sees("unreachable", "svg.diagram")
             await seen.keep_picture(f"daemon-{scheme}")
 
             assert "lost" in card
