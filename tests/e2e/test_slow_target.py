@@ -64,7 +64,7 @@ def _behind_a_line(make_cluster: MakeCluster) -> tuple[KafkaCluster, int]:
 async def test_memory_stays_bounded_behind_a_slow_line(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """With 56 MB waiting and a line of 5 MB/s, a worker grows by little more than its buffer; all arrives once."""
+    """With 56 MB waiting and a line of 2.5 MB/s, a worker grows by little more than its buffer; all arrives once."""
     count = 56_000
     target, port = _behind_a_line(make_cluster)
     servers = f"{HOST}:{port}"
@@ -74,7 +74,7 @@ async def test_memory_stays_bounded_behind_a_slow_line(
     settings = mm2_properties(
         primary.bootstrap_servers, servers, **{"A->B.topics": prefix, "copy.epoch.ms": 2000, **buffers}
     )
-    async with slow_link(port, target.nodes[0].port, bytes_per_s=5_000_000), daemon(tmp_path, settings) as mirror:
+    async with slow_link(port, target.nodes[0].port, bytes_per_s=2_500_000), daemon(tmp_path, settings) as mirror:
         await mirror.wait_for_event("spark_started")
         peak = _Peak(mirror)
         before = peak.look()

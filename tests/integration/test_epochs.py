@@ -23,6 +23,7 @@ from mm2py.pipeline.epoch_jobs import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
+from tests.support.eventually import eventually
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
@@ -117,7 +118,11 @@ async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return [job.get("description", "") for job in json.load(answer)]
 
-    assert "A->B source 1, epoch 17" in await asyncio.to_thread(descriptions)
+    async def is_listed() -> bool:
+        return "A->B source 1, epoch 17" in await asyncio.to_thread(descriptions)
+
+    # The page learns of a job a moment later.
+    await eventually(is_listed, within_s=20, what="the epoch is listed")
 
 
 async def test_a_nudge_ends_an_epoch(spark: Spark) -> None:

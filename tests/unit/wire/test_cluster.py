@@ -330,6 +330,7 @@ async def test_a_broker_that_moves_while_it_is_connected_to(brokers: FakeBrokers
         return connection
 
     async with Cluster(brokers.endpoint, LoopClock(), opener=open_late) as cluster:
+        await cluster.connection(0)  # which is asked for metadata, then
         gate = asyncio.Event()
         gates.append(gate)
         first = asyncio.create_task(cluster.connection(1))
