@@ -14,11 +14,14 @@ from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import MakeCluster, cluster_factory, two_clusters
 from tests.support.loops import AutojumpLoop
 from tests.support.side_by_side import processes
+from tests.support.stalls import StallWatch
 
 
 # Machines are shared and at times slow; how long an example takes says nothing about the code.
 hypothesis.settings.register_profile("mm2py", deadline=None)
 hypothesis.settings.load_profile("mm2py")
+
+_STALL_WATCH = pytest.StashKey[StallWatch]()
 
 
 def pytest_asyncio_loop_factories(
@@ -28,6 +31,30 @@ def pytest_asyncio_loop_factories(
     if "unit" in item.path.parts:
         return {"autojump": AutojumpLoop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the machine for as long as tests run in this process."""
+    watch = config.stash[_STALL_WATCH] = StallWatch()
+    watch.start()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_STALL_WATCH].stop()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give a test with real brokers a second try where the machine stood still during the first, and only there."""
+    watch = config.stash[_STALL_WATCH]
+    second_try = pytest.mark.flaky(reruns=1, condition=lambda: watch.has_stalled)
+    for item in items:
+        if "unit" not in item.path.parts:
+            item.add_marker(second_try)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[_STALL_WATCH].begin()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -41,6 +68,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the brokers had to complain about beside the failure of a test that used them."""
     report = yield
+    watch = item.config.stash[_STALL_WATCH]
+    if report.failed and watch.has_stalled:
+        report.sections.append(("the machine", f"it stood still for {watch.longest_s:.1f} s while this test ran"))
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             if isinstance(value, KafkaCluster):

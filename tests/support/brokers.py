@@ -13,6 +13,8 @@ from mm2py.devkit.class_archive import make_class_archive
 
 #: Compaction within a second or two instead of half a minute.
 TEST_PROPERTIES = {"log.cleaner.backoff.ms": "500", "log.initial.task.delay.ms": "500"}
+#: A cluster of one broker that is never killed: it is not fenced because the machine was busy for three seconds.
+NEVER_KILLED = {**TEST_PROPERTIES, "broker.session.timeout.ms": "60000"}
 #: What a broker needs to keep ACLs, with everybody of these tests above them.
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -33,7 +35,7 @@ class MakeCluster(Protocol):
 def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Run a primary and a backup, one broker each, started side by side."""
     make_class_archive()
-    clusters = {name: KafkaCluster(name, properties=TEST_PROPERTIES) for name in ("primary", "backup")}
+    clusters = {name: KafkaCluster(name, properties=NEVER_KILLED) for name in ("primary", "backup")}
     start_clusters(list(clusters.values()))
     try:
         yield clusters
@@ -46,7 +48,7 @@ def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
 def authorized_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Run a source and a target that keep ACLs, one broker each, started side by side; the tests are above all ACLs."""
     make_class_archive()
-    properties = {**TEST_PROPERTIES, **AUTHORIZED}
+    properties = {**NEVER_KILLED, **AUTHORIZED}
     clusters = {name: KafkaCluster(name, properties=properties) for name in ("source", "target")}
     start_clusters(list(clusters.values()))
     try:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
+from mm2py.errors import ClusterUnreachableError
+
 
 T = TypeVar("T")
 
@@ -34,7 +36,8 @@ async def eventually(condition: Callable[[], Any], *, within_s: float, what: str
     """
     Poll *condition* until it gives something true, and give that.
 
-    An `AssertionError` inside the condition means "not yet"; any other error is the test's failure at once.
+    An `AssertionError` inside the condition means "not yet", and so does a cluster that does not answer for a moment;
+    any other error is the test's failure at once.
     """
     loop = asyncio.get_running_loop()
     limit_s = scaled(within_s)
@@ -44,7 +47,7 @@ async def eventually(condition: Callable[[], Any], *, within_s: float, what: str
         try:
             answer = condition()
             value = await answer if inspect.isawaitable(answer) else answer
-        except AssertionError as error:
+        except (AssertionError, ClusterUnreachableError) as error:
             seen = error
         else:
             if value:
