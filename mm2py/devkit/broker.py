@@ -9,6 +9,7 @@ there are no sleeps for readiness. Blocking throughout: from asyncio, call it wi
 from __future__ import annotations
 
 import base64
+import hashlib
 import shutil
 import socket
 import struct
@@ -22,6 +23,7 @@ from typing import ClassVar, Self
 
 import attrs
 
+from mm2py.devkit.jars import kafka_jars, locked
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
@@ -219,19 +221,12 @@ class KafkaCluster:
         """
         Format every node's data folder.
 
-        Kafka's tool formats the first node. The others get the same files with a broker id and a folder id of their
-        own, which is all that the tool would do, and a Java start less for each.
+        Each gets the files of Kafka's tool with a cluster id, a broker id and a folder id of its own, which is all that
+        the tool would do, and a Java start less.
         """
-        cluster_id, first = _kafka_uuid(), self.nodes[0]
-        users = [
-            word
-            for user, password in self._scram_users.items()
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-            for word in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
-        ]
-        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(first.properties_file), *users)
-        for node in self.nodes[1:]:
-            shutil.copytree(first.data, node.data)
+        formatted, cluster_id = _formatted_data(self._scram_users), _kafka_uuid()
+        for node in self.nodes:
+            shutil.copytree(formatted, node.data)
             meta = {
                 "version": "1",
                 "cluster.id": cluster_id,
@@ -312,6 +307,30 @@ def start_clusters(clusters: Sequence[KafkaCluster]) -> None:
         for cluster in clusters:
             cluster.stop()
         raise
+
+
+def _formatted_data(scram_users: Mapping[str, str]) -> Path:
+    """Return a data folder that Kafka's tool formatted for these users; it is made once, next to the jars."""
+    users = [
+        word
+        for user, password in scram_users.items()
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for word in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+    ]
+    jars = kafka_jars().directory
+    data = jars.with_name(f"{jars.name}-data-{hashlib.sha256(repr(users).encode()).hexdigest()[:8]}")
+    if data.is_dir():
+        return data
+    with locked(data.with_name(f"{data.name}.lock")), tempfile.TemporaryDirectory(dir=data.parent) as scratch:
+        if not data.is_dir():
+            settings, unfinished = Path(scratch) / "server.properties", Path(scratch) / "data"
+            node = {"process.roles": "broker,controller", "node.id": "0", "log.dirs": str(unfinished)}
+            peers = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"0@{HOST}:1"}
+            listeners = {"listeners": f"PLAINTEXT://{HOST}:0,CONTROLLER://{HOST}:1"}
+            settings.write_text(_properties_text(node | peers | listeners))
+            run_tool("kafka.tools.StorageTool", "format", "-t", _kafka_uuid(), "-c", str(settings), *users)
+            unfinished.rename(data)
+    return data
 
 
 def _properties_text(properties: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ from aiokafka.errors import UnknownTopicOrPartitionError
 
 from mm2py.devkit.broker import BrokerNotStartedError, KafkaCluster
 from mm2py.devkit.jars import java_command, kafka_jars
-from mm2py.devkit.java import ToolFailedError
 from mm2py.devkit.process import start_process
 from tests.support.brokers import MakeCluster, flip_bit
 from tests.support.daemon import Daemon
@@ -203,7 +202,7 @@ async def test_numbered_records_are_fast(primary: KafkaCluster, prefix: str) -> 
 
 def test_a_broker_that_cannot_start_says_why(make_cluster: MakeCluster) -> None:
     """A wrong setting ends in one error that carries the broker's own words."""
-    with pytest.raises(ToolFailedError, match="Invalid value many"):
+    with pytest.raises(BrokerNotStartedError, match="Invalid value many"):
         make_cluster("wrong", properties={"num.io.threads": "many"})
     with pytest.raises(BrokerNotStartedError, match="exit code 1"):
         make_cluster("elsewhere", properties={"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://192.0.2.1:9"})
