@@ -162,7 +162,7 @@ def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
             message = f"everyone who reaches {listener} may change the mirror: rest.auth.anonymous is write"
             yield Problem(line.where if line else "", "listeners", message, "set rest.auth.users.file")
         elif settings.anonymous is None:
-            message = f"everyone who reaches {listener} may read, and nobody may change anything"
+            message = f"everyone who reaches {listener} may read, and changes are refused"
             yield Problem(
                 line.where if line else "", "listeners", message, "set rest.auth.users.file, see docs/rest.md"
             )

@@ -44,7 +44,11 @@ _HINTS: Final = {
     errno.EADDRNOTAVAIL: "this machine has no such address; correct listeners",
     errno.EACCES: "ports below 1024 need a special privilege; set listeners to a higher one",
 }
-_WHO: Final = {Right.NONE: "nobody", Right.READ: "everyone may read", Right.WRITE: "everybody may do everything"}
+_WHO: Final = {
+    Right.NONE: "authenticated users only",
+    Right.READ: "everyone may read",
+    Right.WRITE: "everyone may do everything",
+}
 
 
 class RestServer:
@@ -138,9 +142,7 @@ class RestServer:
     def _tell(self, bound: Listener, listener: Listener) -> None:
         self._ports[listener] = bound.port
         self.rest.worker_id = worker_id(self._settings, self._ports)
-        anonymous = self.rest.settings.of_anonymous(listener)
-        who = _WHO[anonymous] if anonymous is not Right.NONE else "authenticated users"
-        self._events.emit(RestListening(str(bound), who))
+        self._events.emit(RestListening(str(bound), _WHO[self.rest.settings.of_anonymous(listener)]))
 
     # TLS.
 

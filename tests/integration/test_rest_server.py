@@ -80,7 +80,7 @@ async def test_several_listeners(tmp_path: Path) -> None:
 
 
 async def test_all_addresses(tmp_path: Path) -> None:
-    """Java's form without a host listens on all addresses, where anybody may look and nobody change anything."""
+    """Java's form without a host listens on all addresses, where everyone may read and changes are refused."""
     async with serving(tmp_path, "listeners = http://:0") as running:
         port = (await running.url()).rpartition(":")[2]
         [event] = running.node.events.of(RestListening)

@@ -84,7 +84,7 @@ def test_everybody_else_may_only_read(tmp_path: Path) -> None:
     opened = _load(tmp_path, "listeners = http://:8083", "rest.auth.anonymous = write")
 
     assert settings.rest.of_anonymous(settings.rest.listeners[0]) is Right.READ
-    assert "nobody may change anything" in str(settings.notes)
+    assert "changes are refused" in str(settings.notes)
     assert guarded.of_anonymous(guarded.listeners[0]) is Right.NONE
     assert opened.rest.of_anonymous(opened.rest.listeners[0]) is Right.WRITE
     assert "everyone who reaches http://:8083 may change the mirror" in str(opened.notes)
