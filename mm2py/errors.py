@@ -60,6 +60,21 @@ class ClusterUnreachableError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class AdminTimeoutError(Mm2Error):
+    """A round of a periodic job took longer than `admin.timeout.ms` and was abandoned."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = (
+        "if the brokers are merely slow, or there are very many topics or groups, raise admin.timeout.ms"
+    )
+
+    limit_ms: int
+
+    def __str__(self) -> str:
+        return f"given up after {self.limit_ms / 1000:g} s (admin.timeout.ms)"
+
+
+@attrs.define(eq=False)
 class BrokerConnectionError(Mm2Error):
     """A connection to one broker failed or timed out; the state of requests in flight is unknown."""
 

@@ -159,6 +159,7 @@ class FlowSettings:
     offset_storage: StorageSettings
     copying: CopySettings
     limits: CopyLimits
+    #: Time limit of one round of a periodic job at the clusters' topics, configs, ACLs or groups.
     admin_timeout_ms: int
     checkpoints: CheckpointSettings = CheckpointSettings()
     topic_sync: TopicSyncSettings = TopicSyncSettings()

@@ -5,6 +5,7 @@ refuses a step, is reported once for each refusal.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
-from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.errors import AdminTimeoutError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView, StepView
@@ -151,10 +152,14 @@ class Reach:
         self._events.emit(AuthenticationFailed(self._flow, cluster, principal, error, hint))
         return True
 
-    async def once(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T | None:
-        """Try a step of the control plane; None if it failed, which is recorded. Fatal errors are raised."""
+    async def once(
+        self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]], *, within_ms: int | None = None
+    ) -> T | None:
+        """Try a step of the control plane; None if it failed, or took longer than *within_ms*, which is recorded.
+        Fatal errors are raised.
+        """
         try:
-            result = await attempt()
+            result = await (attempt() if within_ms is None else _in_time(attempt, within_ms))
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise
@@ -174,3 +179,13 @@ class Reach:
             if result is not None:
                 return result
             await self._clock.sleep(next(pauses))
+
+
+async def _in_time(attempt: Callable[[], Awaitable[T]], within_ms: int) -> T:
+    try:
+        async with asyncio.timeout(within_ms / 1000) as limit:
+            return await attempt()
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise AdminTimeoutError(within_ms) from error

@@ -117,7 +117,7 @@ PRODUCER_KEYS = (
 )  # fmt: skip
 
 _SAME = "administration uses the copy's connections; write consumer.{0} (source) or producer.{0} (target)"
-_ADMIN_TIMEOUT = "write admin.timeout.ms, which bounds a whole administrative request"
+_ADMIN_TIMEOUT = "write admin.timeout.ms, which limits a whole round of a periodic job"
 
 ADMIN_KEYS = (
     _key(_ADMIN, "bootstrap.controllers", Kind.LIST, "", "Controllers to connect to instead of brokers.", "mm2py "

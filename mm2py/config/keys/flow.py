@@ -32,7 +32,9 @@ _FLOW = Section(
             check=at_least(1)),
         Key("tasks.max.enforce", Kind.BOOLEAN, "true", Place.FLOW, "Deprecated by Kafka.", _NOT_YET),
         Key("admin.timeout.ms", Kind.LONG, "60000", Place.FLOW,
-            "Time limit for one administrative request (creating topics, adding partitions).", check=at_least(1)),
+            "Time limit of one round of a periodic job: refreshing topics, listing consumer groups, synchronising "
+            "topic configs, ACLs and group offsets. A round that takes longer is abandoned, logged as `step_failed`, "
+            "and retried.", check=at_least(1)),
         Key("replication.policy.class", Kind.CLASS, _JAVA + "DefaultReplicationPolicy", Place.FLOW,
             "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
             "two, or the dotted path of a Python class.", check=not_empty),

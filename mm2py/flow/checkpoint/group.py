@@ -128,7 +128,12 @@ class CheckpointGroup(FlowGroup):
         chosen = self._settings.checkpoints
         while chosen.refresh_enabled:
             await self._clock.sleep(chosen.refresh_interval_s)
-            await self._reach.once("list consumer groups", [self.flow.source], lambda: self._refresh(groups))
+            await self._reach.once(
+                "list consumer groups",
+                [self.flow.source],
+                lambda: self._refresh(groups),
+                within_ms=self._settings.admin_timeout_ms,
+            )
 
     async def _refresh(self, groups: Groups) -> bool:
         """List and select the groups of the source; groups of unreachable brokers are kept."""
@@ -189,7 +194,10 @@ class CheckpointGroup(FlowGroup):
         found = self._round
         if found.wanted:
             settled = await self._reach.once(
-                "sync group offsets", [self.flow.target], lambda: offsets.sync_once(found.wanted)
+                "sync group offsets",
+                [self.flow.target],
+                lambda: offsets.sync_once(found.wanted),
+                within_ms=self._settings.admin_timeout_ms,
             )
             checkpoints.note_settled(found, settled or ())
         self._show()

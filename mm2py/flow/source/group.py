@@ -344,7 +344,9 @@ class SourceGroup(FlowGroup):
             async def refresh() -> Mirrored:
                 return await self._adopt(life.tasks, life.positions, await life.topics.refresh_once())
 
-            mirrored = await self._reach.once("refresh topics", self._aliases, refresh)
+            mirrored = await self._reach.once(
+                "refresh topics", self._aliases, refresh, within_ms=self._settings.admin_timeout_ms
+            )
             is_settled = mirrored is not None and mirrored.is_settled
 
     async def _finish(self, name: str, rest: Awaitable[T]) -> T | None:

@@ -52,8 +52,9 @@ class AclSync:
         if not settings.topic_sync.acls_enabled:
             return
         interval_s = settings.topic_sync.acls_interval_s
+        clusters = settings.flow.source, settings.flow.target
         while True:
-            is_done = await self._reach.once(_STEP, (settings.flow.source, settings.flow.target), self._sync_once)
+            is_done = await self._reach.once(_STEP, clusters, self._sync_once, within_ms=settings.admin_timeout_ms)
             await self._clock.sleep(interval_s if is_done else min(interval_s, _RETRY_S))
 
     async def finish(self) -> None:

@@ -82,7 +82,8 @@ class ConfigSync:
             now = self._clock.monotonic()
             is_whole = now - looked_at >= interval_s
             topics = list(self._remote_of) if is_whole else sorted(self._new)
-            if not await self._reach.once(_STEP, self._aliases, partial(self._sync_once, topics)):
+            sync, limit_ms = partial(self._sync_once, topics), self._settings.admin_timeout_ms
+            if not await self._reach.once(_STEP, self._aliases, sync, within_ms=limit_ms):
                 await self._clock.sleep(min(interval_s, _RETRY_S))
                 continue
             looked_at = now if is_whole else looked_at

@@ -141,7 +141,7 @@ class ClusterRecovered(Event):
 
 @attrs.frozen
 class StepFailed(Event):
-    """A cluster refused a step of the control plane; it is retried in the next round."""
+    """A cluster refused a step of the control plane, or took too long for it; it is retried in the next round."""
 
     level = Level.WARN
 

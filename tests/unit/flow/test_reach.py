@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import attrs
 import pytest
 
@@ -175,3 +177,18 @@ async def test_each_step_remembers_its_last_success_and_its_failures(reach: Reac
         StepView("write checkpoints", WALL_START_MS + 30_000, 0),
         StepView("write positions", WALL_START_MS + 10_000, 2),
     )
+
+
+async def test_only_the_limit_itself_counts_as_over_time(reach: Reach, events: EventLog) -> None:
+    """A step is given up at its limit; a `TimeoutError` of its own, before that, is a bug and passes."""
+
+    async def attempt() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await reach.once("refresh topics", ["A"], attempt, within_ms=5)
+    result = await reach.once("refresh topics", ["A"], asyncio.Event().wait, within_ms=5)
+
+    assert result is None
+    assert [event.error for event in events.of(StepFailed)] == ["given up after 0.005 s (admin.timeout.ms)"]
+    assert reach.steps() == (StepView("refresh topics", None, 1),)

@@ -43,6 +43,7 @@ class FakeCluster:
     acls: set[TopicAcl] = attrs.field(factory=set)
     trouble: Mm2Error | None = None
     refuses_changes: bool = False
+    answers_after_s: float = 0.0
     looks: int = 0
 
 
@@ -87,6 +88,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def describe(cluster: FakeCluster) -> frozenset[TopicAcl]:
         cluster.looks += 1
+        await asyncio.sleep(cluster.answers_after_s)
         if cluster.trouble is not None:
             raise cluster.trouble
         return frozenset(cluster.acls)
@@ -186,3 +188,18 @@ async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
 
     assert rig.target.acls == {REMOTE}
     assert len(rig.events.of(ClusterUnreachable)) == 1
+
+
+async def test_a_round_that_hangs_is_given_up_and_tried_again() -> None:
+    """A round takes `admin.timeout.ms` at most; that is logged once, and the entries follow once a round succeeds."""
+    rig = Rig()
+    rig.source.answers_after_s = 3_600
+    limit_s = SETTINGS.admin_timeout_ms / 1000
+    asyncio.get_running_loop().call_later(2.5 * limit_s, setattr, rig.source, "answers_after_s", limit_s - 1)
+    await rig.live(1)
+
+    assert rig.target.acls == {REMOTE}
+    assert rig.source.looks == 4
+    assert [(event.step, event.error) for event in rig.events.of(StepFailed)] == [
+        ("synchronise topic ACLs", "given up after 60 s (admin.timeout.ms)")
+    ]
