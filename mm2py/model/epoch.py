@@ -49,6 +49,10 @@ class CopyLimits:
     #: The reader's rack, in which the source's leaders name preferred read replicas (KIP-392).
     rack: str = ""
 
+    def retry_pause_s(self, retries: int) -> float:
+        """Return the pause before that retry, the first of which is 1."""
+        return min(self.retry_backoff_ms << min(retries - 1, 10), self.retry_backoff_max_ms) / 1000
+
 
 @attrs.frozen
 class ProducerMark:

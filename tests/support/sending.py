@@ -39,13 +39,13 @@ class Sender:
 
     def put(self, copy: PartitionCopy, count: int = 1, *, offer: bool = True) -> BufferedBatch:
         """Queue the next *count* records as one batch, whose values are their upstream offsets."""
-        first = copy.fetch.offset
+        first = copy.fetching.position.offset
         records = [Content(n, START_MS, b"k", b"%d" % (first + n)) for n in range(count)]
         batch = memoryview(bytearray(build_batch(records, base_offset=first)))
         buffered = BufferedBatch(batch, count, first, first + count, START_MS)
-        before = copy.buffered_bytes
-        copy.fetch.offset += count
-        copy.put(buffered)
+        before = copy.buffer.size_bytes
+        copy.fetching.position.offset += count
+        copy.buffer.put(buffered)
         self.sender.take(copy, before)
         if offer:
             self.sender.offer(copy)

@@ -144,7 +144,7 @@ class _Epoch:
     async def _start_partitions(self, reader: SourceReader) -> None:
         def start(copy: PartitionCopy) -> None:
             # A partition without a producer was only searched: the daemon stores the result before it is copied.
-            if copy.producer is not None:
+            if copy.sending.producer is not None:
                 reader.assign(copy)
 
         copies = self._copies
@@ -247,12 +247,12 @@ def _has_news(copy: PartitionCopy) -> bool:
         copy.records
         or copy.ended is not Ended.OK
         or copy.trouble
-        or copy.high_watermark >= 0
+        or copy.fetching.high_watermark >= 0
         or copy.position != copy.plan.position
         or copy.is_unsure != copy.plan.is_unsure
-        or copy.in_flight
+        or copy.buffer.in_flight
         or copy.downstream != copy.plan.downstream
-        or copy.producer != copy.plan.producer
+        or copy.sending.producer != copy.plan.producer
     )
 
 

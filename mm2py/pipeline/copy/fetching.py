@@ -23,7 +23,7 @@ from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
-from mm2py.pipeline.copy.refusals import kept_out, lacks
+from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.wire.cluster import Cluster
@@ -135,7 +135,7 @@ class SourceReader:
             self.retry(copy, f"no broker leads {copy.plan.source} at the source")
             return
         if self._is_recreated(copy.plan):
-            if copy.source_retries:
+            if copy.fetching.retries:
                 copy.end(Ended.RECREATED, RECREATED)
             else:
                 self.retry(copy, RECREATED.message)  # what is known here may be old: look once more
@@ -146,9 +146,10 @@ class SourceReader:
         named = self._replicas.of(self.source.alias, copy.plan.source, self._loop.time())
         if named is not None and named in self.source.brokers:
             node = named
-        copy.source_node = node
-        copy.fetch.leader_epoch = self.source.leader_epoch(copy.plan.source)
-        place = (node, _lane_of(copy.fetch))
+        fetching = copy.fetching
+        fetching.node = node
+        fetching.position.leader_epoch = self.source.leader_epoch(copy.plan.source)
+        place = (node, _lane_of(fetching.position))
         fetcher = self._fetchers.get(place)
         if fetcher is None:
             fetcher = self._fetchers[place] = Fetcher(self, *place)
@@ -170,17 +171,13 @@ class SourceReader:
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Take *copy* from its fetcher and look its leader up after a pause."""
         self.read_leader(copy)
-        copy.source_node = None
-        copy.source_retries += 1
+        fetching = copy.fetching
+        fetching.node = None
+        fetching.retries += 1
         self.retries += 1
-        copy.trouble = kept_out(error) or PartitionFailure(
-            why, "it is tried again by itself; check the source's brokers if it stays"
-        )
+        copy.trouble = kept_out(error) or tried_again(why, "source")
         self.wants_metadata.set()
-        pause_ms = min(
-            self.limits.retry_backoff_ms * 2 ** min(copy.source_retries - 1, 10), self.limits.retry_backoff_max_ms
-        )
-        self._loop.call_later(pause_ms / 1000, self.assign, copy)
+        self._loop.call_later(self.limits.retry_pause_s(fetching.retries), self.assign, copy)
 
     def spare_memory(self) -> None:
         """
@@ -192,7 +189,7 @@ class SourceReader:
         held_bytes = sum(fetcher.held_bytes for fetcher in self._fetchers.values())
         if held_bytes > 2 * self.limits.buffer_bytes + self.limits.fetch_max_bytes:
             for copy in self._copies:
-                for buffered in (*copy.in_flight, *copy.queue):
+                for buffered in (*copy.buffer.in_flight, *copy.buffer.queue):
                     buffered.detach()
 
     @property
@@ -206,11 +203,12 @@ class SourceReader:
 
     def resume_paused(self, copy: PartitionCopy) -> None:
         """Fetch *copy* again once its share of the buffer has drained by half, and its topic's limit allows it."""
-        is_drained = copy.buffered_bytes * 2 <= self.limits.partition_buffer_bytes
-        if copy.is_paused and is_drained and not self.throttle.hold_s(copy.plan.source.topic):
-            copy.is_paused = False
-            if copy.source_node is not None and not copy.has_ended:
-                self._fetchers[copy.source_node, _lane_of(copy.fetch)].add(copy)
+        fetching = copy.fetching
+        is_drained = copy.buffer.size_bytes * 2 <= self.limits.partition_buffer_bytes
+        if fetching.is_paused and is_drained and not self.throttle.hold_s(copy.plan.source.topic):
+            fetching.is_paused = False
+            if fetching.node is not None and not copy.has_ended:
+                self._fetchers[fetching.node, _lane_of(fetching.position)].add(copy)
 
 
 def _lane_of(position: FetchPosition) -> int:
@@ -249,25 +247,29 @@ class Fetcher:
         return self._session is None and bool(self._copies)
 
     def add(self, copy: PartitionCopy) -> None:
-        self._copies[copy.fetch] = copy
+        self._copies[copy.fetching.position] = copy
         self._limit(copy)
         if self._session is not None:
-            self._session.want(copy.fetch)
+            self._session.want(copy.fetching.position)
         self._has_work.set()
 
     def _limit(self, copy: PartitionCopy) -> None:
         """Ask for no more of *copy* than its topic's limit allows."""
         reader = self._reader
         most = reader.sizes.partition_max_bytes
-        copy.fetch.max_bytes = reader.throttle.partition_bytes(copy, most)
+        copy.fetching.position.max_bytes = reader.throttle.partition_bytes(copy, most)
 
     def _hold_back(self) -> None:
         """Leave out the partitions of topics that have used up what their limits allow."""
         held = self._reader.throttle.held_topics()
         for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
-            copy.is_paused = True
-            self._paused[copy] = None
-            self.remove(copy)
+            self._pause(copy)
+
+    def _pause(self, copy: PartitionCopy) -> None:
+        """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
+        copy.fetching.is_paused = True
+        self._paused[copy] = None
+        self.remove(copy)
 
     def give_up(self) -> None:
         """
@@ -289,9 +291,9 @@ class Fetcher:
         self._has_work.set()
 
     def remove(self, copy: PartitionCopy) -> None:
-        self._copies.pop(copy.fetch, None)
+        self._copies.pop(copy.fetching.position, None)
         if self._session is not None:
-            self._session.drop(copy.fetch)
+            self._session.drop(copy.fetching.position)
 
     async def run(self) -> None:
         """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
@@ -391,11 +393,11 @@ class Fetcher:
             await sender.has_room.wait()
 
     def _unpause(self) -> None:
-        for copy in [c for c in self._paused if not c.is_paused or c.has_ended]:
+        for copy in [c for c in self._paused if not c.fetching.is_paused or c.has_ended]:
             del self._paused[copy]
         for copy in list(self._paused):
             self._reader.resume_paused(copy)
-            if not copy.is_paused:
+            if not copy.fetching.is_paused:
                 del self._paused[copy]
 
     async def _take(self, answers: list[PartitionAnswer]) -> None:
@@ -410,12 +412,13 @@ class Fetcher:
             if answer.error_code != NONE:
                 self._failed(copy, answer)
                 continue
-            if copy.source_retries:
+            fetching = copy.fetching
+            if fetching.retries:
                 copy.overcome_at_source()
-            copy.high_watermark = answer.high_watermark
+            fetching.high_watermark = answer.high_watermark
             if reader.limits.reads_committed:
-                copy.last_stable_offset = answer.last_stable_offset
-            copy.log_start_offset = answer.log_start_offset
+                fetching.last_stable_offset = answer.last_stable_offset
+            fetching.log_start_offset = answer.log_start_offset
             if not answer.record_set:
                 if answer.preferred_replica not in (-1, self.node):
                     self.remove(copy)
@@ -432,54 +435,49 @@ class Fetcher:
     def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
         """Queue what came for *copy*; say whether batches had to be built for it."""
         reader = self._reader
-        before_bytes, before_parcels = copy.buffered_bytes, len(copy.queue)
+        buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
+        before_bytes, before_parcels = buffer.size_bytes, len(queue)
         ingest(copy, answer, reader.limits)
         if reader.throttle.is_limiting:
-            records = sum(copy.queue[index].record_count for index in range(before_parcels, len(copy.queue)))
+            records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
             reader.throttle.charge(copy, answer.record_set, records)
             self._limit(copy)
-            if copy.fetch in self._copies:  # the others first, where some must wait
-                self._copies[copy.fetch] = self._copies.pop(copy.fetch)
+            if fetch in self._copies:  # the others first, where some must wait
+                self._copies[fetch] = self._copies.pop(fetch)
         reader.sender.take(copy, before_bytes)
         is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
         is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
-        for index in range(before_parcels, len(copy.queue)):
-            buffered = copy.queue[index]
+        age = copy.fetching.age
+        for index in range(before_parcels, len(queue)):
+            buffered = queue[index]
             if is_stuck:
                 buffered.detach()
             if buffered.max_timestamp >= 0:
                 age_ms = now_ms - buffered.max_timestamp
                 reader.age.add(age_ms, buffered.record_count)
-                copy.age.add(age_ms, buffered.record_count)
+                age.add(age_ms, buffered.record_count)
         if copy.has_ended:
             self.remove(copy)
-        elif copy.buffered_bytes >= reader.limits.partition_buffer_bytes:
-            copy.is_paused = True
-            self._paused[copy] = None
-            self.remove(copy)
+        elif buffer.size_bytes >= reader.limits.partition_buffer_bytes:
+            self._pause(copy)
         elif self._session is not None:
-            self._session.want(copy.fetch)
-        return len(copy.queue) > before_parcels and copy.queue[-1].is_rebuilt
+            self._session.want(fetch)
+        return len(queue) > before_parcels and queue[-1].is_rebuilt
 
     def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         self.remove(copy)
-        source, code = copy.plan.source, answer.error_code
-        where = f"source answered {name_of(code)} for {source} at offset {copy.fetch.offset}"
+        source, offset, code = copy.plan.source, copy.fetching.position.offset, answer.error_code
+        where = f"source answered {name_of(code)} for {source} at offset {offset}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reader.read_leader(copy):
             self._reader.assign(copy)  # a replica may hold less than its leader
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The topic may have been re-created: the next attempt must check.
             self._reader.wants_metadata.set()
-            copy.end(
-                Ended.OUT_OF_RANGE,
-                PartitionFailure(
-                    where, HINT_OUT_OF_RANGE, name_of(code), copy.fetch.offset,
-                ),
-            )  # fmt: skip
+            copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
         elif code in _REFUSED:
             hint = _REFUSED[ErrorCode(code)]
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 hint = lacks(self._reader.source.endpoint, "READ", source.topic)
-            copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), copy.fetch.offset))
+            copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), offset))
         else:
             self._reader.retry(copy, where)

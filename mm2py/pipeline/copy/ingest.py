@@ -73,7 +73,7 @@ def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> 
     if len(record_set) == 0:
         return
     try:
-        if not answer.aborted and _is_backlog_of_small(record_set, copy.fetch.offset, limits):
+        if not answer.aborted and _is_backlog_of_small(record_set, copy.fetching.position.offset, limits):
             _ingest_small(copy, record_set, limits)
         else:
             data = DataFilter(answer.aborted)
@@ -100,19 +100,21 @@ def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimi
 
 def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter, limits: CopyLimits) -> bool:
     """Queue one batch, or pass it over; False once the partition has ended."""
-    position = copy.fetch.offset
+    fetching = copy.fetching
+    fetch = fetching.position
+    position = fetch.offset
     if batch.magic < MAGIC_V2:
         return _rebuild(copy, batch.view, position, codec=limits.codec)
     after = batch.last_offset + 1
     if after <= position:
         return True
-    copy.read_under(batch.leader_epoch, batch.base_offset)
+    fetching.read_under(batch.leader_epoch, batch.base_offset)
     if not batch.matches_crc():
         return end_corrupt(copy, batch.base_offset, BAD_CHECKSUM)
     if not data.is_data(batch) or batch.record_count == 0:
         copy.batches_dropped += 1
         copy.pass_over(after)
-        copy.fetch.offset = after
+        fetch.offset = after
         return True
     if (
         batch.attributes & _NEEDS_OPENING
@@ -122,8 +124,8 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter,
         or limits.codec not in (None, batch.codec)
     ):
         return _rebuild(copy, batch.view, position, after, codec=limits.codec)
-    copy.put(BufferedBatch(batch.view, batch.record_count, batch.base_offset, after, batch.max_timestamp))
-    copy.fetch.offset = after
+    copy.buffer.put(BufferedBatch(batch.view, batch.record_count, batch.base_offset, after, batch.max_timestamp))
+    fetch.offset = after
     return True
 
 
@@ -131,12 +133,13 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
     """Put the small plain batches of a backlog together; everything between them goes the ordinary way."""
     data = DataFilter(())
     limit = min(limits.coalesce_batch_bytes, copy.plan.max_message_bytes)
+    fetch = copy.fetching.position
     for offset_range, after in _offset_ranges(record_set, limits.coalesce_below_bytes):
         if after is not None:
             # A range was written under one leader.
             _, leader_epoch, _, _ = _GLANCE.unpack_from(offset_range, _GLANCE_AT)
-            copy.read_under(leader_epoch, copy.fetch.offset)
-            if not _rebuild(copy, offset_range, copy.fetch.offset, after, limit_bytes=limit, codec=limits.codec):
+            copy.fetching.read_under(leader_epoch, fetch.offset)
+            if not _rebuild(copy, offset_range, fetch.offset, after, limit_bytes=limit, codec=limits.codec):
                 return
         else:
             for batch in batches(offset_range):
@@ -202,7 +205,7 @@ def _rebuild(
         return end_corrupt(copy, unreadable.offset, unreadable.detail)
     if after is not None:
         copy.pass_over(after)
-        copy.fetch.offset = after
+        copy.fetching.position.offset = after
     return True
 
 
@@ -218,7 +221,7 @@ def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
         )
         return False
     next_upstream = rebuilt.last_upstream + 1
-    copy.put(
+    copy.buffer.put(
         BufferedBatch(
             rebuilt.batch,
             rebuilt.record_count,
@@ -228,7 +231,7 @@ def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
             rebuilt.runs,
         )
     )
-    copy.fetch.offset = next_upstream
+    copy.fetching.position.offset = next_upstream
     return True
 
 

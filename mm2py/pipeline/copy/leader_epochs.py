@@ -49,7 +49,7 @@ class HistoryCheck:
 
     def is_due(self, copy: PartitionCopy) -> bool:
         """Whether *copy* must be checked before it is fetched under its current leader."""
-        mark = copy.leader_before(copy.fetch.offset)
+        mark = _mark_of(copy)
         own = self._source.leader_epoch(copy.plan.source)
         if mark is None or own in (UNKNOWN_EPOCH, mark.epoch):
             return False
@@ -64,7 +64,7 @@ class HistoryCheck:
     async def _ask_all(self) -> None:
         while self._waiting:
             copies, self._waiting = self._waiting, []
-            marks = {copy: mark for copy in copies if (mark := copy.leader_before(copy.fetch.offset)) is not None}
+            marks = {copy: mark for copy in copies if (mark := _mark_of(copy)) is not None}
             asked_of = {copy: self._source.leader_epoch(copy.plan.source) for copy in marks}
             ends = await epoch_ends(self._source, {copy.plan.source: mark.epoch for copy, mark in marks.items()})
             for copy, mark in marks.items():
@@ -73,7 +73,7 @@ class HistoryCheck:
     def _judge(
         self, copy: PartitionCopy, mark: LeaderMark, own: int, end: EpochEnd | BrokerAnsweredError | None
     ) -> None:
-        source, position = copy.plan.source, copy.fetch.offset
+        source, position = copy.plan.source, copy.fetching.position.offset
         if not isinstance(end, EpochEnd):
             self._retry(copy, str(end or f"the leader of {source} does not say whether it holds what was copied"))
         elif end.end < position:
@@ -90,3 +90,8 @@ class HistoryCheck:
     def _key(self, copy: PartitionCopy) -> tuple[str, str | None, str, int]:
         source = copy.plan.source
         return self._source.alias, copy.plan.topic_id, source.topic, source.partition
+
+
+def _mark_of(copy: PartitionCopy) -> LeaderMark | None:
+    """Return the leader epoch of the last record before what is fetched next."""
+    return copy.fetching.leader_before(copy.fetching.position.offset)

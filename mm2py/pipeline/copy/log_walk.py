@@ -41,7 +41,8 @@ class LogWalker:
 
     async def walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
         """Return the source's data batches from *start* to the current end, each with the offset after it."""
-        position = FetchPosition(copy.fetch.topic, copy.fetch.partition, start, -1, None, topic_id=copy.fetch.topic_id)
+        fetch = copy.fetching.position
+        position = FetchPosition(fetch.topic, fetch.partition, start, -1, None, topic_id=fetch.topic_id)
         while True:
             answer = await self._ask(self._source, position, reads_committed=self._reads_committed)
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position.offset < copy.position:
@@ -59,7 +60,7 @@ class LogWalker:
                 if after <= position.offset:
                     continue
                 position.offset = after
-                copy.read_under(batch.leader_epoch, batch.base_offset)
+                copy.fetching.read_under(batch.leader_epoch, batch.base_offset)
                 if batch.magic < MAGIC_V2 or (data.is_data(batch) and batch.record_count):
                     yield batch, after
             if position.offset >= end:
@@ -70,7 +71,7 @@ class LogWalker:
     ) -> AsyncIterator[tuple[RecordBatchView, list[RecordContent]]]:
         """Return the target's batches from *start* on with their records, up to the one at *downstream*."""
         topic_id = id_bytes(copy.plan.remote_topic_id)
-        position = FetchPosition(copy.remote_topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
+        position = FetchPosition(copy.sending.topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
         while position.offset <= downstream:
             answer = await self._ask(self._target, position, reads_committed=False)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

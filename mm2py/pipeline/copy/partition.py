@@ -1,7 +1,8 @@
 """
 One topic-partition while an epoch copies it.
 
-What was fetched waits in `queue`, what was sent waits in `in_flight`, and what was acknowledged is accounted for.
+Its fetching half belongs to `mm2py.pipeline.copy.fetching`, its sending half to `mm2py.pipeline.copy.sending`; only
+batches cross from one to the other, in a buffer, and what was acknowledged is accounted for.
 """
 
 from __future__ import annotations
@@ -131,83 +132,61 @@ class Spread:
 
 
 @attrs.define(eq=False)
-class PartitionCopy(Counters):
+class BatchBuffer:
     """
-    The state of one topic-partition's copy.
+    What crosses from the fetching half to the sending one: batches that are not acknowledged yet.
 
-    Invariants: (a) `in_flight` and `queue`, in that order, hold consecutive ranges of the source from `position` on;
-    (b) `position` and `downstream` advance only by acknowledgements, in order; (c) once `ended` is set nothing more is
-    fetched, and batches queued before the failure are still sent, unless the target's own answer was the failure
-    (`is_given_up`); (d) `unanswered` counts the batches in requests without an answer; while `is_failing`, nothing is
-    sent until it is 0; (e) `sequence` belongs to `position` as `next_sequence` to the next batch that has none yet.
+    `in_flight` and `queue`, in that order, hold consecutive ranges of the source from the copy's position on. Fetching
+    appends to `queue`; sending takes from it, and back into it for another attempt. `size_bytes` is the size of both.
     """
 
-    plan: PartitionPlan
-    fetch: FetchPosition
-    remote: TopicPartition
-    remote_topic: bytes
-    position: int
-    downstream: int | None
-    is_unsure: bool
     queue: collections.deque[BufferedBatch] = attrs.field(factory=collections.deque)
     in_flight: collections.deque[BufferedBatch] = attrs.field(factory=collections.deque)
-    buffered_bytes: int = 0
-    unanswered: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
-    sequence: int = 0
-    next_sequence: int = 0
-    is_contested: bool = False
-    has_ack: bool = False
-    is_failing: bool = False
-    is_given_up: bool = False
-    is_waiting: bool = False
-    is_ready: bool = False
+    size_bytes: int = 0
+
+    def put(self, buffered: BufferedBatch) -> None:
+        self.queue.append(buffered)
+        self.size_bytes += buffered.size_bytes
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether the target may hold more than is acknowledged."""
+        return bool(self.in_flight) or any(buffered.was_sent for buffered in self.queue)
+
+    def send_again(self) -> None:
+        """Return what is in flight to the front of the queue, in its order."""
+        self.queue.extendleft(reversed(self.in_flight))
+        self.in_flight.clear()
+
+    def drop(self, batches: collections.deque[BufferedBatch]) -> int:
+        """Forget *batches*, the queue or what is in flight, and return their size."""
+        freed = sum(buffered.size_bytes for buffered in batches)
+        batches.clear()
+        self.size_bytes -= freed
+        return freed
+
+
+@attrs.define(eq=False)
+class FetchingHalf:
+    """
+    One topic-partition at the source. Once it is copied only `fetching` writes here, and `ingest` for it; before that
+    `resume` sets where it starts.
+
+    `node` is the broker that it is read from, None while there is none; `retries` count since its last answer. While
+    `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the source's log are -1
+    until the first answer.
+    """
+
+    position: FetchPosition
+    node: int | None = None
+    retries: int = 0
     is_paused: bool = False
-    source_node: int | None = None
-    source_retries: int = 0
-    target_retries: int = 0
-    ended: Ended = Ended.OK
-    failure: PartitionFailure | None = None
-    trouble: PartitionFailure | None = None
-    runs: Runs = attrs.field(factory=Runs)
-    known_from: int | None = None
     log_start_offset: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1
-    last_timestamp_ms: int = -1
     #: Leader epochs of what was read, each with the offset from which on it holds.
     leaders: list[LeaderMark] = attrs.field(factory=list)
-    stray_from: int | None = None
     age: Spread = attrs.field(factory=Spread)
-    latency: Spread = attrs.field(factory=Spread)
-
-    @classmethod
-    def of(cls, plan: PartitionPlan) -> PartitionCopy:
-        source = plan.source
-        topic_id = id_bytes(plan.topic_id)
-        fetch = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
-        copy = cls(
-            plan=plan,
-            fetch=fetch,
-            remote=plan.remote,
-            remote_topic=plan.remote_topic.encode(),
-            position=plan.position,
-            downstream=plan.downstream,
-            is_unsure=plan.is_unsure,
-        )
-        fetch.owner = copy
-        if plan.producer is not None:
-            copy.write_as(plan.producer)
-        if plan.leader is not None:
-            copy.leaders.append(plan.leader)
-        return copy
-
-    def learn_topic(self, topic_id: str | None) -> None:
-        """Copy the topic that has the name now, where the plan does not say which one it is about."""
-        if self.plan.topic_id is None and topic_id is not None:
-            self.plan = attrs.evolve(self.plan, topic_id=topic_id)
-            self.fetch.topic_id = id_bytes(topic_id)
 
     def read_under(self, epoch: int, offset: int) -> None:
         """Note that the source's records from *offset* on were written under that leader epoch."""
@@ -225,6 +204,35 @@ class PartitionCopy(Counters):
                 return mark if mark.epoch >= 0 else None
         return None
 
+
+@attrs.define(eq=False)
+class SendingHalf:
+    """
+    One topic-partition at the target. Once it is copied only `sending` writes here; before that `resume` sets the
+    producer and the sequence that it starts with.
+
+    `unanswered` counts the batches in requests without an answer; while `is_failing`, nothing is sent until it is 0.
+    `is_given_up` if the target's own answer was the failure: then nothing is sent any more. While `is_waiting`, the
+    partition pauses before its next attempt; while `is_ready`, a broker sender has it in line. `sequence` belongs to
+    the copy's position as `next_sequence` to the next batch that has none yet.
+    """
+
+    topic: bytes
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = 0
+    next_sequence: int = 0
+    is_contested: bool = False
+    unanswered: int = 0
+    has_ack: bool = False
+    is_failing: bool = False
+    is_given_up: bool = False
+    is_waiting: bool = False
+    is_ready: bool = False
+    retries: int = 0
+    stray_from: int | None = None
+    latency: Spread = attrs.field(factory=Spread)
+
     def write_as(self, mark: ProducerMark) -> None:
         """Write with the identity and from the sequence of *mark*."""
         self.producer_id, self.producer_epoch = mark.producer_id, mark.producer_epoch
@@ -241,13 +249,70 @@ class PartitionCopy(Counters):
             return None
         return ProducerMark(self.producer_id, self.producer_epoch, self.sequence, self.is_contested)
 
-    def go_on_behind(self, upstream: int, downstream: int, records: int) -> None:
-        """Take over *records* that were found at the target, the last one from *upstream* at *downstream*."""
-        self.position = self.fetch.offset = upstream + 1
-        self.downstream = downstream
-        self.resumed_records = records
+    def continue_after(self, records: int) -> None:
+        """Take over *records* that were found at the target."""
         self.sequence = self.next_sequence = next_sequence(self.sequence, records)
         self.is_contested = self.is_contested and records == 0
+
+
+@attrs.define(eq=False)
+class PartitionCopy(Counters):
+    """
+    The copy of one topic-partition in one epoch: its two halves, the buffer between them, and how far it got.
+
+    Invariants: (a) `position` and `downstream` advance only by acknowledgements, in order, once `resume` has made them
+    sure; (b) either half may `end` the copy: nothing more is fetched then, and batches queued before the failure are
+    still sent, unless it is given up; (c) `trouble` is what a half is trying to overcome, `failure` why it ended.
+    """
+
+    plan: PartitionPlan
+    remote: TopicPartition
+    fetching: FetchingHalf
+    sending: SendingHalf
+    position: int
+    downstream: int | None
+    is_unsure: bool
+    buffer: BatchBuffer = attrs.field(factory=BatchBuffer)
+    runs: Runs = attrs.field(factory=Runs)
+    known_from: int | None = None
+    last_timestamp_ms: int = -1
+    ended: Ended = Ended.OK
+    failure: PartitionFailure | None = None
+    trouble: PartitionFailure | None = None
+
+    @classmethod
+    def of(cls, plan: PartitionPlan) -> PartitionCopy:
+        source = plan.source
+        topic_id = id_bytes(plan.topic_id)
+        fetch = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
+        copy = cls(
+            plan=plan,
+            remote=plan.remote,
+            fetching=FetchingHalf(fetch),
+            sending=SendingHalf(plan.remote_topic.encode()),
+            position=plan.position,
+            downstream=plan.downstream,
+            is_unsure=plan.is_unsure,
+        )
+        fetch.owner = copy
+        if plan.producer is not None:
+            copy.sending.write_as(plan.producer)
+        if plan.leader is not None:
+            copy.fetching.leaders.append(plan.leader)
+        return copy
+
+    def learn_topic(self, topic_id: str | None) -> None:
+        """Copy the topic that has the name now, where the plan does not say which one it is about."""
+        if self.plan.topic_id is None and topic_id is not None:
+            self.plan = attrs.evolve(self.plan, topic_id=topic_id)
+            self.fetching.position.topic_id = id_bytes(topic_id)
+
+    def continue_after(self, upstream: int, downstream: int, records: int) -> None:
+        """Take over *records* that were found at the target, the last one from *upstream* at *downstream*."""
+        self.position = self.fetching.position.offset = upstream + 1
+        self.downstream = downstream
+        self.resumed_records = records
+        self.sending.continue_after(records)
 
     @property
     def has_ended(self) -> bool:
@@ -260,25 +325,15 @@ class PartitionCopy(Counters):
 
     def overcome_at_source(self) -> None:
         """Record that the source responds again; failures of batches in flight at the target stay."""
-        self.source_retries = 0
-        if not self.queue and not self.in_flight:
+        self.fetching.retries = 0
+        if not self.buffer.queue and not self.buffer.in_flight:
             self.trouble = None
-
-    @property
-    def may_have_arrived(self) -> bool:
-        """Whether the target may hold more than is acknowledged."""
-        return bool(self.in_flight) or any(buffered.was_sent for buffered in self.queue)
-
-    def put(self, buffered: BufferedBatch) -> None:
-        self.queue.append(buffered)
-        self.buffered_bytes += buffered.size_bytes
 
     def pass_over(self, next_upstream: int) -> None:
         """Step over upstream offsets that hold nothing to copy, once what lies before them is acknowledged."""
-        if self.queue:
-            self.queue[-1].next_upstream = next_upstream
-        elif self.in_flight:
-            self.in_flight[-1].next_upstream = next_upstream
+        waiting = self.buffer.queue or self.buffer.in_flight
+        if waiting:
+            waiting[-1].next_upstream = next_upstream
         else:
             self.position = max(self.position, next_upstream)
 
@@ -294,10 +349,11 @@ class PartitionCopy(Counters):
             self.foreign_records += base_offset - self.downstream - 1
         self.downstream = base_offset + buffered.record_count - 1
         self.position = buffered.next_upstream
-        self.sequence = next_sequence(self.sequence, buffered.record_count)
+        sending = self.sending
+        sending.sequence = next_sequence(sending.sequence, buffered.record_count)
         self.records += buffered.record_count
         self.bytes += buffered.size_bytes
-        self.buffered_bytes -= buffered.size_bytes
+        self.buffer.size_bytes -= buffered.size_bytes
         if buffered.is_rebuilt:
             self.batches_rebuilt += 1
         else:
@@ -306,30 +362,27 @@ class PartitionCopy(Counters):
 
     def outcome(self) -> PartitionOutcome:
         """Return what the epoch did to this partition; what is still in flight makes it unsure."""
-        ended, failure = self.ended, self.failure
-        if (
-            ended is Ended.OK
-            and self.trouble is not None
-            and (self.may_have_arrived or self.is_unsure or not self.records)
-        ):
+        fetching, sending = self.fetching, self.sending
+        ended, failure, is_unsure = self.ended, self.failure, self.is_unsure or self.buffer.may_have_arrived
+        if ended is Ended.OK and self.trouble is not None and (is_unsure or not self.records):
             ended, failure = Ended.INTERRUPTED, self.trouble
         return PartitionOutcome(
             source=self.plan.source,
             position=self.position,
             downstream=self.downstream,
-            is_unsure=self.is_unsure or self.may_have_arrived,
+            is_unsure=is_unsure,
             ended=ended,
             failure=failure,
             runs=self.runs,
             known_from=self.known_from,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            last_stable_offset=self.last_stable_offset,
+            log_start_offset=fetching.log_start_offset,
+            high_watermark=fetching.high_watermark,
+            last_stable_offset=fetching.last_stable_offset,
             last_timestamp_ms=self.last_timestamp_ms,
-            producer=self.producer,
-            leader=self.leader_before(self.position),
-            stray_from=self.stray_from,
-            age=self.age.measured(),
-            latency=self.latency.measured(),
+            producer=sending.producer,
+            leader=fetching.leader_before(self.position),
+            stray_from=sending.stray_from,
+            age=fetching.age.measured(),
+            latency=sending.latency.measured(),
             **self.counts(),
         )

@@ -28,6 +28,11 @@ def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
     return failure_of(error) if isinstance(error, BrokerAccessError | ClusterAccessError) else None
 
 
+def tried_again(why: str, side: str) -> PartitionFailure:
+    """Return a failure that the epoch overcomes by itself if it can; *side* is ``source`` or ``target``."""
+    return PartitionFailure(why, f"it is tried again by itself; check the {side}'s brokers if it stays")
+
+
 def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:
     """Return what to grant to whom on a topic."""
     return f"grant {principal_of(endpoint)} {operation} on topic {topic} of cluster {endpoint.alias}"

@@ -166,7 +166,7 @@ class Resumer:
                     copy.is_unsure = False
                     copy.trouble = None
                     self._walks.pop(self._key(copy), None)
-                    if copy.is_contested:
+                    if copy.sending.is_contested:
                         self._renew_producer(copy)
                     else:
                         resolved(copy)
@@ -191,7 +191,7 @@ class Resumer:
                 message = (
                     f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
                 )
-                copy.forget_producer()
+                copy.sending.forget_producer()
                 copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
                 return False
             case resume.Skip(records, downstream):
@@ -237,7 +237,7 @@ class Resumer:
                 f"{copy.remote} should hold the same record"
             )
             return await self._align(copy, self._comparison(copy, downstream, why))
-        copy.go_on_behind(last.offset, downstream, records)
+        copy.continue_after(last.offset, downstream, records)
         copy.runs = runs
         for at, content in enumerate(contents, downstream - len(contents) + 1):
             runs.add(content.offset, at, 1)
@@ -268,7 +268,7 @@ class Resumer:
         position = alignment.concluded(comparison.upstream)
         if position is None:
             return self._unproven(copy, comparison.why, downstream)
-        copy.go_on_behind(position - 1, downstream, records)
+        copy.continue_after(position - 1, downstream, records)
         copy.runs = alignment.runs
         return True
 
@@ -280,7 +280,7 @@ class Resumer:
                     comparison.upstream = content.offset + 1
                     return
             comparison.upstream = after
-        comparison.upstream = max(comparison.upstream, copy.fetch.offset)
+        comparison.upstream = max(comparison.upstream, copy.fetching.position.offset)
 
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
         """Find the target's last records in the source, from the position's own record on."""
@@ -307,7 +307,7 @@ class Resumer:
                 window.append(content)
                 records += content.offset >= walked.position
                 if content.offset >= copy.position - 1 and (pairs := _pairs(window, tail)):
-                    copy.go_on_behind(content.offset, downstream, records)
+                    copy.continue_after(content.offset, downstream, records)
                     _note_match(copy, pairs)
                     return True
             if after > walked.position:
@@ -332,14 +332,14 @@ class Resumer:
 
         The broker refused our sequence, yet holds nothing that we do not know: it has lost our producer's state.
         """
-        copy.forget_producer()
+        copy.sending.forget_producer()
         message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
     def _unproven(self, copy: PartitionCopy, why: str, downstream: int) -> bool:
         """Give up; the target's records up to *downstream* existed before, with an unknown writer."""
         self._walks.pop(self._key(copy), None)
-        copy.forget_producer()
+        copy.sending.forget_producer()
         copy.downstream = downstream
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
         return False

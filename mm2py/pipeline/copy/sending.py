@@ -26,8 +26,8 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.model.topic import is_other_topic
-from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, Tally
-from mm2py.pipeline.copy.refusals import kept_out, lacks
+from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
+from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.wire import produce
 from mm2py.wire.batches.batch import next_sequence, sign
 from mm2py.wire.cluster import Cluster
@@ -77,7 +77,7 @@ def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
 
 def end_remade(copy: PartitionCopy) -> None:
     """End *copy*: what was copied before is not in the remote topic of that name."""
-    copy.forget_producer()
+    copy.sending.forget_producer()
     copy.is_unsure = True
     message = f"{copy.remote.topic} was deleted and created again at the target since its position was written"
     copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRecreated"))
@@ -152,7 +152,8 @@ class BatchSender:
 
     def offer(self, copy: PartitionCopy) -> None:
         """Offer a partition whose queue has something to send, or that may continue after a failure."""
-        if copy.is_ready or copy.is_failing or copy.is_waiting or not copy.queue or self.is_stopped:
+        sending = copy.sending
+        if sending.is_ready or sending.is_failing or sending.is_waiting or not copy.buffer.queue or self.is_stopped:
             return
         node = self.target.leader(copy.remote)
         if node is None:
@@ -168,11 +169,11 @@ class BatchSender:
 
     def _hold_back_remade(self, copy: PartitionCopy) -> None:
         """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
-        if not copy.target_retries:
+        if not copy.sending.retries:
             self.pause(copy, f"{copy.remote.topic} at the target is another topic of that name")
             return
         end_remade(copy)
-        copy.is_failing = copy.is_given_up = True
+        copy.sending.is_failing = copy.sending.is_given_up = True
         self._when_all_answered(copy)
 
     def pump(self) -> None:
@@ -187,31 +188,25 @@ class BatchSender:
 
     def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Leave *copy* alone for a moment and look the leader up meanwhile."""
-        copy.trouble = kept_out(error) or PartitionFailure(
-            why, "it is tried again by itself; check the target's brokers if it stays"
-        )
-        copy.is_waiting = True
-        copy.target_retries += 1
+        sending = copy.sending
+        copy.trouble = kept_out(error) or tried_again(why, "target")
+        sending.is_waiting = True
+        sending.retries += 1
         self.retries += 1
         self.wants_metadata.set()
-        pause_ms = min(
-            self.limits.retry_backoff_ms * 2 ** min(copy.target_retries - 1, 10), self.limits.retry_backoff_max_ms
-        )
-        self._loop.call_later(pause_ms / 1000, self._resume, copy)
+        self._loop.call_later(self.limits.retry_pause_s(sending.retries), self._resume, copy)
 
     def _resume(self, copy: PartitionCopy) -> None:
-        copy.is_waiting = False
+        copy.sending.is_waiting = False
         self.offer(copy)
         self.pump()
 
     def discard(self, copy: PartitionCopy) -> None:
         """Forget what *copy* has queued. What of it was sent once may be at the target, or arrive there yet."""
-        if copy.may_have_arrived:
+        buffer = copy.buffer
+        if buffer.may_have_arrived:
             copy.is_unsure = True
-        freed = sum(buffered.size_bytes for buffered in copy.queue)
-        copy.queue.clear()
-        copy.buffered_bytes -= freed
-        self.free(freed)
+        self.free(buffer.drop(buffer.queue))
 
     def free(self, size_bytes: int) -> None:
         self.buffered_bytes -= size_bytes
@@ -222,7 +217,7 @@ class BatchSender:
 
     def take(self, copy: PartitionCopy, before_bytes: int) -> None:
         """Count what was queued for *copy* since it had *before_bytes*."""
-        self.buffered_bytes += copy.buffered_bytes - before_bytes
+        self.buffered_bytes += copy.buffer.size_bytes - before_bytes
         if self.buffered_bytes:
             self.drained.clear()
 
@@ -230,8 +225,9 @@ class BatchSender:
 
     def settle(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
         """Take the broker's word on one batch."""
-        self._answered(copy)
-        if not copy.is_failing:
+        sending = copy.sending
+        self._answered(sending)
+        if not sending.is_failing:
             if ack.error_code:
                 self._fail(copy, buffered, ack)
             elif copy.downstream is not None and ack.base_offset <= copy.downstream:
@@ -242,11 +238,12 @@ class BatchSender:
         self._when_all_answered(copy)
 
     def _acknowledge(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
-        copy.in_flight.popleft()
-        if not copy.has_ack:
-            copy.has_ack = True
+        sending = copy.sending
+        copy.buffer.in_flight.popleft()
+        if not sending.has_ack:
+            sending.has_ack = True
             self.offer(copy)
-        copy.target_retries = 0
+        sending.retries = 0
         copy.trouble = None
         if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
             self.wants_metadata.set()  # it has another writer, or is another topic that has grown past ours
@@ -255,36 +252,38 @@ class BatchSender:
         if buffered.max_timestamp >= 0:
             latency_ms = now_ms - buffered.max_timestamp
             self.latency.add(latency_ms, buffered.record_count)
-            copy.latency.add(latency_ms, buffered.record_count)
+            sending.latency.add(latency_ms, buffered.record_count)
 
     def lost(self, copy: PartitionCopy, why: str) -> None:
         """Learn that a request with a batch of *copy* will not be answered."""
-        self._answered(copy)
-        if not copy.is_failing:
-            copy.is_failing = True
-            copy.trouble = PartitionFailure(why, "it is tried again by itself; check the target's brokers if it stays")
+        sending = copy.sending
+        self._answered(sending)
+        if not sending.is_failing:
+            sending.is_failing = True
+            copy.trouble = tried_again(why, "target")
         self._when_all_answered(copy)
 
-    def sent(self, copy: PartitionCopy) -> None:
-        copy.unanswered += 1
+    def sent(self, sending: SendingHalf) -> None:
+        sending.unanswered += 1
         self.unanswered += 1
         self.all_answered.clear()
 
-    def _answered(self, copy: PartitionCopy) -> None:
-        copy.unanswered -= 1
+    def _answered(self, sending: SendingHalf) -> None:
+        sending.unanswered -= 1
         self.unanswered -= 1
         if not self.unanswered:
             self.all_answered.set()
 
     def _fail(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
-        copy.is_failing = True
+        sending = copy.sending
+        sending.is_failing = True
         name = name_of(ack.error_code)
         detail = f": {ack.message}" if ack.message else ""
         where = f"target answered {name} for {copy.remote} (upstream offset {buffered.first_upstream}){detail}"
         if ack.error_code in _CONTESTED or ack.error_code in _FORGOTTEN:
-            copy.is_contested = True
+            sending.is_contested = True
             if ack.error_code in _FORGOTTEN:
-                copy.forget_producer()
+                sending.forget_producer()
             hint = "the next epoch compares target and source and continues by itself"
             self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, buffered.first_upstream))
         elif ack.error_code in _REFUSED:
@@ -296,14 +295,15 @@ class BatchSender:
             copy.trouble = PartitionFailure(where, "it is tried again by itself", name, buffered.first_upstream)
 
     def _rewound(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
-        copy.is_failing = True
+        sending = copy.sending
+        sending.is_failing = True
         where = (
             f"{copy.remote} took upstream offset {buffered.first_upstream} at {ack.base_offset}, but offset "
             f"{copy.downstream} had been written to it"
         )
         failure = PartitionFailure(where, HINT_REWOUND, "TargetRewound", buffered.first_upstream)
-        copy.stray_from = ack.base_offset
-        copy.forget_producer()
+        sending.stray_from = ack.base_offset
+        sending.forget_producer()
         self._give_up(copy, Ended.TARGET_REWOUND, failure)
 
     @staticmethod
@@ -314,22 +314,19 @@ class BatchSender:
         A refused batch may have been sent before, with an answer that was lost.
         """
         copy.is_unsure = True
-        copy.is_given_up = True
+        copy.sending.is_given_up = True
         copy.end(ended, failure)
 
     def _when_all_answered(self, copy: PartitionCopy) -> None:
-        if copy.unanswered:
+        sending, buffer = copy.sending, copy.buffer
+        if sending.unanswered:
             return
-        if copy.is_given_up:
-            freed = sum(buffered.size_bytes for buffered in copy.in_flight)
-            copy.in_flight.clear()
-            copy.buffered_bytes -= freed
-            self.free(freed)
+        if sending.is_given_up:
+            self.free(buffer.drop(buffer.in_flight))
             self.discard(copy)
             return
-        copy.queue.extendleft(reversed(copy.in_flight))
-        copy.in_flight.clear()
-        copy.is_failing = False
+        buffer.send_again()
+        sending.is_failing = False
         self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
 
 
@@ -362,7 +359,7 @@ class BrokerSender:
         self._hold_timer: asyncio.TimerHandle | None = None
 
     def add(self, copy: PartitionCopy) -> None:
-        copy.is_ready = True
+        copy.sending.is_ready = True
         self._ready.append(copy)
 
     def pump(self) -> None:
@@ -388,39 +385,45 @@ class BrokerSender:
         room = self._sender.limits.produce_request_max_bytes
         for _ in range(len(self._ready)):
             copy = self._ready[0]
-            if copy.is_failing or copy.is_waiting or not copy.queue or self._awaits_first_ack(copy):
+            sending, queue = copy.sending, copy.buffer.queue
+            if sending.is_failing or sending.is_waiting or not queue or self._awaits_first_ack(sending):
                 self._ready.popleft()
-                copy.is_ready = False
+                sending.is_ready = False
                 continue
-            buffered = copy.queue[0]
+            buffered = queue[0]
             if buffered.size_bytes > room and request.carried:
                 break
             self._ready.popleft()
-            copy.queue.popleft()
-            copy.in_flight.append(buffered)
-            self._sender.sent(copy)
+            queue.popleft()
+            copy.buffer.in_flight.append(buffered)
+            self._sender.sent(sending)
             if buffered.sequence < 0:
-                buffered.sequence = copy.next_sequence
-                copy.next_sequence = next_sequence(buffered.sequence, buffered.record_count)
-                is_ours = bool(self._sender.transactional_id)
-                sign(buffered.batch, copy.producer_id, copy.producer_epoch, buffered.sequence, is_transactional=is_ours)
-            request.carried[copy.remote_topic, copy.remote.partition] = (copy, buffered)
+                buffered.sequence = sending.next_sequence
+                sending.next_sequence = next_sequence(buffered.sequence, buffered.record_count)
+                sign(
+                    buffered.batch,
+                    sending.producer_id,
+                    sending.producer_epoch,
+                    buffered.sequence,
+                    is_transactional=bool(self._sender.transactional_id),
+                )
+            request.carried[sending.topic, copy.remote.partition] = (copy, buffered)
             room -= buffered.size_bytes
-            if copy.queue:
+            if queue:
                 self._ready.append(copy)
             else:
-                copy.is_ready = False
+                sending.is_ready = False
         return request
 
     @staticmethod
-    def _awaits_first_ack(copy: PartitionCopy) -> bool:
+    def _awaits_first_ack(sending: SendingHalf) -> bool:
         """
         Hold back a partition's second batch until its first of the epoch is acknowledged.
 
         A broker takes any sequence from a producer id that it does not know (KIP-360). Were the first batch refused
         and the second one already under way, the second would be appended, and the first after it.
         """
-        return copy.unanswered > 0 and not copy.has_ack
+        return sending.unanswered > 0 and not sending.has_ack
 
     def _send(self, connection: BrokerConnection, request: _Request) -> None:
         by_topic: dict[bytes, list[tuple[int, memoryview]]] = {}
@@ -478,7 +481,7 @@ class BrokerSender:
         except BrokerConnectionError as error:
             waiting, self._ready = self._ready, collections.deque()
             for copy in waiting:
-                copy.is_ready = False
+                copy.sending.is_ready = False
                 self._sender.pause(copy, str(error), error)
         finally:
             self._is_opening = False

@@ -76,8 +76,8 @@ class Delivery:
         while True:
             try:
                 await self._target.ensure_metadata({copy.remote.topic})
-                if copy.producer is None:
-                    copy.write_as(await init_producer_id(self._target))
+                if copy.sending.producer is None:
+                    copy.sending.write_as(await init_producer_id(self._target))
             except _UNREACHABLE as error:
                 copy.trouble = failure_of(error, (self._plan.source, self._plan.target))
             else:
@@ -119,7 +119,7 @@ def batches_of(plan: EpochPlan, one: PartitionPlan, records: Iterable[NewRecord]
 def put_all(copy: PartitionCopy, batches: Iterable[Rebuilt]) -> None:
     """Queue *batches*."""
     for built in batches:
-        copy.put(
+        copy.buffer.put(
             BufferedBatch(
                 built.batch,
                 built.record_count,

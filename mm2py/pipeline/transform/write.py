@@ -33,7 +33,7 @@ class RangeWriter:
         cpu_started_s = _cpu_s()
         rows = Rows(self._plan, self._partition)
         copy = self._copied(rows, chunks)
-        if copy.queue:
+        if copy.buffer.queue:
             await self._delivery.send(copy)
         outcome, sender = copy.outcome(), self._delivery.sender
         return RangeOutcome(
@@ -50,7 +50,7 @@ class RangeWriter:
         """Queue what is to be written to the remote partition."""
         copy = PartitionCopy.of(self._partition)
         # Under which leader the records were written is not known here: it must not be taken for the one of before.
-        copy.leaders.clear()
+        copy.fetching.leaders.clear()
         batches = batches_of(self._plan, self._partition, rows.records(chunks))
         put_all(copy, batches.fitting)
         failure, done_until = batches.failure or rows.failure, rows.done_until

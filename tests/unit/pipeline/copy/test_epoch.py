@@ -492,7 +492,9 @@ async def test_answers_do_not_stay_for_the_sake_of_one_stuck_partition() -> None
 
     async def look(self: Any, sender: Any) -> None:
         held.extend(
-            {id(p.batch.obj): len(p.batch.obj) for c in self._copies for p in (*c.in_flight, *c.queue)}.values()
+            {
+                id(p.batch.obj): len(p.batch.obj) for c in self._copies for p in (*c.buffer.in_flight, *c.buffer.queue)
+            }.values()
         )
         await original(self, sender)
 

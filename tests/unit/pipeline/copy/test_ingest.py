@@ -50,7 +50,7 @@ def feed(
     copy: PartitionCopy, *parts: bytes, limits: CopyLimits = LIMITS, aborted: tuple[tuple[int, int], ...] = ()
 ) -> None:
     record_set = memoryview(bytearray(b"".join(parts)))
-    ingest(copy, PartitionAnswer(copy.fetch, 0, 1000, 1000, 0, aborted, record_set), limits)
+    ingest(copy, PartitionAnswer(copy.fetching.position, 0, 1000, 1000, 0, aborted, record_set), limits)
 
 
 def upstream_offsets(buffered: BufferedBatch) -> list[int]:
@@ -61,7 +61,7 @@ def upstream_offsets(buffered: BufferedBatch) -> list[int]:
 
 def copied(copy: PartitionCopy) -> list[int]:
     """Return the upstream offsets of everything that is queued."""
-    return [offset for buffered in copy.queue for offset in upstream_offsets(buffered)]
+    return [offset for buffered in copy.buffer.queue for offset in upstream_offsets(buffered)]
 
 
 @pytest.mark.parametrize("attributes", [0, TRANSACTIONAL], ids=["plain", "transactional"])
@@ -71,12 +71,12 @@ def test_ordinary_batches_travel_unopened(codec: int, attributes: int) -> None:
     raw = build_batch(50, base_offset=100, codec=codec, attributes=attributes, producer=(5, 0, 3))
     copy = copy_from(100)
     feed(copy, raw)
-    (buffered,) = copy.queue
+    (buffered,) = copy.buffer.queue
 
     assert bytes(buffered.batch) == raw
     assert (buffered.first_upstream, buffered.next_upstream, buffered.record_count) == (100, 150, 50)
     assert (buffered.runs, buffered.is_rebuilt, buffered.max_timestamp) == (None, False, START_MS + 49)
-    assert (copy.fetch.offset, copy.position, copy.buffered_bytes) == (150, 100, len(raw))
+    assert (copy.fetching.position.offset, copy.position, copy.buffer.size_bytes) == (150, 100, len(raw))
 
 
 HOLED = [Content(n) for n in (0, 2, 3, 9)]
@@ -101,9 +101,9 @@ def test_some_batches_take_the_record_path(raw: bytes, expected: list[int], afte
     feed(copy, raw)
 
     assert copied(copy) == expected
-    assert all(buffered.is_rebuilt for buffered in copy.queue)
-    assert copy.fetch.offset == after
-    assert [p.next_upstream for p in copy.queue][-1:] == ([after] if expected else [])
+    assert all(buffered.is_rebuilt for buffered in copy.buffer.queue)
+    assert copy.fetching.position.offset == after
+    assert [p.next_upstream for p in copy.buffer.queue][-1:] == ([after] if expected else [])
     assert copy.position == (100 if expected else after)
     assert copy.ended is Ended.OK
 
@@ -125,8 +125,8 @@ def test_what_holds_no_data_is_passed_over(raw: bytes, after: int) -> None:
     copy = copy_from(100)
     feed(copy, raw)
 
-    assert not copy.queue
-    assert (copy.batches_dropped, copy.position, copy.fetch.offset) == (1, after, after)
+    assert not copy.buffer.queue
+    assert (copy.batches_dropped, copy.position, copy.fetching.position.offset) == (1, after, after)
 
 
 def test_what_lies_before_the_position_is_skipped_silently() -> None:
@@ -134,7 +134,7 @@ def test_what_lies_before_the_position_is_skipped_silently() -> None:
     copy = copy_from(100)
     feed(copy, flipped(build_batch(10, base_offset=90)))
 
-    assert (copied(copy), copy.fetch.offset, copy.batches_dropped, copy.ended) == ([], 100, 0, Ended.OK)
+    assert (copied(copy), copy.fetching.position.offset, copy.batches_dropped, copy.ended) == ([], 100, 0, Ended.OK)
 
 
 def test_marker_between_batches_moves_with_the_batch_before_it() -> None:
@@ -142,7 +142,7 @@ def test_marker_between_batches_moves_with_the_batch_before_it() -> None:
     copy = copy_from(100)
     feed(copy, build_batch(2, base_offset=100), control_batch(102, 7, commits=True), build_batch(1, base_offset=103))
 
-    assert [(p.first_upstream, p.next_upstream) for p in copy.queue] == [(100, 103), (103, 104)]
+    assert [(p.first_upstream, p.next_upstream) for p in copy.buffer.queue] == [(100, 103), (103, 104)]
 
 
 CORRUPT = {
@@ -177,7 +177,7 @@ def test_corrupt_batches_stop_the_partition(raw: bytes, offset: int, word: str, 
     feed(copy, build_batch(2, base_offset=100), raw, build_batch(30, base_offset=200), limits=limits)
 
     assert copied(copy) == [100, 101]
-    assert (copy.ended, copy.fetch.offset) == (Ended.FAILED, 102)
+    assert (copy.ended, copy.fetching.position.offset) == (Ended.FAILED, 102)
     assert copy.failure is not None
     assert (copy.failure.error, copy.failure.offset) == ("CorruptBatchError", offset)
     assert word in copy.failure.message
@@ -208,7 +208,7 @@ def test_record_too_large_for_the_target_stops_the_partition() -> None:
     assert copy.failure is not None
     assert (copy.failure.error, copy.failure.offset) == ("RecordTooLargeError", 101)
     assert "max.message.bytes" in copy.failure.hint
-    assert copy.fetch.offset == 101
+    assert copy.fetching.position.offset == 101
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
@@ -219,8 +219,8 @@ def test_batches_too_large_for_the_target_are_split(codec: int) -> None:
     feed(copy, build_batch(records, base_offset=100, codec=codec))
 
     assert copied(copy) == list(range(100, 140))
-    assert len(copy.queue) > 3
-    assert max(buffered.size_bytes for buffered in copy.queue) <= 2000
+    assert len(copy.buffer.queue) > 3
+    assert max(buffered.size_bytes for buffered in copy.buffer.queue) <= 2000
 
 
 def test_compressed_batch_within_the_limit_is_not_split() -> None:
@@ -229,7 +229,7 @@ def test_compressed_batch_within_the_limit_is_not_split() -> None:
     copy = copy_from(100, max_message_bytes=2000)
     feed(copy, build_batch(records, base_offset=100, codec=GZIP))
 
-    assert [(p.record_count, p.is_rebuilt) for p in copy.queue] == [(40, False)]
+    assert [(p.record_count, p.is_rebuilt) for p in copy.buffer.queue] == [(40, False)]
 
 
 # Small batches.
@@ -241,10 +241,10 @@ def test_backlog_of_small_batches_is_put_together() -> None:
     feed(copy, *[build_batch(1, base_offset=100 + n, producer=(9, 0, n)) for n in range(500)], limits=COALESCING)
 
     assert copied(copy) == list(range(100, 600))
-    assert len(copy.queue) < 10
-    assert max(buffered.size_bytes for buffered in copy.queue) <= 4096
-    assert all(buffered.is_rebuilt for buffered in copy.queue)
-    assert copy.fetch.offset == 600
+    assert len(copy.buffer.queue) < 10
+    assert max(buffered.size_bytes for buffered in copy.buffer.queue) <= 4096
+    assert all(buffered.is_rebuilt for buffered in copy.buffer.queue)
+    assert copy.fetching.position.offset == 600
 
 
 def test_few_small_batches_travel_unopened() -> None:
@@ -252,7 +252,7 @@ def test_few_small_batches_travel_unopened() -> None:
     copy = copy_from(100)
     feed(copy, build_batch(1, base_offset=100), build_batch(1, base_offset=101), limits=COALESCING)
 
-    assert [buffered.is_rebuilt for buffered in copy.queue] == [False, False]
+    assert [buffered.is_rebuilt for buffered in copy.buffer.queue] == [False, False]
 
 
 def test_coalescing_keeps_the_targets_limit() -> None:
@@ -261,7 +261,7 @@ def test_coalescing_keeps_the_targets_limit() -> None:
     feed(copy, *[build_batch(1, base_offset=100 + n) for n in range(100)], limits=COALESCING)
 
     assert copied(copy) == list(range(100, 200))
-    assert max(buffered.size_bytes for buffered in copy.queue) <= 700
+    assert max(buffered.size_bytes for buffered in copy.buffer.queue) <= 700
 
 
 def test_everything_between_small_batches_goes_its_own_way() -> None:
@@ -302,7 +302,7 @@ def test_backlog_of_emptied_batches_is_stepped_over(producers: int) -> None:
     feed(copy, *parts, limits=COALESCING)
 
     assert copied(copy) == []
-    assert copy.fetch.offset == copy.position == 100 + 3 * producers
+    assert copy.fetching.position.offset == copy.position == 100 + 3 * producers
 
 
 def test_emptied_batches_at_the_end_of_a_backlog_move_with_it() -> None:
@@ -313,7 +313,7 @@ def test_emptied_batches_at_the_end_of_a_backlog_move_with_it() -> None:
     feed(copy, *parts, limits=COALESCING)
 
     assert copied(copy) == list(range(100, 106))
-    assert (copy.fetch.offset, copy.queue[-1].next_upstream) == (112, 112)
+    assert (copy.fetching.position.offset, copy.buffer.queue[-1].next_upstream) == (112, 112)
 
 
 def test_batch_cut_off_in_a_backlog_is_left_for_the_next_fetch() -> None:
@@ -323,7 +323,7 @@ def test_batch_cut_off_in_a_backlog_is_left_for_the_next_fetch() -> None:
     feed(copy, *parts[:-1], parts[-1][:-3], limits=COALESCING)
 
     assert copied(copy) == list(range(100, 119))
-    assert copy.fetch.offset == 119
+    assert copy.fetching.position.offset == 119
 
 
 @pytest.mark.parametrize("cut", [1, 25, 60, 61, 90])
@@ -332,7 +332,7 @@ def test_record_set_without_a_whole_batch_brings_nothing(cut: int) -> None:
     copy = copy_from(100)
     feed(copy, build_batch(20, base_offset=100)[:cut], limits=COALESCING)
 
-    assert (copied(copy), copy.fetch.offset, copy.ended) == ([], 100, Ended.OK)
+    assert (copied(copy), copy.fetching.position.offset, copy.ended) == ([], 100, Ended.OK)
 
 
 # Transactions.
@@ -363,7 +363,7 @@ def test_aborted_transactions_are_left_out() -> None:
     )
 
     assert copied(copy) == [102, 103, 104, 105, 109, 110, 117]
-    assert (copy.fetch.offset, copy.batches_dropped) == (118, 8)
+    assert (copy.fetching.position.offset, copy.batches_dropped) == (118, 8)
 
 
 def test_without_a_list_of_aborted_transactions_everything_is_data() -> None:
@@ -381,7 +381,7 @@ def test_aborted_small_batches_in_a_backlog_are_left_out() -> None:
     feed(copy, *parts, limits=COALESCING, aborted=((1, 100),))
 
     assert copied(copy) == list(range(100, 120, 2))
-    assert copy.fetch.offset == 120
+    assert copy.fetching.position.offset == 120
 
 
 def test_transaction_aborted_before_the_position_still_counts() -> None:
@@ -389,7 +389,7 @@ def test_transaction_aborted_before_the_position_still_counts() -> None:
     copy = copy_from(105)
     feed(copy, transaction(104, 3, 1), control_batch(107, 1, commits=False), aborted=((1, 90),))
 
-    assert (copied(copy), copy.fetch.offset) == ([], 108)
+    assert (copied(copy), copy.fetching.position.offset) == ([], 108)
 
 
 def test_filter_forgets_a_transaction_at_its_marker() -> None:
@@ -461,14 +461,14 @@ def test_any_log_is_ingested_completely_and_once(
 
     assert copy.ended is Ended.OK
     assert copied(copy) == [offset for offset in data if offset >= 100 + start]
-    assert copy.fetch.offset == max(end, 100 + start)
+    assert copy.fetching.position.offset == max(end, 100 + start)
     assert all(
-        len(decode(bytes(buffered.batch))) == buffered.record_count for buffered in copy.queue if buffered.is_rebuilt
+        len(decode(bytes(rebuilt.batch))) == rebuilt.record_count for rebuilt in copy.buffer.queue if rebuilt.is_rebuilt
     )
-    behind = [buffered.next_upstream for buffered in copy.queue] or [copy.position]
+    behind = [buffered.next_upstream for buffered in copy.buffer.queue] or [copy.position]
 
     assert behind == sorted(behind)
-    assert behind[-1] == copy.fetch.offset
+    assert behind[-1] == copy.fetching.position.offset
 
 
 def test_golden_glance_at_a_small_batch() -> None:

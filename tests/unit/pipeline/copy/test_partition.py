@@ -26,14 +26,14 @@ def buffered(first: int, count: int, *, size: int = 10, next_upstream: int | Non
 
 
 def send(copy: PartitionCopy, sequence: int = 0) -> BufferedBatch:
-    sent = copy.queue.popleft()
+    sent = copy.buffer.queue.popleft()
     sent.sequence = sequence
-    copy.in_flight.append(sent)
+    copy.buffer.in_flight.append(sent)
     return sent
 
 
 def acknowledge(copy: PartitionCopy, base_offset: int) -> None:
-    copy.account(copy.in_flight.popleft(), base_offset)
+    copy.account(copy.buffer.in_flight.popleft(), base_offset)
 
 
 def test_copy_starts_as_its_plan_says() -> None:
@@ -41,26 +41,27 @@ def test_copy_starts_as_its_plan_says() -> None:
     copy = copy_of()
 
     assert (copy.position, copy.downstream, copy.is_unsure) == (100, 49, False)
-    assert (copy.fetch.topic, copy.fetch.partition, copy.fetch.offset) == (b"orders", 3, 100)
-    assert copy.fetch.owner is copy
-    assert (copy.remote, copy.remote_topic) == (TopicPartition("A.orders", 3), b"A.orders")
+    fetch = copy.fetching.position
+    assert (fetch.topic, fetch.partition, fetch.offset) == (b"orders", 3, 100)
+    assert fetch.owner is copy
+    assert (copy.remote, copy.sending.topic) == (TopicPartition("A.orders", 3), b"A.orders")
 
 
 def test_position_advances_by_acknowledgements_only() -> None:
     """Queueing and sending move nothing; each acknowledgement moves position and downstream behind its parcel."""
     copy = copy_of()
-    copy.put(buffered(100, 5))
-    copy.put(buffered(105, 2))
+    copy.buffer.put(buffered(100, 5))
+    copy.buffer.put(buffered(105, 2))
     send(copy)
     send(copy)
 
-    assert (copy.position, copy.downstream, copy.buffered_bytes) == (100, 49, 20)
+    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (100, 49, 20)
     acknowledge(copy, 50)
 
-    assert (copy.position, copy.downstream, copy.buffered_bytes) == (105, 54, 10)
+    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (105, 54, 10)
     acknowledge(copy, 55)
 
-    assert (copy.position, copy.downstream, copy.buffered_bytes) == (107, 56, 0)
+    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (107, 56, 0)
     assert copy.runs == [Run(100, 50, 7)]
     assert (copy.records, copy.bytes, copy.batches_unopened, copy.batches_rebuilt) == (7, 20, 2, 0)
     assert copy.last_timestamp_ms == 1_000
@@ -69,7 +70,7 @@ def test_position_advances_by_acknowledgements_only() -> None:
 def test_rebuilt_parcel_accounts_for_each_of_its_runs() -> None:
     """A parcel with holes in its upstream offsets becomes one run for each stretch, and counts as rebuilt."""
     copy = copy_of()
-    copy.put(BufferedBatch(memoryview(bytearray(9)), 4, 101, 110, 7, ((101, 0, 1), (103, 1, 2), (107, 3, 1))))
+    copy.buffer.put(BufferedBatch(memoryview(bytearray(9)), 4, 101, 110, 7, ((101, 0, 1), (103, 1, 2), (107, 3, 1))))
     send(copy)
     acknowledge(copy, 50)
 
@@ -81,7 +82,7 @@ def test_runs_join_only_where_both_sides_go_on() -> None:
     """A gap upstream or downstream begins a new run."""
     copy = copy_of()
     for first, base in ((100, 50), (102, 52), (105, 54), (107, 60)):
-        copy.put(buffered(first, 2))
+        copy.buffer.put(buffered(first, 2))
         send(copy)
         acknowledge(copy, base)
 
@@ -94,7 +95,7 @@ def test_runs_join_only_where_both_sides_go_on() -> None:
 def test_foreign_records_are_counted(downstream: int | None, base: int, expected: int) -> None:
     """Downstream offsets that appear between ours belong to somebody else; without a known last one nobody can say."""
     copy = copy_of(downstream=downstream)
-    copy.put(buffered(100, 1))
+    copy.buffer.put(buffered(100, 1))
     send(copy)
     acknowledge(copy, base)
 
@@ -107,9 +108,9 @@ def test_what_is_passed_over_counts_once_all_before_it_arrived() -> None:
     copy.pass_over(103)
 
     assert copy.position == 103
-    copy.put(buffered(103, 2))
+    copy.buffer.put(buffered(103, 2))
     copy.pass_over(107)
-    copy.put(buffered(107, 1))
+    copy.buffer.put(buffered(107, 1))
     send(copy)
     send(copy)
     copy.pass_over(109)
@@ -134,15 +135,15 @@ def test_passing_over_never_goes_back() -> None:
 def test_sequence_goes_with_the_position() -> None:
     """The producer's mark names the sequence that the record at the position must carry, and wraps as sequences do."""
     copy = copy_of(producer=ProducerMark(7, 2, MAX_SEQUENCE - 1))
-    copy.put(buffered(100, 5))
-    copy.put(buffered(105, 2))
+    copy.buffer.put(buffered(100, 5))
+    copy.buffer.put(buffered(105, 2))
     send(copy)
 
-    assert copy.producer == ProducerMark(7, 2, MAX_SEQUENCE - 1)
+    assert copy.sending.producer == ProducerMark(7, 2, MAX_SEQUENCE - 1)
     acknowledge(copy, 50)
 
-    assert copy.producer == ProducerMark(7, 2, 3)
-    copy.forget_producer()
+    assert copy.sending.producer == ProducerMark(7, 2, 3)
+    copy.sending.forget_producer()
 
     assert copy.outcome().producer is None
 
@@ -151,11 +152,12 @@ def test_sequence_goes_with_the_position() -> None:
 def test_what_was_found_at_the_target_used_sequences(records: int, is_contested: bool) -> None:
     """Records found at the target move position and sequence together, and explain why a sequence was refused."""
     copy = copy_of(producer=ProducerMark(7, 2, 10, is_contested=True))
-    copy.go_on_behind(99 + records, 49 + records, records)
+    copy.continue_after(99 + records, 49 + records, records)
 
-    assert (copy.position, copy.fetch.offset, copy.downstream) == (100 + records, 100 + records, 49 + records)
-    assert copy.producer == ProducerMark(7, 2, 10 + records, is_contested)
-    assert copy.next_sequence == 10 + records
+    assert copy.position == copy.fetching.position.offset == 100 + records
+    assert copy.downstream == 49 + records
+    assert copy.sending.producer == ProducerMark(7, 2, 10 + records, is_contested)
+    assert copy.sending.next_sequence == 10 + records
 
 
 def test_first_reason_to_end_is_kept() -> None:
@@ -188,12 +190,12 @@ def test_outcome_without_news_is_the_plan() -> None:
 def test_what_was_sent_and_not_answered_makes_unsure(state: str, is_unsure: bool) -> None:
     """Whatever was sent without an answer may be at the target; what was only queued cannot be."""
     copy = copy_of()
-    copy.put(buffered(100, 1))
-    copy.put(buffered(101, 1))
+    copy.buffer.put(buffered(100, 1))
+    copy.buffer.put(buffered(101, 1))
     if state != "queued":
         send(copy)
     if state in {"back in the queue", "behind one sent once"}:
-        copy.queue.appendleft(copy.in_flight.popleft())
+        copy.buffer.queue.appendleft(copy.buffer.in_flight.popleft())
 
     assert copy.outcome().is_unsure is is_unsure
 
@@ -212,8 +214,8 @@ def test_trouble_interrupts_only_where_it_lasted(
 ) -> None:
     """Trouble that was overcome is not the epoch's result; trouble that kept it from copying is."""
     copy = copy_of(is_unsure=is_unsure)
-    copy.put(buffered(100, 1))
-    copy.put(buffered(101, 1))
+    copy.buffer.put(buffered(100, 1))
+    copy.buffer.put(buffered(101, 1))
     if records:
         send(copy)
         acknowledge(copy, 50)
@@ -280,20 +282,20 @@ def test_runs_are_contiguous_and_positions_follow_acknowledgements(
         at += count + behind
     waiting = list(buffered_batches)
     base = 50
-    while waiting or copy.queue or copy.in_flight:
+    while waiting or copy.buffer.queue or copy.buffer.in_flight:
         steps = [
             *(["put"] if waiting else []),
-            *(["send"] if copy.queue else []),
-            *(["acknowledge"] if copy.in_flight else []),
+            *(["send"] if copy.buffer.queue else []),
+            *(["acknowledge"] if copy.buffer.in_flight else []),
         ]
         step = data.draw(st.sampled_from(steps))
         before = (copy.position, copy.downstream)
         if step == "put":
-            copy.put(waiting.pop(0))
+            copy.buffer.put(waiting.pop(0))
         elif step == "send":
             send(copy)
         else:
-            oldest = copy.in_flight[0]
+            oldest = copy.buffer.in_flight[0]
             acknowledge(copy, base)
             expected += [(oldest.first_upstream + n, base + n) for n in range(oldest.record_count)]
             base += oldest.record_count
@@ -306,7 +308,7 @@ def test_runs_are_contiguous_and_positions_follow_acknowledgements(
     covered = [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
 
     assert covered == expected
-    assert copy.buffered_bytes == 0
+    assert copy.buffer.size_bytes == 0
     assert copy.records == len(expected)
 
 

@@ -36,9 +36,9 @@ async def test_parcels_arrive_in_order_with_running_sequences() -> None:
         await drained(s.sender)
 
         assert s.values() == list(range(13))
-        assert copy.producer == ProducerMark(7, 0, 13)
+        assert copy.sending.producer == ProducerMark(7, 0, 13)
         assert (copy.position, copy.downstream, copy.records) == (13, 12, 13)
-        assert s.sender.buffered_bytes == copy.buffered_bytes == 0
+        assert s.sender.buffered_bytes == copy.buffer.size_bytes == 0
 
 
 async def test_sequences_go_on_in_the_next_epoch() -> None:
@@ -47,18 +47,18 @@ async def test_sequences_go_on_in_the_next_epoch() -> None:
         first.put(first.copies[0], 4)
         await drained(first.sender)
         log = first.target.partitions
-        mark = first.copies[0].producer
+        mark = first.copies[0].sending.producer
     assert mark is not None
     async with sender(producer=mark) as second:
         second.target.partitions = log
         (copy,) = second.copies
-        copy.fetch.offset, copy.downstream = 4, 3
+        copy.fetching.position.offset, copy.downstream = 4, 3
         second.put(copy, 2)
         second.put(copy, 2)
         await drained(second.sender)
 
         assert second.values() == list(range(8))
-        assert copy.producer == ProducerMark(7, 0, 8)
+        assert copy.sending.producer == ProducerMark(7, 0, 8)
 
 
 async def test_batch_of_a_lost_epoch_that_arrives_late_is_refused() -> None:
@@ -202,7 +202,7 @@ async def test_lost_connection_sends_again_what_was_unanswered(appended: int) ->
         s.target.is_manual = False
         line.close("reset by peer")
 
-        assert copy.may_have_arrived
+        assert copy.buffer.may_have_arrived
         await drained(s.sender)
 
         assert s.values() == list(range(7))
@@ -241,8 +241,8 @@ async def test_partition_without_a_leader_waits_and_asks() -> None:
 
         assert copy.trouble is not None
         assert "no broker leads A.orders-0" in copy.trouble.message
-        assert 3 <= copy.target_retries <= 7
-        assert not copy.may_have_arrived
+        assert 3 <= copy.sending.retries <= 7
+        assert not copy.buffer.may_have_arrived
         partition.leader = 0
         await drained(s.sender)
 
@@ -530,7 +530,7 @@ async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
         line.deliver()
 
         assert line.is_closed
-        assert copy.may_have_arrived
+        assert copy.buffer.may_have_arrived
         await drained(s.sender)
 
         assert s.values() == list(range(7))

@@ -60,7 +60,7 @@ async def test_log_holds_every_record_once_and_in_order(steps: Sequence[tuple[st
         if s.sender.buffered_bytes:
             await drained(s.sender)
         for copy in s.copies:
-            wanted = copy.fetch.offset
+            wanted = copy.fetching.position.offset
 
             assert s.values(copy.remote.partition) == list(range(wanted))
             assert (copy.position, copy.outcome().is_unsure, copy.ended) == (wanted, False, Ended.OK)
