@@ -16,6 +16,7 @@ from mm2py.telemetry.events import (
     FlowDrained,
     FlowStarted,
     NoTopicsMatched,
+    PartitionRecovered,
     PartitionsGrown,
     PartitionStopped,
     PositionsRead,
@@ -28,10 +29,10 @@ from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
-from tests.support.producing import produce_numbers, producer
+from tests.support.producing import produce, produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
-from tests.support.records import assert_numbers
-from tests.support.topics import create_topic, delete_topic, end_offsets, grow_topic, list_topics
+from tests.support.records import MIDDLE_MS, NewRecord, assert_numbers, assert_same_records, plain_records
+from tests.support.topics import alter_topic, create_topic, delete_topic, end_offsets, grow_topic
 
 
 async def mirrored(flow: RunningFlow, records: int) -> None:
@@ -42,6 +43,17 @@ async def mirrored(flow: RunningFlow, records: int) -> None:
 async def said(flow: RunningFlow, kind: type, what: Callable[..., bool] = bool) -> None:
     """Wait until the flow said something."""
     await eventually(lambda: any(map(what, flow.events.of(kind))), within_s=30, what=f"{kind.__name__} is told")
+
+
+async def ends_at(target: str, remote_topic: str, ends: dict[int, int]) -> None:
+    """Wait until a remote topic ends there, partition by partition."""
+
+    async def is_so() -> bool:
+        found = await end_offsets(target, remote_topic)
+        assert found == ends, found
+        return True
+
+    await eventually(is_so, within_s=40, what=f"{remote_topic} ends at {ends}", every_s=0.2)
 
 
 async def stored(cluster: KafkaCluster, topic: str) -> dict[TopicPartition, Position]:
@@ -58,35 +70,72 @@ async def stored(cluster: KafkaCluster, topic: str) -> dict[TopicPartition, Posi
 async def test_topics_come_grow_and_go(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """New topics and partitions are picked up within the refresh interval; a deleted one leaves its remote topic."""
+    """
+    New topics and partitions are copied from their first record within the refresh interval; others continue.
+
+    A deleted topic leaves its remote topic; created again, it is not mixed into that, and stops.
+    """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    await create_topic(source, f"{prefix}-a", partitions=2)
+    gone, grown = f"{prefix}-gone", f"{prefix}-grown"
+    await create_topic(source, gone, partitions=2)
+    await produce_numbers(source, gone, count=100, partitions=2)
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*", "tasks.max": 2})
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, FlowStarted)
-        await create_topic(source, f"{prefix}-b", partitions=1)
-        await produce_numbers(source, f"{prefix}-b", count=100, partitions=1)
         await mirrored(flow, 100)
-        await grow_topic(source, f"{prefix}-b", 3)
-        await said(flow, PartitionsGrown)
-        await produce_numbers(source, f"{prefix}-b", count=300, partitions=3)
-        await mirrored(flow, 400)
-        await delete_topic(source, f"{prefix}-a")
+        await create_topic(source, grown)
+        await produce_numbers(source, grown, count=100, partitions=1)
+        await mirrored(flow, 200)
+        await grow_topic(source, grown, 3)
+        await produce_numbers(source, grown, count=300, partitions=3)
+        await mirrored(flow, 500)
+        await delete_topic(source, gone)
         await said(flow, TopicRemoved)
+        shown = {view.source.topic for view in flow.runner.view().partitions}
+        was_stopped = flow.events.of(PartitionStopped)
+        await create_topic(source, gone)
+        await produce_numbers(source, gone, count=400, partitions=1)
+        await said(flow, PartitionStopped)
+        await produce_numbers(source, grown, count=300, partitions=3)
+        await ends_at(target, f"A.{grown}", {0: 300, 1: 200, 2: 200})
         await flow.drain()
 
-    remote = await list_topics(target)
     assert {event.remote_topic: event.partitions for event in flow.events.of(TopicCreated)} == {
-        f"A.{prefix}-a": 2,
-        f"A.{prefix}-b": 1,
+        f"A.{gone}": 2,
+        f"A.{grown}": 1,
     }
     assert [(event.before, event.after) for event in flow.events.of(PartitionsGrown)] == [(1, 3)]
-    assert {f"A.{prefix}-a", f"A.{prefix}-b"} <= remote
-    assert {partition: len(seen) for partition, seen in (await read_numbers(target, f"A.{prefix}-b")).items()} == {
-        0: 200,
-        1: 100,
-        2: 100,
-    }
+    assert (shown, was_stopped) == ({grown}, ())
+    assert {event.source.topic for event in flow.events.of(PartitionStopped)} == {gone}
+    assert await end_offsets(target, f"A.{gone}") == {0: 50, 1: 50}
+    assert await read_numbers(target, f"A.{grown}") == await read_numbers(source, grown)
+
+
+async def test_a_record_too_large_stops_its_partition_until_the_limit_is_raised(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The setting to raise is named and the other partition continues; once it is raised, nothing is missing."""
+    source, target, remote = primary.bootstrap_servers, backup.bootstrap_servers, f"A.{prefix}"
+    await create_topic(target, remote, partitions=2, configs={"max.message.bytes": "100000"})
+    await create_topic(source, prefix, partitions=2)
+    large = NewRecord(b"large", b"x" * 200_000, (), MIDDLE_MS)
+    written = [list(plain_records(100)), [*plain_records(50), large, *plain_records(50, start=50)]]
+    await produce(source, prefix, written, batch_bytes=400_000)
+    async with running_flow(flow_settings(source, target, **{"A->B.topics": prefix}), tmp_path) as flow:
+        await said(flow, PartitionStopped)
+        await produce(source, prefix, [plain_records(100, start=100)])
+        await ends_at(target, remote, {0: 200, 1: 50})
+        views = flow.runner.view().partitions
+        await alter_topic(target, remote, {"max.message.bytes": "1000000"})
+        await ends_at(target, remote, {0: 200, 1: 101})
+        await said(flow, PartitionRecovered)
+        await flow.drain()
+
+    stopped = flow.events.of(PartitionStopped)[0]
+    assert (stopped.source.partition, stopped.offset) == (1, 50)
+    assert [view.stage for view in views] == [PartitionStage.COPYING, PartitionStage.STOPPED]
+    assert views[1].failure is not None
+    assert "max.message.bytes" in views[1].failure.hint
+    assert_same_records(await read_topic(source, prefix), await read_topic(target, remote))
 
 
 async def test_positions_begin_before_the_first_record(
@@ -165,55 +214,6 @@ async def test_latest_leaves_what_was_there(
         await flow.drain()
 
     assert_numbers(await read_numbers(target, f"A.{prefix}"), 30)
-
-
-async def test_a_recreated_source_topic_stops_visibly(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A topic that was deleted and created again is not taken for the old one; another topic goes on."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    for topic in (f"{prefix}-a", f"{prefix}-b"):
-        await create_topic(source, topic)
-        await produce_numbers(source, topic, count=100, partitions=1)
-    settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*"})
-    async with running_flow(settings, tmp_path) as first:
-        await mirrored(first, 200)
-        await first.drain()
-    await delete_topic(source, f"{prefix}-a")
-    await create_topic(source, f"{prefix}-a")
-    for topic in (f"{prefix}-a", f"{prefix}-b"):
-        await produce_numbers(source, topic, count=150, partitions=1)
-    async with running_flow(settings, tmp_path) as second:
-        await mirrored(second, 150)
-        stopped, fine = second.runner.view().partitions
-        await second.drain()
-
-    assert (stopped.stage, fine.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
-    assert stopped.failure is not None
-    assert "created again" in stopped.failure.message
-    assert [event.source.topic for event in second.events.of(PartitionStopped)] == [f"{prefix}-a"]
-    assert await end_offsets(target, f"A.{prefix}-a") == {0: 100}
-
-
-async def test_a_source_topic_recreated_between_two_looks_stops_visibly(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A topic deleted and created again, and filled past the old position, is not mixed into the old remote topic."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    await create_topic(source, prefix)
-    await produce_numbers(source, prefix, count=100, partitions=1)
-    settings = flow_settings(
-        source, target, **{"A->B.topics": prefix, "copy.epoch.ms": 1000, "refresh.topics.interval.seconds": 600}
-    )
-    async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, 100)
-        await delete_topic(source, prefix)
-        await create_topic(source, prefix)
-        await produce_numbers(source, prefix, count=5_000, partitions=1)
-        await said(flow, PartitionStopped, lambda event: "created again" in event.message)
-        await flow.drain()
-
-    assert await end_offsets(target, f"A.{prefix}") == {0: 100}
 
 
 async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: MakeCluster, tmp_path: Path) -> None:

@@ -104,10 +104,6 @@ class RawBatch:
         return _CODECS[self.attributes & 0x07]
 
     @property
-    def is_log_append_time(self) -> bool:
-        return bool(self.attributes & 0x08)
-
-    @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & 0x10)
 
