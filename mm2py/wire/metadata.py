@@ -1,20 +1,29 @@
 """
 A cluster's metadata: brokers, controller, topics, leaders.
 
-A view is immutable. `merged` says which of two views to believe, partition by partition: brokers learn of a new
-leader at different moments, so a later answer may be the older truth, and the leader epoch tells (KIP-320).
+A view is immutable; `MetadataUpkeep` holds the latest one. `merged` says which of two views to believe, partition by
+partition: brokers learn of a new leader at different moments, so a later answer may be the older truth, and the leader
+epoch tells (KIP-320).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import attrs
 
+from mm2py.clock import Clock
+from mm2py.errors import ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
+
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
+#: Least distance between two requests.
+_REFRESH_GAP_S = 0.1
 
 
 @attrs.frozen
@@ -58,6 +67,81 @@ class ClusterMetadata:
     controller_id: int | None = None
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
     topics: Mapping[str, TopicMetadata] = attrs.field(factory=dict)
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known of *tp*."""
+        known = self.topics.get(tp.topic)
+        return known.partitions.get(tp.partition) if known else None
+
+
+class MetadataUpkeep:
+    """
+    Holds a cluster's latest metadata, and owns when brokers are asked for more.
+
+    At most one request is in flight; callers that ask meanwhile share the next one.
+    """
+
+    def __init__(
+        self, endpoint: ClusterEndpoint, clock: Clock, ask: Callable[[Collection[str] | None], Awaitable[Any]]
+    ) -> None:
+        """Create it without any metadata; *ask* requests that of some topics, or all with None."""
+        self.view = ClusterMetadata()
+        self._clock = clock
+        self._ask = ask
+        self._max_age_s = endpoint.metadata_max_age_ms / 1000
+        self._lock = asyncio.Lock()
+        self._refreshed_at: float | None = None
+        self._learnt_at: dict[str, float] = {}
+        self._tickets_issued = 0
+        self._tickets_served = 0
+        self._failure: ClusterUnreachableError | None = None
+        self._wanted_topics: set[str] = set()
+        self._wants_all_topics = False
+
+    def stale(self, topics: Collection[str]) -> list[str]:
+        """Return which of *topics* are unknown or too old."""
+        oldest = self._clock.monotonic() - self._max_age_s
+        return [topic for topic in topics if self._learnt_at.get(topic, oldest) <= oldest]
+
+    async def refresh(self, topics: Collection[str] | None) -> None:
+        """Ask for *topics*, or take part in the answer, or the failure, of a request sent after this call began."""
+        self._tickets_issued += 1
+        ticket = self._tickets_issued
+        self._want(topics)
+        async with self._lock:
+            if self._tickets_served >= ticket:
+                if self._failure is not None:
+                    raise attrs.evolve(self._failure) from self._failure
+                return
+            self._want(topics)
+            if self._refreshed_at is not None:
+                await self._clock.sleep(max(0.0, self._refreshed_at + _REFRESH_GAP_S - self._clock.monotonic()))
+            serves = self._tickets_issued
+            wanted = None if self._wants_all_topics else frozenset(self._wanted_topics)
+            self._wants_all_topics = False
+            self._wanted_topics.clear()
+            try:
+                await self._refresh(wanted)
+            except ClusterUnreachableError as error:
+                self._tickets_served, self._failure = serves, error
+                raise
+            self._tickets_served, self._failure = serves, None
+
+    def _want(self, topics: Collection[str] | None) -> None:
+        if topics is None:
+            self._wants_all_topics = True
+        else:
+            self._wanted_topics.update(topics)
+
+    async def _refresh(self, topics: Collection[str] | None) -> None:
+        self._refreshed_at = self._clock.monotonic()
+        response = await self._ask(topics)
+        self.view = merged(self.view, view_of(response), is_complete=topics is None)
+        now = self._refreshed_at = self._clock.monotonic()
+        if topics is None:
+            self._learnt_at.clear()
+        for topic in self.view.topics if topics is None else topics:
+            self._learnt_at[topic] = now
 
 
 def view_of(response: Any) -> ClusterMetadata:

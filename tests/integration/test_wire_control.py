@@ -92,7 +92,7 @@ async def test_topics_are_created_grown_and_listed(cluster: Cluster, prefix: str
     assert again[prefix].name == "TOPIC_ALREADY_EXISTS"
     assert grown == {prefix: None}
     assert [shrunk[prefix].name, shrunk[too_many].name] == ["INVALID_PARTITIONS", "UNKNOWN_TOPIC_OR_PARTITION"]
-    assert view.topics[prefix].partitions == dict.fromkeys(range(5), cluster.controller_id)
+    assert view.topics[prefix].partitions == dict.fromkeys(range(5), cluster.metadata.controller_id)
     assert len(view.topics[prefix].topic_id) == 22
     assert view.topics[prefix].topic_id == cluster.topic_id(prefix)
     assert too_many not in view.topics

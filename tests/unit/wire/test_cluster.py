@@ -1,8 +1,5 @@
 """A cluster's brokers, leaders and connections, through leader moves, lost brokers and silence."""
 
-# The witness takes what the wire gives it.
-# ruff: noqa: ARG002
-
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +13,8 @@ import pytest
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.cluster import Cluster, address_of
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.connections import address_of
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, MetadataRequest
 from tests.support.clocks import LoopClock
@@ -52,8 +50,8 @@ async def test_one_bootstrap_server_is_enough(brokers: FakeBrokers) -> None:
     async with Cluster(endpoint, LoopClock(), opener=brokers.open) as cluster:
         assert (
             tuple(broker.host for broker in cluster.brokers.values()),
-            cluster.cluster_id,
-            cluster.controller_id,
+            cluster.metadata.cluster_id,
+            cluster.metadata.controller_id,
         ) == (("b0", "b1", "b2"), "the-cluster", 0)
 
 
@@ -415,9 +413,13 @@ async def test_any_broker_will_do(brokers: FakeBrokers, cluster: Cluster) -> Non
     assert len(answers) == 5
 
 
-async def test_a_cluster_that_names_no_broker_is_told_by_where_it_was_asked(cluster: Cluster) -> None:
+async def test_a_cluster_that_names_no_broker_is_told_by_where_it_was_asked(
+    brokers: FakeBrokers, cluster: Cluster
+) -> None:
     """All brokers may be fenced for a moment: the operator reads which address that is about."""
-    cluster.metadata = attrs.evolve(cluster.metadata, brokers={})
+    await cluster.connection(0)
+    brokers.hosts.clear()
+    await cluster.refresh_metadata(())
     with pytest.raises(ClusterUnreachableError, match=r"at b0:9092,.*: it names no broker that is up"):
         await cluster.send_to_any(MetadataRequest([]))
 
@@ -502,34 +504,3 @@ async def test_offsets_of_nothing(cluster: Cluster) -> None:
     offsets = await cluster.list_offsets([], LATEST)
 
     assert offsets == {}
-
-
-class Witness:
-    """Writes down what the wire reports."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def broker_connected(self, cluster: str, broker: str, purpose: str) -> None:
-        self.seen.append(f"connected {broker}")
-
-    def broker_disconnected(self, cluster: str, broker: str, purpose: str) -> None:
-        self.seen.append(f"disconnected {broker}")
-
-    def broker_unreachable(self, cluster: str, broker: str, cause: str) -> None:
-        self.seen.append(f"unreachable {broker}")
-
-    def metadata_refreshed(self, cluster: str, brokers: int, topics: int, elapsed_s: float) -> None:
-        self.seen.append(f"metadata {brokers} {topics}")
-
-
-async def test_hooks_hear_what_happens(brokers: FakeBrokers) -> None:
-    """Connections made, lost and refused, and refreshes, are reported."""
-    witness = Witness()
-    async with Cluster(brokers.endpoint, LoopClock(), witness, opener=brokers.open) as cluster:
-        (await cluster.connection(1)).close()
-        brokers.down = {1}
-        with pytest.raises(BrokerConnectionError):
-            await cluster.connection(1)
-
-    assert witness.seen == ["metadata 3 0", "connected b1:9092", "disconnected b1:9092", "unreachable b1:9092"]
