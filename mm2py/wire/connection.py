@@ -3,8 +3,9 @@ One connection to one broker.
 
 aiokafka opens it: TCP, TLS, ApiVersions. Then this room takes the transport over with a protocol of its own, because
 the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its own
-size, and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request classes. Logging
-in comes last (`wire.security.sasl`), and again before the broker's session ends; requests are held back meanwhile.
+size (`wire.frames`), and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request
+classes. Logging in comes last (`wire.security.sasl`), and again before the broker's session ends; requests are held
+back meanwhile.
 
 Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
 fails with `BrokerConnectionError`: a broker answers in order, so nothing after a lost answer would ever arrive.
@@ -18,7 +19,6 @@ import math
 import os
 import socket
 import struct
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from aiokafka.conn import create_conn
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.answers import MalformedAnswerError, read_response
+from mm2py.wire.frames import FrameReader
 from mm2py.wire.security.access import (
     WANTS_LOGIN,
     WANTS_PLAINTEXT,
@@ -45,16 +46,8 @@ from mm2py.wire.security.tls_probe import speaks_tls
 _SIZE = struct.Struct(">i")
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
-_SMALL_FRAMES_BYTES = 64 * 1024
-#: Answers from this size on use pooled memory, and are counted while they are referenced.
-POOLED_FROM_BYTES = 1024 * 1024
-_POOLED_BUFFERS = 8
-#: What an answer gets at once, however large it claims to be: the rest follows when that much of it has come.
-_BELIEVED_BYTES = 64 * POOLED_FROM_BYTES
 #: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
 _NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
-#: The references to an unused buffer: the pool's list, the loop over it, the query itself.
-_UNSHARED = 3
 
 Buffer = bytes | bytearray | memoryview
 
@@ -73,42 +66,6 @@ class FrameHandler(Protocol):
     def frame_lost(self, error: BrokerConnectionError) -> None:
         """Learn that no answer will come."""
         ...
-
-
-class _FramePool:
-    """Memory for large answers, reused once the answer in it is no longer referenced. Fresh memory costs a page fault
-    for every 4 KiB, about a fifth of the total cost of copying a byte.
-    """
-
-    def __init__(self) -> None:
-        self._buffers: list[bytearray] = []
-
-    def take(self, size: int) -> memoryview:
-        """Return memory for an answer of *size*; less of it, to be grown, for one that is not to be believed yet."""
-        if size < POOLED_FROM_BYTES:
-            return memoryview(bytearray(size))
-        for buffer in self._buffers:
-            if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
-                return memoryview(buffer)[:size]
-        size = min(size, _BELIEVED_BYTES)
-        return self._fresh(size)
-
-    def grown(self, frame: memoryview, size: int) -> memoryview:
-        """Return memory for the answer that *frame* is the beginning of, twice as much of it, up to *size*."""
-        larger = self._fresh(min(size, 2 * len(frame)))
-        larger[: len(frame)] = frame
-        return larger
-
-    def _fresh(self, size: int) -> memoryview:
-        if len(self._buffers) >= _POOLED_BUFFERS:
-            self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED]
-        buffer = bytearray(-(-size // POOLED_FROM_BYTES) * POOLED_FROM_BYTES)
-        self._buffers.append(buffer)
-        return memoryview(buffer)[:size]
-
-    @property
-    def held_bytes(self) -> int:
-        return sum(len(buffer) for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED)
 
 
 class _FutureFrame:
@@ -155,12 +112,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting: collections.deque[tuple[int, float, FrameHandler]] = collections.deque()
         self._correlation_id = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._pool = _FramePool()
-        self._small = memoryview(bytearray(_SMALL_FRAMES_BYTES))
-        self._small_filled = 0
-        self._frame: memoryview | None = None
-        self._frame_filled = 0
-        self._frame_size = 0
+        self._frames = FrameReader()
 
     @classmethod
     async def open(cls, endpoint: ClusterEndpoint, host: str, port: int) -> BrokerConnection:
@@ -196,18 +148,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await connection._first_login()
         return connection
 
-    def _size_buffers(self, line: Any) -> None:
-        """Size the socket's buffers as the settings ask for; a long-distance connection needs them as large as its
-        bandwidth-delay product.
-        """
-        wanted = {
-            socket.SO_SNDBUF: self._endpoint.send_buffer_bytes,
-            socket.SO_RCVBUF: self._endpoint.receive_buffer_bytes,
-        }
-        for option, size in wanted.items():
-            if size >= 0:
-                line.setsockopt(socket.SOL_SOCKET, option, size)
-
     def _take_over(self, opened: Any) -> None:
         # Nothing is in flight here, so the stream reader's buffer is empty and its task can go. With its reader gone
         # aiokafka's object counts as closed and will not close the transport when it is collected.
@@ -216,7 +156,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport = self._writer.transport
         opened._read_task.cancel()  # noqa: SLF001
         opened._reader = opened._writer = None  # noqa: SLF001
-        self._size_buffers(transport.get_extra_info("socket"))
+        _size_buffers(transport.get_extra_info("socket"), self._endpoint)
         transport.set_protocol(self)
         transport.resume_reading()
         self._transport = transport
@@ -250,7 +190,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def held_bytes(self) -> int:
         """The memory of large answers that are still referenced."""
-        return self._pool.held_bytes
+        return self._frames.held_bytes
 
     async def send(self, request: Any) -> Any:
         """Send one of aiokafka's requests and give its decoded response."""
@@ -371,43 +311,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # The transport's side.
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        if self._frame is not None:
-            return self._frame[self._frame_filled :]
-        return self._small[self._small_filled :]
+        return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._frame is not None:
-            self._frame_filled += nbytes
-            if self._frame_filled == self._frame_size:
-                frame, self._frame = self._frame, None
+        try:
+            for frame in self._frames.filled(nbytes):
                 self._deliver(frame)
-            elif self._frame_filled == len(self._frame):
-                self._frame = self._pool.grown(self._frame, self._frame_size)
-            return
-        self._small_filled += nbytes
-        self._split_small()
-
-    def _split_small(self) -> None:
-        """Deliver the whole frames among the small bytes; start a buffer for one that is not whole yet."""
-        small, filled, at = self._small, self._small_filled, 0
-        while filled - at >= _SIZE.size and not self.is_closed:
-            (size,) = _SIZE.unpack_from(small, at)
-            if size < _SIZE.size:
-                self.close(f"the answer claims a size of {size} bytes")
-                return
-            at += _SIZE.size
-            here = min(size, filled - at)
-            frame = self._pool.take(size)
-            frame[:here] = small[at : at + here]
-            at += here
-            if here < size:
-                self._frame, self._frame_filled, self._frame_size = frame, here, size
-                break
-            self._deliver(frame)
-        rest = filled - at
-        if rest and at:
-            small[:rest] = bytes(small[at:filled])
-        self._small_filled = rest
+                if self.is_closed:
+                    return
+        except MalformedAnswerError as error:
+            self.close(str(error))
 
     def _deliver(self, frame: memoryview) -> None:
         (correlation_id,) = _SIZE.unpack_from(frame)
@@ -431,6 +344,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _lost(self, cause: str) -> None:
         is_first = self._waiting and not self._is_answered
         self.close(cause, WANTS_LOGIN if is_first and not self._endpoint.security.uses_sasl else None)
+
+
+def _size_buffers(line: Any, endpoint: ClusterEndpoint) -> None:
+    """Size the socket's buffers as the settings ask for; a long-distance connection needs them as large as its
+    bandwidth-delay product.
+    """
+    wanted = {socket.SO_SNDBUF: endpoint.send_buffer_bytes, socket.SO_RCVBUF: endpoint.receive_buffer_bytes}
+    for option, size in wanted.items():
+        if size >= 0:
+            line.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _why(error: BaseException) -> str:

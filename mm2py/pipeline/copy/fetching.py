@@ -27,10 +27,10 @@ from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.connection import POOLED_FROM_BYTES
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.fetch import NONE, FetchSession
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.frames import POOLED_FROM_BYTES
 
 
 #: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is

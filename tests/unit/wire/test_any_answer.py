@@ -19,7 +19,7 @@ from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.topic import NewTopic
-from mm2py.wire import connection as connection_module
+from mm2py.wire import frames
 from mm2py.wire.answers import MalformedAnswerError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
@@ -96,7 +96,7 @@ async def test_any_bytes_on_the_line(stream: bytes, claims: int | None) -> None:
     if claims is not None:
         stream = struct.pack(">ii", claims, 1) + stream
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection_module, "_BELIEVED_BYTES", MIB)
+        patch.setattr(frames, "_BELIEVED_BYTES", MIB)
         line.feed(stream)
     told = len(line.frames.received) + len(line.frames.lost)
 
@@ -110,14 +110,14 @@ async def test_a_size_is_believed_as_far_as_bytes_come() -> None:
     line.ask()
     line.feed(struct.pack(">ii", 2**31 - 1, 1))
 
-    assert line.connection._frame is not None
-    assert len(line.connection._frame) <= 64 * MIB
+    assert line.connection._frames._frame is not None
+    assert len(line.connection._frames._frame) <= 64 * MIB
     line.connection.close()
 
 
 async def test_answers_that_grow_arrive_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is larger than what is believed at once arrives as it was sent, and so does the next one."""
-    monkeypatch.setattr(connection_module, "_BELIEVED_BYTES", 2 * MIB)
+    monkeypatch.setattr(frames, "_BELIEVED_BYTES", 2 * MIB)
     line = Line()
     bodies = [Random(size).randbytes(size) for size in (9 * MIB + 5, 4 * MIB - 4, 17)]
     for number, body in enumerate(bodies, 1):

@@ -116,7 +116,7 @@ async def test_pool_does_not_grow_without_bound(line: Line) -> None:
         line.feed(frame(number, b"x" * (_MIB + number * 300_000)))
         line.frames.received.clear()
 
-    assert len(line.connection._pool._buffers) <= 8
+    assert len(line.connection._frames._pool._buffers) <= 8
 
 
 async def test_request_is_this_to_the_byte(line: Line) -> None:
