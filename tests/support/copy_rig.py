@@ -23,7 +23,7 @@ _LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">i"), 12
 
 
 @attrs.define
-class Rig:
+class CopyRig:
     """Two model clusters and a worker that copies between them."""
 
     source: ModelCluster
@@ -110,7 +110,7 @@ def worker_of(source: ModelCluster, target: ModelCluster) -> WorkerState:
     return WorkerState(clusters=cast("Any", {source.endpoint: source, target.endpoint: target}))
 
 
-def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> Rig:
+def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> CopyRig:
     """Make a topic at both clusters and plans to copy it from its start."""
     source = ModelCluster.of("A", TOPIC, partitions, brokers=brokers)
     target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
@@ -118,4 +118,4 @@ def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> Rig:
         number: PartitionPlan(TopicPartition(TOPIC, number), REMOTE, 0, -1, is_unsure=False)
         for number in range(partitions)
     }
-    return Rig(source, target, worker_of(source, target), plans, CopyLimits(**limits))
+    return CopyRig(source, target, worker_of(source, target), plans, CopyLimits(**limits))

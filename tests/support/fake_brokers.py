@@ -181,9 +181,9 @@ class FakeBrokers:
         for name, wanted, *_ in request.topics:
             rows = []
             for number, _epoch, when, *__ in wanted:
-                partition = self.topics[name].partitions[number]
-                code = 0 if partition.leader == node_id else 6
-                offset = -1 if code else partition.end if when == -1 else partition.start
+                found = dict(enumerate(self.topics[name].partitions)).get(number)
+                code = 3 if found is None else 0 if found.leader == node_id else 6
+                offset = -1 if code or found is None else found.end if when == -1 else found.start
                 rows.append((number, code, -1, offset, 7, *tags))
             topics.append((name, rows, *tags))
         return request.RESPONSE_TYPE(0, topics, *tags)

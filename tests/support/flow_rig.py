@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -18,13 +18,17 @@ from mm2py.config.flow_settings import (
     StorageSettings,
     TopicSettings,
 )
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
+from mm2py.flow.source.group import BackgroundLoop
 from mm2py.flow.task_group import FlowContext
+from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
+from mm2py.model.synced import ForgottenAcl, Synced, SyncedAcl, SyncedConfig
 from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
 
 
 FLOW = Flow("A", "B")
@@ -64,7 +68,7 @@ SETTINGS = FlowSettings(
 
 @attrs.define(eq=False)
 class HopelessError(Mm2Error):
-    """An error nobody can do anything about."""
+    """An error without a remedy."""
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
     hint: ClassVar[str] = "give up"
@@ -78,10 +82,52 @@ def flow_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTIN
     return FlowContext(settings, reach, clock, events, lambda: 0.5)
 
 
-async def live(loop: Coroutine[Any, Any, None], seconds: float) -> None:
-    """Let a background loop run for so long, then cancel it as a flow does that falls over."""
-    task = asyncio.create_task(loop)
-    await asyncio.sleep(seconds)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+class LoopRig:
+    """What surrounds a background loop of a flow: virtual time, its events, which clusters answer, its topics."""
+
+    loop: BackgroundLoop
+
+    def __init__(self, settings: FlowSettings = SETTINGS) -> None:
+        self.clock = LoopClock()
+        self.events = EventLog(self.clock)
+        self.context = flow_context(self.clock, self.events, settings)
+        self.reach = self.context.reach
+        self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
+
+    def watch_topics(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
+        self.mirror = watcher
+
+    async def live(self, seconds: float) -> None:
+        """Run the loop for so long, then cancel it as a failing flow does."""
+        task = asyncio.create_task(self.loop.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@attrs.define
+class SyncedMemoryDouble:
+    """Remembers what was put on remote topics, as `mm2py.flow.topics.ownership.SyncedMemory` does, or is away."""
+
+    is_away: bool = False
+    written: list[Synced] = attrs.field(factory=list)
+    known: dict[str, dict[str, tuple[str, ...]]] = attrs.field(factory=dict)
+    acls: set[TopicAcl] = attrs.field(factory=set)
+
+    async def load(self) -> None:
+        if self.is_away:
+            raise ClusterUnreachableError("B", "b:1", "refused")
+
+    def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
+        return self.known.get(remote_topic, {})
+
+    async def write(self, entries: Sequence[Synced]) -> None:
+        self.written += entries
+        for entry in entries:
+            if isinstance(entry, SyncedConfig):
+                self.known.setdefault(entry.topic, {})[entry.key] = entry.values
+            elif isinstance(entry, SyncedAcl):
+                self.acls.add(entry.acl)
+            elif isinstance(entry, ForgottenAcl):
+                self.acls.discard(entry.acl)

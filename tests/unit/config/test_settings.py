@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -606,13 +605,6 @@ def test_a_missing_file_is_one_clear_problem(tmp_path: Path) -> None:
         (problem,) = caught.value.problems
         assert problem.where == str(path)
         assert reason in problem.message
-
-
-def test_config_errors_cross_process_borders() -> None:
-    """The error pickles with all its problems."""
-    error = ConfigError((Problem("f:1", "k", "m", "h"), Problem("", "", "m")))
-
-    assert str(pickle.loads(pickle.dumps(error))) == "f:1: k: m (h)\nm"
 
 
 def test_every_key_of_consumer_groups_reaches_its_setting(load: Load) -> None:

@@ -29,7 +29,7 @@ END = ClusterEndpoint("A", ("127.0.0.1:1",))
 STATE = PartitionState(SOURCE, "A.t", 100, 99, is_unsure=False, high_watermark=100)
 
 
-class Rig:
+class MeasuresRig:
     """A flow's measures, and the state of its one partition."""
 
     def __init__(self, state: PartitionState = STATE) -> None:
@@ -71,7 +71,7 @@ class Rig:
 
 def test_counts_add_up_whoever_copies() -> None:
     """What epochs copied adds up, of the partition and of the flow, although positions start again meanwhile."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.run(30)
     rig.state = attrs.evolve(STATE, records=0)  # the next life of the group
     rig.run(12)
@@ -82,7 +82,7 @@ def test_counts_add_up_whoever_copies() -> None:
 
 def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
     """An epoch is lost that had copied 9 records; the next one finds them at the target and copies 1 more."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.run(30)
     rig.measures.lose(rig.plan(), "its Python worker was killed")
     rig.run(1, plan=rig.plan(is_unsure=True), resumed_records=9)
@@ -93,7 +93,7 @@ def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
 
 def test_a_lag_that_nobody_asked_for_lately_is_not_known() -> None:
     """Neither a caught-up partition nor one that lags shows an old number, nor anything that follows from it."""
-    rig = Rig(attrs.evolve(STATE, high_watermark=130))
+    rig = MeasuresRig(attrs.evolve(STATE, high_watermark=130))
     rig.measures.lag_holds_s = 45.0
     rig.run(30)
     caught_up = rig.partition()
@@ -110,7 +110,7 @@ def test_a_lag_that_nobody_asked_for_lately_is_not_known() -> None:
 @pytest.mark.parametrize("is_lost_first", [False, True])
 def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> None:
     """The first resume finds 500 records of the daemon before: they are not this one's."""
-    rig = Rig()
+    rig = MeasuresRig()
     if is_lost_first:
         rig.measures.lose(rig.plan(is_unsure=True), "its Python worker was killed")
     rig.run(3, plan=rig.plan(is_unsure=True), resumed_records=500)
@@ -120,7 +120,7 @@ def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> No
 
 def test_times_and_rates_are_those_of_the_window() -> None:
     """A partition shows what its epochs measured, and a minute later only that it was once."""
-    rig = Rig()
+    rig = MeasuresRig()
     took = Measured(30, 300, 5, 20, 12)
     rig.run(30, age=took, latency=took)
     busy = rig.partition()
@@ -134,7 +134,7 @@ def test_times_and_rates_are_those_of_the_window() -> None:
 
 def test_lag_in_seconds_begins_when_something_is_left() -> None:
     """Nothing came for an hour; then the source is ahead, and the lag in time is not an hour."""
-    rig = Rig(attrs.evolve(STATE, last_timestamp_ms=ManualClock(1_000.0).wall_ms()))
+    rig = MeasuresRig(attrs.evolve(STATE, last_timestamp_ms=ManualClock(1_000.0).wall_ms()))
     rig.run()
     rig.clock.advance(3_600.0)
     rig.run()
@@ -152,7 +152,7 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
     """
     At its end a partition's view is created again after an epoch, or after five seconds; one that lags, every time.
     """
-    rig = Rig(attrs.evolve(STATE, high_watermark=STATE.position))
+    rig = MeasuresRig(attrs.evolve(STATE, high_watermark=STATE.position))
     rig.run(10)
     first, again = rig.partition(), rig.partition()
     rig.run(20)
@@ -171,7 +171,7 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
 
 def test_time_until_loss_by_time_and_by_size() -> None:
     """Retention by time counts from what waits; retention by size from how fast the source's log fills."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.measures.retention = {"t": Retention(60_000, None)}
     rig.run(10)
     by_time = rig.partition().seconds_until_loss
@@ -189,7 +189,7 @@ def test_time_until_loss_by_time_and_by_size() -> None:
 
 def test_what_a_copy_task_took() -> None:
     """CPU, requests and throttling add up, memory is the last; each epoch is remembered, a lost one with its cause."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.run(30)
     rig.run(10)
     rig.measures.lose(rig.plan(), "its Python worker was killed")
@@ -207,7 +207,7 @@ def test_what_a_copy_task_took() -> None:
 
 def test_only_the_last_epochs_are_remembered() -> None:
     """A copy task runs for years."""
-    rig = Rig()
+    rig = MeasuresRig()
     for _ in range(100):
         rig.run()
 
@@ -216,7 +216,7 @@ def test_only_the_last_epochs_are_remembered() -> None:
 
 def test_histograms_go_on_and_quantiles_forget() -> None:
     """The histogram holds all since the start, the quantiles those of the last minute."""
-    rig = Rig()
+    rig = MeasuresRig()
     slow = Histogram(counts=(*([0] * 27), 5), total_ms=5e8, min_ms=1e8, max_ms=1e8)
     quick = Histogram(counts=(5, *([0] * 27)), total_ms=1.0, min_ms=0.2, max_ms=0.2)
     for latency in (slow, quick):
@@ -234,7 +234,7 @@ def test_histograms_go_on_and_quantiles_forget() -> None:
 
 def test_the_newest_heartbeat_of_each_topic() -> None:
     """A heartbeats topic tells when its last heartbeat was written, however many partitions it has."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.measures.heartbeats = frozenset({"heartbeats", "C.heartbeats"})
     states = [
         PartitionState(TopicPartition(topic, number), f"A.{topic}", 1, 1, last_timestamp_ms=at)
@@ -252,7 +252,7 @@ def test_the_newest_heartbeat_of_each_topic() -> None:
 
 def test_checkpoint_latency_is_each_group_s_own() -> None:
     """The time until a checkpoint was written is kept group by group, and partition by partition."""
-    rig = Rig()
+    rig = MeasuresRig()
     rig.measures.checkpointed("g", SOURCE, 40)
     rig.measures.checkpointed("h", SOURCE, 9)
 

@@ -27,16 +27,6 @@ AWAY = ClusterUnreachableError("B", "b:9092", "connection refused")
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def events(clock: ManualClock) -> EventLog:
-    return EventLog(clock)
-
-
-@pytest.fixture
 def reach(clock: ManualClock, events: EventLog) -> Reach:
     return Reach(FLOW, clock, events, lambda: 0.5)
 

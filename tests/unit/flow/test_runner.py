@@ -72,7 +72,7 @@ class ToyGroup(FlowGroup):
 
 
 @attrs.define
-class Rig:
+class FlowRig:
     """A flow of three toy groups; `ended` has them in the order in which they ended."""
 
     runner: FlowRunner
@@ -86,7 +86,7 @@ class Rig:
 @asynccontextmanager
 async def rig(
     source: Exception | None = None, checkpoints: Exception | None = None, heartbeats: Exception | None = None
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[FlowRig]:
     """Run a flow whose groups have these troubles; it must have ended by itself soon after the block."""
     clock = LoopClock()
     events, ended = EventLog(clock), list[FlowGroup]()
@@ -103,7 +103,7 @@ async def rig(
     async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
         tasks.create_task(runner.run(), name="flow")
         await asyncio.sleep(0.1)
-        yield Rig(runner, *toys, events, ended)
+        yield FlowRig(runner, *toys, events, ended)
 
 
 async def test_checkpoints_are_drained_behind_the_last_record() -> None:

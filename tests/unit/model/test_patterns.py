@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 
 import pytest
 from hypothesis import given
@@ -152,10 +151,3 @@ def test_quoted_text_matches_itself(text: str) -> None:
     quoted = text.replace("\\E", "")
 
     assert compile_java(f"\\Q{quoted}\\E").fullmatch(quoted)
-
-
-def test_pattern_errors_cross_process_borders() -> None:
-    """The error pickles with its fields."""
-    error = PatternError("a(", "open")
-
-    assert str(error) == str(pickle.loads(pickle.dumps(error)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,10 +142,3 @@ def test_a_class_that_is_no_topic_filter_is_refused(own_module: str) -> None:
     """What lacks takes_topic() is no topic filter."""
     with pytest.raises(PluginError, match=r"topic\.filter\.class = shop_naming\.Bare: the class lacks takes_topic\(\)"):
         load_topic_filter(f"{own_module}.Bare", topics=(), topics_exclude=())
-
-
-def test_plugin_errors_cross_process_borders() -> None:
-    """The error pickles with its fields."""
-    error = PluginError("replication.policy.class", "x.Y", "gone")
-
-    assert str(error) == str(pickle.loads(pickle.dumps(error)))

@@ -30,16 +30,6 @@ BACK = ClusterRecovered(FLOW, "B", 4.0, 2)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def events(clock: ManualClock) -> EventLog:
-    return EventLog(clock)
-
-
-@pytest.fixture
 def recent(events: EventLog, clock: ManualClock) -> RecentEvents:
     return RecentEvents(events, clock)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator
 
 import attrs
 import pytest
@@ -29,12 +28,6 @@ def brokers() -> FakeBrokers:
     fake = FakeBrokers()
     fake.topics = topics_with("foo", [0, 1, 2])
     return fake
-
-
-@pytest.fixture
-async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield cluster
 
 
 def now() -> float:

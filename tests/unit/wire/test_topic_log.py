@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from mm2py.wire.batches.batch import sign
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
-from tests.support.clocks import WALL_START_MS, LoopClock
+from tests.support.clocks import WALL_START_MS
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, topics_with
 
 
@@ -30,9 +29,8 @@ def brokers() -> FakeBrokers:
 
 
 @pytest.fixture
-async def log(brokers: FakeBrokers) -> AsyncIterator[TopicLog]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield TopicLog(cluster, "log")
+async def log(cluster: Cluster) -> TopicLog:
+    return TopicLog(cluster, "log")
 
 
 # Creating.

@@ -35,7 +35,7 @@ ABROAD, HOME = TopicPartition("B.bar", 0), TopicPartition("bar", 0)
 
 
 @attrs.define(eq=False)
-class Rig:
+class CheckpointsRig:
     """A flow's checkpoints on fake brokers; the source holds groups, the target logs of a hundred records."""
 
     source: GroupBrokers
@@ -75,7 +75,7 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[CheckpointsRig]:
     clock = LoopClock()
     source, target = GroupBrokers(), GroupBrokers()
     hundred = {topic: FakeTopic([FakePartition(end=100)]) for topic in (THERE.topic, HOME.topic)}
@@ -86,10 +86,10 @@ async def rig() -> AsyncIterator[Rig]:
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
     ):
         forward, back = Shift({HERE.topic: -5}), Shift({ABROAD.topic: 3})
-        yield Rig(source, target, EventLog(clock), clock, here, there, forward, back)
+        yield CheckpointsRig(source, target, EventLog(clock), clock, here, there, forward, back)
 
 
-async def test_a_round_writes_what_is_due(rig: Rig) -> None:
+async def test_a_round_writes_what_is_due(rig: CheckpointsRig) -> None:
     """One record per group and partition, in partition 0, stamped with the round's beginning; then nothing twice."""
     await rig.made.read()
     await rig.clock.sleep(7)
@@ -103,7 +103,7 @@ async def test_a_round_writes_what_is_due(rig: Rig) -> None:
     assert [(event.groups, event.checkpoints) for event in rig.events.of(CheckpointsWritten)] == [(2, 2)]
 
 
-async def test_the_topic_s_checkpoints_are_continued(rig: Rig) -> None:
+async def test_the_topic_s_checkpoints_are_continued(rig: CheckpointsRig) -> None:
     """Own records are read, the latest of each counts, malformed ones are passed over (testReadCheckpointsTopic)."""
     old = [Checkpoint("g", THERE, upstream, downstream) for upstream, downstream in ((10, 10), (38, 37))]
     await rig.append(*(encode_checkpoint(it) for it in old), (b"rubbish", b"rubbish"), (b"\x00\x01x", b"\x00\x09"))
@@ -115,7 +115,7 @@ async def test_the_topic_s_checkpoints_are_continued(rig: Rig) -> None:
     assert rig.made.last_of("g") == {THERE: 37}
 
 
-async def test_a_topic_that_may_not_be_read_means_caution(rig: Rig) -> None:
+async def test_a_topic_that_may_not_be_read_means_caution(rig: CheckpointsRig) -> None:
     """Said once, and only exact translations are written (testReadCheckpointsTopicError)."""
 
     def refuse(_node: int, request: Any) -> Any:
@@ -137,7 +137,7 @@ async def test_a_topic_that_may_not_be_read_means_caution(rig: Rig) -> None:
     assert await rig.offsets() == [("old", 1, 1), ("g", 40, 35)]
 
 
-async def test_one_group_s_failure_is_its_own(rig: Rig) -> None:
+async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
     """A group whose offsets may not be read is told once; the others are written."""
     await rig.made.read()
     rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
@@ -151,7 +151,7 @@ async def test_one_group_s_failure_is_its_own(rig: Rig) -> None:
     assert await rig.offsets() == [("h", 10, 5), ("g", 40, 35)]
 
 
-async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: Rig) -> None:
+async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: CheckpointsRig) -> None:
     """No end, no checkpoint: it could point behind it. The picture says why."""
     await rig.made.read()
     del rig.target.topics[THERE.topic]
@@ -162,7 +162,7 @@ async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: Rig) -> 
     assert "did not return" in found.views["g"][0].why
 
 
-async def test_what_a_group_reads_abroad_is_carried_home_once(rig: Rig) -> None:
+async def test_what_a_group_reads_abroad_is_carried_home_once(rig: CheckpointsRig) -> None:
     """
     Failback, and an operator who resets the group at home afterwards.
 
@@ -189,7 +189,7 @@ async def test_what_a_group_reads_abroad_is_carried_home_once(rig: Rig) -> None:
     assert await rig.offsets() == [("g", 20, 23), ("g", 30, 33)]
 
 
-async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(rig: Rig) -> None:
+async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(rig: CheckpointsRig) -> None:
     """
     The flow home knows better than the name: a router of it made `B.bar` out of `born`.
 
@@ -206,7 +206,7 @@ async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(r
     assert await rig.offsets() == [("g", 20, 23)]
 
 
-async def test_what_is_not_all_known_yet_is_carried_home_again(rig: Rig) -> None:
+async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsRig) -> None:
     """An offset past what is known to be copied is settled only once it is translated in full."""
     await rig.made.read()
     rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
@@ -219,7 +219,7 @@ async def test_what_is_not_all_known_yet_is_carried_home_again(rig: Rig) -> None
     assert HOME in later.wanted["g"]
 
 
-async def test_an_offset_that_merely_stands_abroad_stays_there(rig: Rig) -> None:
+async def test_an_offset_that_merely_stands_abroad_stays_there(rig: CheckpointsRig) -> None:
     """Nobody is in the group: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
     await rig.made.read()
     rig.source.groups["g"] = FakeGroup(0, offsets={ABROAD: 20})
@@ -229,7 +229,7 @@ async def test_an_offset_that_merely_stands_abroad_stays_there(rig: Rig) -> None
     assert await rig.offsets() == [("g", 20, 23)]
 
 
-async def test_nothing_is_written_before_translations_are_ready(rig: Rig) -> None:
+async def test_nothing_is_written_before_translations_are_ready(rig: CheckpointsRig) -> None:
     """While what was copied before is still being read there is no checkpoint (testCheckpointStoreInitialized)."""
     await rig.made.read()
     rig.forward.why_not = Untranslated.NOT_READY

@@ -58,7 +58,7 @@ def group_at(offset: int, **more: Any) -> FakeGroup:
 
 
 @attrs.define
-class Rig:
+class GroupOffsetsRig:
     """Group offsets on a fake target."""
 
     target: Target
@@ -97,13 +97,13 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[GroupOffsetsRig]:
     clock, target = LoopClock(), Target()
     async with Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as cluster:
-        yield Rig(target, Groups(cluster), EventLog(clock), clock)
+        yield GroupOffsetsRig(target, Groups(cluster), EventLog(clock), clock)
 
 
-async def test_a_group_that_does_not_exist_is_written(rig: Rig) -> None:
+async def test_a_group_that_does_not_exist_is_written(rig: GroupOffsetsRig) -> None:
     """New at the target: all its offsets are committed (testSyncOffset, new)."""
     settled = await rig.sync(100)
 
@@ -113,7 +113,7 @@ async def test_a_group_that_does_not_exist_is_written(rig: Rig) -> None:
     assert rig.offsets.states["g"].written_ms == rig.clock.wall_ms()
 
 
-async def test_an_empty_group_goes_forward_and_never_back(rig: Rig) -> None:
+async def test_an_empty_group_goes_forward_and_never_back(rig: GroupOffsetsRig) -> None:
     """Idle at the target: forward is written, what is ahead stays (testSyncOffset, idle and ahead)."""
     rig.target.groups["g"] = group_at(50)
     await rig.sync(100)
@@ -124,16 +124,16 @@ async def test_an_empty_group_goes_forward_and_never_back(rig: Rig) -> None:
     assert rig.state is AtTarget.IDLE
 
 
-async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: Rig) -> None:
+async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: GroupOffsetsRig) -> None:
     """sync.group.offsets.rewind.enabled follows a group that was reset at the source."""
-    rewinding = Rig(rig.target, rig.groups, rig.events, rig.clock, may_rewind=True)
+    rewinding = GroupOffsetsRig(rig.target, rig.groups, rig.events, rig.clock, may_rewind=True)
     rig.target.groups["g"] = group_at(50)
     await rewinding.sync(20)
 
     assert rig.target.groups["g"].offsets == {REMOTE: 20}
 
 
-async def test_an_active_group_is_left_alone_and_said_so_once(rig: Rig) -> None:
+async def test_an_active_group_is_left_alone_and_said_so_once(rig: GroupOffsetsRig) -> None:
     """Members at the target: nothing is even tried; once they have left, it goes on."""
     group = rig.target.groups["g"] = group_at(50, members=1, state="Stable")
     settled = await rig.sync(100)
@@ -150,7 +150,9 @@ async def test_an_active_group_is_left_alone_and_said_so_once(rig: Rig) -> None:
 
 @pytest.mark.parametrize("failure", [DESCRIBE, OFFSET_FETCH], ids=["described", "fetched"])
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED])
-async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure: int, code: ErrorCode) -> None:
+async def test_a_group_that_cannot_be_looked_at_is_left_alone(
+    rig: GroupOffsetsRig, failure: int, code: ErrorCode
+) -> None:
     """
     KAFKA-19794: a look that fails says nothing about the group.
 
@@ -166,7 +168,7 @@ async def test_a_group_that_cannot_be_looked_at_is_left_alone(rig: Rig, failure:
     assert code.name in rig.events.of(GroupSyncSkipped)[0].reason
 
 
-async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: Rig) -> None:
+async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: GroupOffsetsRig) -> None:
     """An active group beside an idle one: the idle one is written all the same."""
     rig.target.groups["g"] = group_at(50, members=3, state="Stable")
     settled = await rig.sync(100, other=7, third=8)
@@ -175,7 +177,7 @@ async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: 
     assert settled == {"other", "third"}
 
 
-async def test_somebody_who_joins_between_look_and_write_wins(rig: Rig) -> None:
+async def test_somebody_who_joins_between_look_and_write_wins(rig: GroupOffsetsRig) -> None:
     """
     A race that the broker decides.
 
@@ -194,7 +196,7 @@ async def test_somebody_who_joins_between_look_and_write_wins(rig: Rig) -> None:
     assert rig.state is AtTarget.ACTIVE
 
 
-async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(rig: Rig) -> None:
+async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(rig: GroupOffsetsRig) -> None:
     """
     A consumer comes and goes between the look at all groups and the look at this one.
 
@@ -214,7 +216,7 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
     assert group.offsets == {REMOTE: 500}
 
 
-async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: Rig) -> None:
+async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: GroupOffsetsRig) -> None:
     """Per partition: absent at the target is written, ahead stays."""
     rig.target.groups["g"] = group_at(500)
     await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(100), OTHER: CommittedOffset(7)}})
@@ -222,7 +224,7 @@ async def test_partitions_without_an_offset_are_written_beside_others_that_stay(
     assert rig.target.commits == [("g", {OTHER: 7})]
 
 
-async def test_a_plain_group_is_watched_for_a_round_first(rig: Rig) -> None:
+async def test_a_plain_group_is_watched_for_a_round_first(rig: GroupOffsetsRig) -> None:
     """Offsets that are not ours, and nobody in the group: perhaps a consumer that assigns partitions to itself."""
     group = rig.target.groups["g"] = group_at(50, protocol="")
     await rig.sync(100)
@@ -243,17 +245,17 @@ async def test_a_plain_group_is_watched_for_a_round_first(rig: Rig) -> None:
     assert [event.state for event in rig.events.of(GroupSyncSkipped)] == ["in_use"]
 
 
-async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: Rig) -> None:
+async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: GroupOffsetsRig) -> None:
     """A group that only the sync has ever written goes on round after round, and at once after a restart."""
     for offset in (100, 110, 120):
         await rig.sync(offset)
-    after_restart = Rig(rig.target, rig.groups, rig.events, rig.clock, last={REMOTE: 120})
+    after_restart = GroupOffsetsRig(rig.target, rig.groups, rig.events, rig.clock, last={REMOTE: 120})
     await after_restart.sync(130)
 
     assert [offsets[REMOTE] for _, offsets in rig.target.commits] == [100, 110, 120, 130]
 
 
-async def test_a_refusal_is_shown_with_the_broker_s_words(rig: Rig) -> None:
+async def test_a_refusal_is_shown_with_the_broker_s_words(rig: GroupOffsetsRig) -> None:
     """No right to commit: the state says refused, the detail why; said once."""
     rig.target.failing[OFFSET_COMMIT] = ErrorCode.GROUP_AUTHORIZATION_FAILED
     await rig.sync(100)
@@ -264,7 +266,7 @@ async def test_a_refusal_is_shown_with_the_broker_s_words(rig: Rig) -> None:
     assert len(rig.events.of(GroupSyncSkipped)) == 1
 
 
-async def test_a_group_that_is_gone_is_forgotten(rig: Rig) -> None:
+async def test_a_group_that_is_gone_is_forgotten(rig: GroupOffsetsRig) -> None:
     """What is no longer wanted is no longer shown."""
     await rig.sync(100)
     await rig.offsets.sync_once({})
@@ -272,7 +274,7 @@ async def test_a_group_that_is_gone_is_forgotten(rig: Rig) -> None:
     assert rig.offsets.states == {}
 
 
-async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: Rig) -> None:
+async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: GroupOffsetsRig) -> None:
     """The remote topic was deleted and created again; its group still has the old offset, far behind the end."""
     rig.target.groups["g"] = group_at(900)
     await rig.sync(100)

@@ -69,7 +69,7 @@ class Store:
 
 
 @attrs.define
-class Rig:
+class OverridesRig:
     """The control, what targets store, how the file is read, and which flows were to apply changes."""
 
     control: OverrideControl
@@ -86,7 +86,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OverridesRig:
     path, targets, acted = tmp_path / "mm2.properties", Targets(), list[Flow]()
 
     def read(text: str) -> MirrorSettings:
@@ -98,10 +98,10 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     events = EventLog(clock)
     control = OverrideControl(read(_TEXT), acted.append, clock=clock, events=events)
     control._stored |= {AB: NOTHING_STORED, BA: NOTHING_STORED}
-    return Rig(control, targets, events, read, acted)
+    return OverridesRig(control, targets, events, read, acted)
 
 
-async def test_an_override_is_stored_then_applied(rig: Rig) -> None:
+async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
     """The flow is to run with other settings, the other flow with the file's; each step is told."""
     overrides = await rig.put(AB, topics="other", tasks_max=2)
 
@@ -114,7 +114,7 @@ async def test_an_override_is_stored_then_applied(rig: Rig) -> None:
     assert changed.set == ("topics = other", "tasks.max = 2")
 
 
-async def test_settings_are_parsed_once(rig: Rig) -> None:
+async def test_settings_are_parsed_once(rig: OverridesRig) -> None:
     """What was validated before it was stored is what applies."""
     file, parsed = rig.control.file, list[Mapping[str, str]]()
     assert file.with_live is not None
@@ -130,7 +130,7 @@ async def test_settings_are_parsed_once(rig: Rig) -> None:
     assert rig.control.settings_of(AB).topics.names == ("other",)
 
 
-async def test_what_changes_nothing_is_not_written(rig: Rig) -> None:
+async def test_what_changes_nothing_is_not_written(rig: OverridesRig) -> None:
     """An order that was given already, or that says what the file says, leaves no record."""
     await rig.put(AB, topics="east")
 
@@ -138,7 +138,7 @@ async def test_what_changes_nothing_is_not_written(rig: Rig) -> None:
     assert rig.acted == []
 
 
-async def test_flows_that_would_feed_each_other_are_refused(rig: Rig) -> None:
+async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -> None:
     """Settings are judged with what was put for the other flows, too; nothing of a refused order is kept."""
     await rig.put(AB, topics="shared")
 
@@ -148,7 +148,7 @@ async def test_flows_that_would_feed_each_other_are_refused(rig: Rig) -> None:
     assert BA not in rig.targets.kept
 
 
-async def test_nothing_is_changed_before_it_was_read(rig: Rig) -> None:
+async def test_nothing_is_changed_before_it_was_read(rig: OverridesRig) -> None:
     """Of a flow that nobody runs here, or whose orders were not read yet."""
     del rig.control._stored[BA]
 
@@ -158,7 +158,7 @@ async def test_nothing_is_changed_before_it_was_read(rig: Rig) -> None:
         await rig.put(Flow("A", "C"), topics="x")
 
 
-async def test_settings_stay_on_top_of_another_file(rig: Rig) -> None:
+async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
     """What was put counts over what the file says now, for the flows that it still has."""
     await rig.put(AB, topics="other")
 
@@ -168,7 +168,7 @@ async def test_settings_stay_on_top_of_another_file(rig: Rig) -> None:
     assert not rig.events.of(LiveSettingsRejected)
 
 
-async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: Rig) -> None:
+async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: OverridesRig) -> None:
     """It is told, the other flows take the file, and once the settings are taken back this one does as well."""
     await rig.put(AB, topics="other")
     before = rig.control.settings_of(AB)
@@ -184,7 +184,7 @@ async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: 
     assert (rig.control.settings_of(AB).topics.names, rig.control.settings_of(AB).copying.tasks_max) == (("east",), 3)
 
 
-async def test_overrides_on_another_cluster_are_read_again(rig: Rig) -> None:
+async def test_overrides_on_another_cluster_are_read_again(rig: OverridesRig) -> None:
     """A file that names another target says where to look: what was known is not."""
     await rig.put(AB, topics="other")
 

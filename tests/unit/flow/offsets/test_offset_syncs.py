@@ -64,7 +64,7 @@ class Log:
 
 
 @attrs.define
-class Rig:
+class OffsetSyncsRig:
     log: Log
     events: EventLog
     syncs: OffsetSyncs
@@ -98,7 +98,7 @@ class Cluster:
 @asynccontextmanager
 async def running(
     log: Log, monkeypatch: pytest.MonkeyPatch, states: Sequence[PartitionState] = (), **keys: str
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[OffsetSyncsRig]:
     """Run the loop on *log* until the end of the block."""
     settings = flow_settings("a:1", "b:1", **keys)
     clock = LoopClock()
@@ -119,7 +119,7 @@ async def running(
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(syncs.run(), name="offset syncs")
-        yield Rig(log, events, syncs, translations, tasks)
+        yield OffsetSyncsRig(log, events, syncs, translations, tasks)
         loop.cancel()
 
 

@@ -28,7 +28,7 @@ ORDERS, REMOTE = TopicPartition("orders", 0), TopicPartition("B.orders", 0)
 
 
 @attrs.define(eq=False)
-class Rig:
+class OtherNodeRig:
     """What another node keeps on cluster A, and who reads it."""
 
     brokers: FakeBrokers
@@ -62,7 +62,7 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[OtherNodeRig]:
     brokers, clock = FakeBrokers(), LoopClock()
     brokers.topics = topics_with(TOPIC, [0, 1, 2])
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
@@ -71,11 +71,11 @@ async def rig() -> AsyncIterator[Rig]:
             return partial(f"B.{made.prefix}{{}}".format)
 
         kept = StoredTranslations(BACK, cluster, names, flow_runs=1000, partition_runs=1000, clock=clock)
-        made = Rig(brokers, cluster, clock, kept)
+        made = OtherNodeRig(brokers, cluster, clock, kept)
         yield made
 
 
-async def test_what_another_node_keeps_is_read_on(rig: Rig) -> None:
+async def test_what_another_node_keeps_is_read_on(rig: OtherNodeRig) -> None:
     """Each refresh takes what was added; an offset past what was kept so far counts as not copied yet."""
     await rig.keep(upstream=100, downstream=10, length=20)
     await rig.kept.refresh()
@@ -88,7 +88,7 @@ async def test_what_another_node_keeps_is_read_on(rig: Rig) -> None:
     assert rig.kept(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
 
 
-async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: Rig) -> None:
+async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: OtherNodeRig) -> None:
     """The other node writes all that it knows into it; what the old topic held beyond that counts no more."""
     await rig.keep(upstream=100, downstream=10, length=20)
     await rig.keep(upstream=100, downstream=10, length=50)
@@ -101,7 +101,7 @@ async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: Rig) -> No
     assert rig.kept(REMOTE, 15) == Translated(205)
 
 
-async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Rig) -> None:
+async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: OtherNodeRig) -> None:
     """It is refused once, and asked for again a minute later; until then nothing is known."""
     rig.brokers.topics = {}
     with pytest.raises(BrokerAnsweredError, match="UNKNOWN_TOPIC"):
@@ -118,7 +118,7 @@ async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Rig
     assert rig.kept(REMOTE, 15) == Translated(105)
 
 
-async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: Rig) -> None:
+async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: OtherNodeRig) -> None:
     """Routers name remote topics before the policy does; a reload may change them while the way back is read on."""
     routed = TopicPartition("B.new-orders", 0)
     await rig.keep(upstream=100, downstream=10, length=20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +16,9 @@ from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import ConfigEntry, ConfigSource
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.requests import EARLIEST
-from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context, live
+from tests.support.flow_rig import SETTINGS, LoopRig
 
 
 PAUSED, HELD, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
@@ -28,32 +26,26 @@ DENIED = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "DescribeConfigs", 
 KEPT = {"cleanup.policy": "delete", "retention.ms": "60000", "retention.bytes": "-1"}
 
 
-class Rig:
+class IdleSourceRig(LoopRig):
     """A `IdleSourceWatch` on a source that answers as the test says, in virtual time."""
 
     def __init__(self) -> None:
-        clock = LoopClock()
+        super().__init__()
         self.ends: dict[TopicPartition, int | BrokerAnsweredError] = {PAUSED: 150, HELD: 900, GONE: 7}
         self.asked: list[set[TopicPartition]] = []
         self.described: list[tuple[float, set[str]]] = []
         self.configs: Mapping[str, str] | BrokerAnsweredError = KEPT
         self.is_away = False
-        self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
         self.states = {it: PartitionState(it, f"A.{it.topic}", 100, 99) for it in (PAUSED, HELD, GONE)}
-        self.measures = FlowMeasures(clock)
-        around = flow_context(clock, EventLog(clock))
-        self.reach = around.reach
+        self.measures = FlowMeasures(self.clock)
         tasks = SimpleNamespace(
             ledger=SimpleNamespace(states=self.states), holders=SimpleNamespace(is_held=lambda source: source == HELD)
         )
         source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
-        life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self._watch), tasks=tasks)
-        self.watch = IdleSourceWatch(around, self.measures, life)
-        self.watch._admin = SimpleNamespace(topic_configs=self._topic_configs)  # type: ignore[assignment]
+        life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self.watch_topics), tasks=tasks)
+        self.loop = watch = IdleSourceWatch(self.context, self.measures, life)
+        watch._admin = SimpleNamespace(topic_configs=self._topic_configs)  # type: ignore[assignment]
         self.mirror({"t": "A.t"})
-
-    def _watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
-        self.mirror = watcher
 
     async def _list_offsets(
         self, partitions: Collection[TopicPartition], when: int
@@ -72,20 +64,16 @@ class Rig:
             return dict.fromkeys(topics, configs)
         return {topic: {k: ConfigEntry(v, ConfigSource.TOPIC) for k, v in configs.items()} for topic in topics}
 
-    async def live(self, seconds: float, *, new_topic_after_s: float = 0.0) -> None:
-        """Let it watch for so long; another topic may be mirrored meanwhile."""
-        if new_topic_after_s:
-            loop = asyncio.get_running_loop()
-            loop.call_later(new_topic_after_s, self.mirror, {"t": "A.t", "u": "A.u"})
-        await live(self.watch.run(), seconds)
+    def mirror_another_after(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.mirror, {"t": "A.t", "u": "A.u"})
 
 
 @pytest.fixture
-async def rig() -> Rig:
-    return Rig()
+async def rig() -> IdleSourceRig:
+    return IdleSourceRig()
 
 
-async def test_what_nobody_reads_falls_behind_visibly(rig: Rig) -> None:
+async def test_what_nobody_reads_falls_behind_visibly(rig: IdleSourceRig) -> None:
     """A partition that no epoch holds gets its ends from the source; held ones and unmirrored ones are left alone."""
     await rig.live(10.5)
     after = rig.states[PAUSED]
@@ -95,7 +83,7 @@ async def test_what_nobody_reads_falls_behind_visibly(rig: Rig) -> None:
     assert rig.states[HELD].high_watermark == rig.states[GONE].high_watermark == -1
 
 
-async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: Rig) -> None:
+async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: IdleSourceRig) -> None:
     """Once its epoch should have told where the log ends, the source is asked, held or not."""
     due_s = (SETTINGS.copying.epoch_ms + SETTINGS.copying.drain_ms) / 1000
     await rig.live(due_s - 1)
@@ -105,7 +93,7 @@ async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(r
     assert (before, rig.states[HELD].lag) == (None, 800)
 
 
-async def test_where_nothing_is_asked_nobody_answers(rig: Rig) -> None:
+async def test_where_nothing_is_asked_nobody_answers(rig: IdleSourceRig) -> None:
     """A source that is away is not said to be back, only because everything is held."""
     for source in (PAUSED, GONE):
         del rig.states[source]
@@ -117,7 +105,7 @@ async def test_where_nothing_is_asked_nobody_answers(rig: Rig) -> None:
     assert not rig.reach.is_complete
 
 
-async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: Rig) -> None:
+async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: IdleSourceRig) -> None:
     """A broker's refusal says nothing about where the log ends."""
     rig.ends[PAUSED] = DENIED
     await rig.live(10.5)
@@ -125,7 +113,7 @@ async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: Rig) 
     assert rig.states[PAUSED].high_watermark == -1
 
 
-async def test_a_source_that_is_away_is_tried_again(rig: Rig) -> None:
+async def test_a_source_that_is_away_is_tried_again(rig: IdleSourceRig) -> None:
     """It is noted that the source does not answer, and once it does the numbers are right again."""
     rig.is_away = True
     await rig.live(10.5)
@@ -137,10 +125,11 @@ async def test_a_source_that_is_away_is_tried_again(rig: Rig) -> None:
     assert rig.states[PAUSED].lag == 50
 
 
-async def test_retention_is_read_now_and_then(rig: Rig) -> None:
+async def test_retention_is_read_now_and_then(rig: IdleSourceRig) -> None:
     """What topics keep is read at once, at the refresh interval, and soon after a topic is new."""
     interval_s = SETTINGS.topics.refresh_interval_s
-    await rig.live(2 * interval_s, new_topic_after_s=interval_s + 25)
+    rig.mirror_another_after(interval_s + 25)
+    await rig.live(2 * interval_s)
     times, topics = [at for at, _ in rig.described], [asked for _, asked in rig.described]
 
     assert times[0] == 0
@@ -150,7 +139,7 @@ async def test_retention_is_read_now_and_then(rig: Rig) -> None:
     assert rig.measures.retention == {"t": Retention(60_000, None), "u": Retention(60_000, None)}
 
 
-async def test_configs_that_may_not_be_read_are_unknown(rig: Rig) -> None:
+async def test_configs_that_may_not_be_read_are_unknown(rig: IdleSourceRig) -> None:
     """Without the right to read configs nothing is known of what topics keep, and it is not asked in a hurry."""
     rig.configs = DENIED
     await rig.live(60)

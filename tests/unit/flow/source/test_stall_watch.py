@@ -15,43 +15,34 @@ from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
-from mm2py.telemetry.journal import EventLog
-from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context, live
+from tests.support.flow_rig import LoopRig
 
 
 NO_LEADER = PartitionFailure("no broker leads it at the source", "start one")
 
 
-class Rig:
+class StallWatchRig(LoopRig):
     """A `StallWatch` over partitions that stand still."""
 
     def __init__(self, partitions: int) -> None:
-        clock = LoopClock()
-        self.events = EventLog(clock)
+        super().__init__()
         places = [TopicPartition("t", number) for number in range(partitions)]
         self.states = [
             PartitionState(it, "A.t", 100, 99, stage=PartitionStage.BACKING_OFF, failure=NO_LEADER) for it in places
         ]
-        around = flow_context(clock, self.events)
-        self.reach = around.reach
         life: Any = SimpleNamespace(tasks=SimpleNamespace(ledger=SimpleNamespace(wanted=lambda: self.states)))
-        self.watch = StallWatch(around, Stalls(), life)
-
-    async def live(self, seconds: float) -> None:
-        """Let it watch for so long."""
-        await live(self.watch.run(), seconds)
+        self.loop = StallWatch(self.context, Stalls(), life)
 
     def go_on(self) -> None:
         self.states = [attrs.evolve(it, stage=PartitionStage.COPYING, failure=None) for it in self.states]
 
 
 @pytest.fixture
-async def rig() -> Rig:
-    return Rig(25)
+async def rig() -> StallWatchRig:
+    return StallWatchRig(25)
 
 
-async def test_many_partitions_make_one_event(rig: Rig) -> None:
+async def test_many_partitions_make_one_event(rig: StallWatchRig) -> None:
     """What stands still for one reason is told in one event, which names ten, and so is its end."""
     await rig.live(70.1)
     rig.go_on()
@@ -64,7 +55,7 @@ async def test_many_partitions_make_one_event(rig: Rig) -> None:
     assert over.count == 25
 
 
-async def test_a_cluster_that_is_away_is_told_alone(rig: Rig) -> None:
+async def test_a_cluster_that_is_away_is_told_alone(rig: StallWatchRig) -> None:
     """Partitions wait for it, which is no news; once it is back, each has its time to go on."""
     await rig.live(30.1)
     rig.reach.failed("copy", ClusterUnreachableError("A", "a:1", "refused"))

@@ -15,7 +15,7 @@ from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
 from mm2py.flow.topics import acls as topic_acls
 from mm2py.flow.topics.acls import AclSync
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
-from mm2py.model.synced import ForgottenAcl, Synced, SyncedAcl
+from mm2py.model.synced import SyncedAcl
 from mm2py.telemetry.events import (
     AclSyncIdle,
     ClusterUnreachable,
@@ -24,10 +24,8 @@ from mm2py.telemetry.events import (
     TopicSyncFailed,
     TopicSyncRecovered,
 )
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context, live
+from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
 
 
 INTERVAL_S = 600.0
@@ -47,39 +45,15 @@ class FakeCluster:
     looks: int = 0
 
 
-@attrs.define
-class Memory:
-    """What is remembered, and every entry ever written."""
-
-    acls: set[TopicAcl] = attrs.field(factory=set)
-    written: list[Synced] = attrs.field(factory=list)
-
-    async def load(self) -> None: ...
-
-    async def write(self, entries: Sequence[Synced]) -> None:
-        for entry in entries:
-            self.written.append(entry)
-            if isinstance(entry, SyncedAcl):
-                self.acls.add(entry.acl)
-            elif isinstance(entry, ForgottenAcl):
-                self.acls.discard(entry.acl)
-
-
-class Rig:
+class AclSyncRig(LoopRig):
     """An `AclSync` between two such clusters, in virtual time."""
 
     def __init__(self, *, deletes: bool = False) -> None:
-        clock = LoopClock()
-        self.events = EventLog(clock)
-        self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), Memory()
+        self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), SyncedMemoryDouble()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
-        settings = attrs.evolve(SETTINGS, topic_sync=sync)
-        around = flow_context(clock, self.events, settings)
+        super().__init__(attrs.evolve(SETTINGS, topic_sync=sync))
         life: Any = SimpleNamespace(source=self.source, target=self.target, topics=SimpleNamespace(memory=self.memory))
-        self.sync = AclSync(around, life)
-
-    async def live(self, rounds: float) -> None:
-        await live(self.sync.run(), INTERVAL_S * rounds)
+        self.loop = AclSync(self.context, life)
 
 
 @pytest.fixture(autouse=True)
@@ -112,8 +86,8 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_is_missing_is_remembered_and_created() -> None:
     """An entry is the mirror's before it is created, and nothing is sent in later rounds."""
-    rig = Rig()
-    await rig.live(2.5)
+    rig = AclSyncRig()
+    await rig.live(2.5 * INTERVAL_S)
 
     assert (rig.target.acls, rig.memory.written) == ({REMOTE}, [SyncedAcl(REMOTE)])
     assert [event.created for event in rig.events.of(TopicAclsChanged)] == [("ALLOW READ User:u on A.t",)]
@@ -122,12 +96,12 @@ async def test_what_is_missing_is_remembered_and_created() -> None:
 
 async def test_an_entry_that_could_not_be_created_is_not_the_mirrors() -> None:
     """A refused entry is forgotten, told once with the right that is missing, and created when it may be."""
-    rig = Rig()
+    rig = AclSyncRig()
     rig.target.refuses_changes = True
-    await rig.live(1.5)
+    await rig.live(1.5 * INTERVAL_S)
     forgotten = rig.memory.acls == set()
     rig.target.refuses_changes = False
-    await rig.live(0.5)
+    await rig.live(0.5 * INTERVAL_S)
 
     assert forgotten
     assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
@@ -139,14 +113,14 @@ async def test_an_entry_that_could_not_be_created_is_not_the_mirrors() -> None:
 
 async def test_an_entry_that_could_not_be_deleted_stays_the_mirrors() -> None:
     """A refused deletion is tried again, and forgotten only once it was made."""
-    rig = Rig(deletes=True)
-    await rig.live(0.5)
+    rig = AclSyncRig(deletes=True)
+    await rig.live(0.5 * INTERVAL_S)
     rig.source.acls.clear()
     rig.target.refuses_changes = True
-    await rig.live(0.5)
+    await rig.live(0.5 * INTERVAL_S)
     before = set(rig.memory.acls)
     rig.target.refuses_changes = False
-    await rig.live(0.5)
+    await rig.live(0.5 * INTERVAL_S)
 
     assert before == {REMOTE}
     assert (rig.target.acls, rig.memory.acls) == (set(), set())
@@ -155,11 +129,11 @@ async def test_an_entry_that_could_not_be_deleted_stays_the_mirrors() -> None:
 @pytest.mark.parametrize("alias", ["A", "B"])
 async def test_an_authorizer_that_goes_away_deletes_nothing(alias: str) -> None:
     """A cluster whose authorizer is switched off says so; what it said before stays as it is."""
-    rig = Rig(deletes=True)
-    await rig.live(0.5)
+    rig = AclSyncRig(deletes=True)
+    await rig.live(0.5 * INTERVAL_S)
     cluster = rig.source if alias == "A" else rig.target
     cluster.trouble = error_of(ErrorCode.SECURITY_DISABLED, alias, "DescribeAcls")
-    await rig.live(2.5)
+    await rig.live(2.5 * INTERVAL_S)
 
     assert [event.cluster for event in rig.events.of(AclSyncIdle)] == [alias]
     assert (rig.target.acls, rig.memory.acls) == ({REMOTE}, {REMOTE})
@@ -167,10 +141,10 @@ async def test_an_authorizer_that_goes_away_deletes_nothing(alias: str) -> None:
 
 async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
     """A source that does not show its entries is not one that has none."""
-    rig = Rig(deletes=True)
-    await rig.live(0.5)
+    rig = AclSyncRig(deletes=True)
+    await rig.live(0.5 * INTERVAL_S)
     rig.source.trouble = error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "A", "DescribeAcls")
-    await rig.live(2.5)
+    await rig.live(2.5 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}
     assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
@@ -181,10 +155,10 @@ async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
 
 async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
     """After an absence the entries follow within seconds, not at the next interval."""
-    rig = Rig()
+    rig = AclSyncRig()
     rig.target.trouble = ClusterUnreachableError("B", "b:1", "refused")
     asyncio.get_running_loop().call_later(15, setattr, rig.target, "trouble", None)
-    await rig.live(0.1)
+    await rig.live(0.1 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}
     assert len(rig.events.of(ClusterUnreachable)) == 1
@@ -192,11 +166,11 @@ async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
 
 async def test_a_round_that_hangs_is_given_up_and_tried_again() -> None:
     """A round takes `admin.timeout.ms` at most; that is logged once, and the entries follow once a round succeeds."""
-    rig = Rig()
+    rig = AclSyncRig()
     rig.source.answers_after_s = 3_600
     limit_s = SETTINGS.admin_timeout_ms / 1000
     asyncio.get_running_loop().call_later(2.5 * limit_s, setattr, rig.source, "answers_after_s", limit_s - 1)
-    await rig.live(1)
+    await rig.live(1 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}
     assert rig.source.looks == 4

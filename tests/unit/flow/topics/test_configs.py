@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +13,10 @@ import pytest
 from mm2py.config.flow_settings import TopicSyncSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.topics.configs import ConfigSync
-from mm2py.model.synced import Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.telemetry.events import ClusterUnreachable, TopicConfigsChanged, TopicConfigsKept, TopicSyncFailed
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context, live
+from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
 
 
 INTERVAL_S = 600.0
@@ -63,44 +60,24 @@ class Side:
         return refused
 
 
-@attrs.define
-class Memory:
-    known: dict[str, dict[str, tuple[str, ...]]] = attrs.field(factory=dict)
-
-    async def load(self) -> None: ...
-
-    def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
-        return self.known.get(remote_topic, {})
-
-    async def write(self, entries: Sequence[Synced]) -> None:
-        for entry in entries:
-            if isinstance(entry, SyncedConfig):
-                self.known.setdefault(entry.topic, {})[entry.key] = entry.values
-
-
-class Rig:
+class ConfigSyncRig(LoopRig):
     """A `ConfigSync` between two such clusters, in virtual time."""
 
     def __init__(self) -> None:
-        clock = LoopClock()
-        self.events = EventLog(clock)
+        super().__init__(attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S)))
         self.source, self.target = Side(), Side()
         self.adopted: list[str] = []
-        self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
-        settings = attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S))
-        around = flow_context(clock, self.events, settings)
-        topics = SimpleNamespace(memory=Memory(), watch=self._watch, measure_again=self._measure_again)
+        topics = SimpleNamespace(
+            memory=SyncedMemoryDouble(), watch=self.watch_topics, measure_again=self._measure_again
+        )
         tasks = SimpleNamespace(adopt=lambda mirrored, _positions: self.adopted.append(mirrored))
         cluster = SimpleNamespace(endpoint=SETTINGS.target)
         life: Any = SimpleNamespace(
             source=cluster, target=cluster, topics=topics, tasks=tasks, positions=SimpleNamespace(known={})
         )
-        self.sync = ConfigSync(around, life)
-        self.sync._source = self.source  # type: ignore[assignment]
-        self.sync._target = self.target  # type: ignore[assignment]
-
-    def _watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
-        self.mirror = watcher
+        self.loop = sync = ConfigSync(self.context, life)
+        sync._source = self.source  # type: ignore[assignment]
+        sync._target = self.target  # type: ignore[assignment]
 
     async def _measure_again(self) -> str:
         return self.target.configs["A.t"]["max.message.bytes"]
@@ -111,17 +88,13 @@ class Rig:
             self.target.configs.setdefault(f"A.{topic}", {})
         self.mirror({topic: f"A.{topic}" for topic in topics})
 
-    async def live(self, seconds: float) -> None:
-        """Run the loop for so long, and end it as a flow does that falls over."""
-        await live(self.sync.run(), seconds)
-
 
 @pytest.fixture
-async def rig() -> Rig:
-    return Rig()
+async def rig() -> ConfigSyncRig:
+    return ConfigSyncRig()
 
 
-async def test_all_topics_at_every_interval(rig: Rig) -> None:
+async def test_all_topics_at_every_interval(rig: ConfigSyncRig) -> None:
     """The first look is at once, the next ones an interval apart, each at all topics."""
     rig.mirror_topics("t", "u")
     begun = asyncio.get_running_loop().time()
@@ -134,7 +107,7 @@ async def test_all_topics_at_every_interval(rig: Rig) -> None:
     ]
 
 
-async def test_new_topics_at_once(rig: Rig) -> None:
+async def test_new_topics_at_once(rig: ConfigSyncRig) -> None:
     """A topic that is mirrored from now on is looked at alone, and does not put off the next look at all."""
     rig.mirror_topics("t")
     begun = asyncio.get_running_loop().time()
@@ -148,7 +121,7 @@ async def test_new_topics_at_once(rig: Rig) -> None:
     ]
 
 
-async def test_a_topic_that_brokers_do_not_know_yet(rig: Rig) -> None:
+async def test_a_topic_that_brokers_do_not_know_yet(rig: ConfigSyncRig) -> None:
     """A topic so new that a broker does not know it is no trouble, and is looked at again soon."""
     rig.mirror_topics("t", "u")
     del rig.target.configs["A.u"]
@@ -164,7 +137,7 @@ async def test_a_topic_that_brokers_do_not_know_yet(rig: Rig) -> None:
     assert rig.events.of(TopicSyncFailed) == ()
 
 
-async def test_a_cluster_that_is_away(rig: Rig) -> None:
+async def test_a_cluster_that_is_away(rig: ConfigSyncRig) -> None:
     """A look that failed is repeated soon, and the absence is told once."""
     rig.mirror_topics("t")
     rig.source.is_away = True
@@ -176,7 +149,7 @@ async def test_a_cluster_that_is_away(rig: Rig) -> None:
     assert (len(rig.source.looks), len(rig.events.of(ClusterUnreachable))) == (4, 1)
 
 
-async def test_it_begins_anew_after_it_fell_over(rig: Rig) -> None:
+async def test_it_begins_anew_after_it_fell_over(rig: ConfigSyncRig) -> None:
     """A loop that is started again looks at once, though no topic is new."""
     rig.mirror_topics("t")
     await rig.live(1)
@@ -186,7 +159,7 @@ async def test_it_begins_anew_after_it_fell_over(rig: Rig) -> None:
     assert rig.target.configs["A.t"] == {"retention.ms": "5"}
 
 
-async def test_what_happens_is_told_once(rig: Rig) -> None:
+async def test_what_happens_is_told_once(rig: ConfigSyncRig) -> None:
     """A change is told when it was made, what stays when the list of it changes, a refusal until it ends."""
     rig.source.configs["t"] = {"retention.ms": "5", "flush.ms": "1", "nope": "1"}
     rig.target.configs["A.t"] = {"flush.ms": "2"}
@@ -199,7 +172,7 @@ async def test_what_happens_is_told_once(rig: Rig) -> None:
     assert [event.topics for event in rig.events.of(TopicSyncFailed)] == [("t",)]
 
 
-async def test_the_copier_learns_a_new_limit(rig: Rig) -> None:
+async def test_the_copier_learns_a_new_limit(rig: ConfigSyncRig) -> None:
     """Once max.message.bytes was changed, partitions are planned with what the target shows."""
     rig.source.configs["t"] = {"max.message.bytes": "2000000"}
     rig.mirror_topics("t")

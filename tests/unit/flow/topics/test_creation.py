@@ -9,15 +9,14 @@ import pytest
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import CreateTopic
-from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.creation import TopicCreation
-from mm2py.model.synced import Synced, SyncedConfig
+from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
 from mm2py.telemetry.events import TopicLimitsRaised, TopicSyncFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.clocks import ManualClock
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble
 
 
 SOURCE = TopicsView({"t": TopicDescription(None, {0: 0}, replication_factor=3)})
@@ -71,40 +70,20 @@ class TargetAdmin:
         }
 
 
-@attrs.define
-class Memory:
-    """Remembers, or cannot."""
-
-    is_away: bool = False
-    written: list[Synced] = attrs.field(factory=list)
-
-    async def load(self) -> None:
-        if self.is_away:
-            raise ClusterUnreachableError("B", "b:1", "refused")
-
-    async def write(self, entries: Sequence[Synced]) -> None:
-        self.written += entries
-
-
-@pytest.fixture
-def events() -> EventLog:
-    return EventLog(ManualClock())
-
-
 async def create(
     events: EventLog,
     source: SourceAdmin,
     target: TargetAdmin,
-    memory: Memory | None = None,
+    memory: SyncedMemoryDouble | None = None,
     settings: FlowSettings = SETTINGS,
 ) -> dict[str, BrokerAnsweredError | None]:
-    creation = TopicCreation(settings, source, target, memory or Memory(), events)
+    creation = TopicCreation(settings, source, target, memory or SyncedMemoryDouble(), events)
     return await creation.create(WANTED, SOURCE)
 
 
 async def test_new_topic_configs(events: EventLog) -> None:
     """A remote topic is created with its source's configs, which are remembered as the mirror's before."""
-    target, memory = TargetAdmin(), Memory()
+    target, memory = TargetAdmin(), SyncedMemoryDouble()
     results = await create(events, SourceAdmin(cleanup_policy="compact", min_insync_replicas="2"), target, memory)
 
     assert (results, target.created) == ({"A.t": None}, [NewTopic("A.t", 1, 1, {"cleanup.policy": "compact"})])
@@ -116,7 +95,7 @@ FAR_AHEAD = "message.timestamp.after.max.ms"
 
 async def test_limits_of_the_source(events: EventLog) -> None:
     """A limit that is excluded is raised all the same where the target's brokers let less through, and told."""
-    target, memory = TargetAdmin(), Memory()
+    target, memory = TargetAdmin(), SyncedMemoryDouble()
     await create(events, SourceAdmin(message_timestamp_after_max_ms="86400000"), target, memory)
 
     assert target.created == [NewTopic("A.t", 1, 1, {FAR_AHEAD: "86400000"})]
@@ -159,7 +138,7 @@ async def test_configs_that_may_not_be_read(events: EventLog) -> None:
 async def test_a_memory_that_is_away_does_not_hold_up_topics(events: EventLog) -> None:
     """Where nothing can be remembered the topic is created all the same, which is told."""
     target = TargetAdmin()
-    results = await create(events, SourceAdmin(cleanup_policy="compact"), target, Memory(is_away=True))
+    results = await create(events, SourceAdmin(cleanup_policy="compact"), target, SyncedMemoryDouble(is_away=True))
 
     assert (results, target.created[0].configs) == ({"A.t": None}, {"cleanup.policy": "compact"})
     assert len(events.of(TopicSyncFailed)) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import attrs
 import pytest
 
@@ -19,17 +17,6 @@ from tests.support.flow_rig import SETTINGS
 
 TOPIC = "mm2-synced.A.internal"
 ACL = TopicAcl("A.t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
-
-
-@pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers()
-
-
-@pytest.fixture
-async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield cluster
 
 
 async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> None:

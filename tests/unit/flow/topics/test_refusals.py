@@ -10,18 +10,12 @@ from mm2py.model.flow import Flow
 from mm2py.telemetry.events import TopicSyncFailed, TopicSyncRecovered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.clocks import ManualClock
 
 
 FLOW = Flow("A", "B")
 DENIED = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "B", "IncrementalAlterConfigs", "t1")
 ALSO_DENIED = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "B", "IncrementalAlterConfigs", "t2")
 INVALID = error_of(ErrorCode.INVALID_CONFIG, "B", "IncrementalAlterConfigs", "t1: Unknown topic config name: nope")
-
-
-@pytest.fixture
-def events() -> EventLog:
-    return EventLog(ManualClock())
 
 
 @pytest.fixture

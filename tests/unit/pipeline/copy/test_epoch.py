@@ -14,7 +14,7 @@ from mm2py.model.epoch import RECREATED, SETTLING_MS, Ended, EpochOutcome, Parti
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
-from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, Rig, rig_of, worker_of
+from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, CopyRig, rig_of, worker_of
 from tests.support.model_cluster import ModelCluster, ModelConnection, ModelPartition
 
 
@@ -22,7 +22,7 @@ OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[CopyRig]:
     rig = rig_of()
     yield rig
     await rig.worker.close()
@@ -32,7 +32,7 @@ def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
     return next(p for p in outcome.partitions if p.source.partition == number)
 
 
-async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: Rig) -> None:
+async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -> None:
     """Everything in the source arrives, and the outcome tells positions, runs and the source's ends."""
     rig.load(0, 20)
     rig.load(1, 5, records=1)
@@ -50,7 +50,7 @@ async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: Rig) -> No
     assert (outcome.retries, outcome.throttled_ms) == (0, 0)
 
 
-async def test_epochs_follow_each_other_without_a_seam(rig: Rig) -> None:
+async def test_epochs_follow_each_other_without_a_seam(rig: CopyRig) -> None:
     """Records written between, before and during epochs are copied once; connections and producer id live on."""
     for _ in range(3):
         rig.load(0, 2)
@@ -63,7 +63,7 @@ async def test_epochs_follow_each_other_without_a_seam(rig: Rig) -> None:
     assert rig.target.producer_ids == 1001
 
 
-async def test_partition_without_news_is_told_once(rig: Rig) -> None:
+async def test_partition_without_news_is_told_once(rig: CopyRig) -> None:
     """The first epoch tells the ends of quiet partitions, later ones leave them out."""
     first = await rig.epoch()
     second = await rig.epoch()
@@ -72,7 +72,7 @@ async def test_partition_without_news_is_told_once(rig: Rig) -> None:
     assert second.partitions == ()
 
 
-async def test_quiet_epoch_asks_little(rig: Rig) -> None:
+async def test_quiet_epoch_asks_little(rig: CopyRig) -> None:
     """With nothing to copy the two fetches wait at the broker as long as they may."""
     outcome = await rig.epoch(epoch_ms=5_000)
 
@@ -80,7 +80,7 @@ async def test_quiet_epoch_asks_little(rig: Rig) -> None:
     assert outcome.produces == 0
 
 
-async def test_stop_file_ends_the_epoch_early(rig: Rig, tmp_path: Path) -> None:
+async def test_stop_file_ends_the_epoch_early(rig: CopyRig, tmp_path: Path) -> None:
     """Where the worker sees the stop file the epoch ends within a moment, with all it had copied."""
     stop_file = tmp_path / "stop"
     rig.load(0, 3)
@@ -95,7 +95,7 @@ async def test_stop_file_ends_the_epoch_early(rig: Rig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_unreachable_cluster_is_an_outcome(rig: Rig, side: str) -> None:
+async def test_unreachable_cluster_is_an_outcome(rig: CopyRig, side: str) -> None:
     """A cluster that is away for the whole epoch interrupts every partition, with what to check."""
     getattr(rig, side).is_unreachable = True
     outcome = await rig.epoch()
@@ -106,7 +106,7 @@ async def test_unreachable_cluster_is_an_outcome(rig: Rig, side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: Rig, side: str) -> None:
+async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: CopyRig, side: str) -> None:
     """An epoch keeps trying until its deadline, and what it overcame is not its result."""
     rig.load(0, 3)
     cluster: ModelCluster = getattr(rig, side)
@@ -120,7 +120,7 @@ async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: Rig, side: 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
-async def test_epoch_ends_in_time_whatever_hangs(rig: Rig, side: str, harm: str) -> None:
+async def test_epoch_ends_in_time_whatever_hangs(rig: CopyRig, side: str, harm: str) -> None:
     """Brokers that answer nothing, or open no connection for ten seconds, hold no epoch beyond its drain time."""
     rig.load(0, 3)
     cluster: ModelCluster = getattr(rig, side)
@@ -133,7 +133,7 @@ async def test_epoch_ends_in_time_whatever_hangs(rig: Rig, side: str, harm: str)
 
 
 @pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
-async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: Rig, harm: str) -> None:
+async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: CopyRig, harm: str) -> None:
     """The epoch ends before the connection gives the broker up: that it has answered nothing is said all the same."""
     setattr(rig.source, harm, True if harm == "is_frozen" else {0})
     outcome = await rig.epoch(epoch_ms=SETTLING_MS)
@@ -142,7 +142,7 @@ async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: Rig, 
     assert all(p.failure and "broker 0 at the source answered nothing" in p.failure.message for p in outcome.partitions)
 
 
-async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: Rig) -> None:
+async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: CopyRig) -> None:
     """
     The resume takes longer than an epoch: it is not started again in each.
 
@@ -160,7 +160,7 @@ async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: Rig) -> No
     assert rig.values() == list(range(15))
 
 
-async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: CopyRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting to a distant source takes longer than an epoch: the next one finds the connection open."""
     connect = ModelCluster.connection
 
@@ -177,7 +177,7 @@ async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: Rig, monkeypa
     assert rig.values() == list(range(9))
 
 
-async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: Rig) -> None:
+async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: CopyRig) -> None:
     """What a frozen target had been sent is in doubt, found out at the next epoch, and nothing is there twice."""
     rig.load(0, 3)
     await rig.epoch()
@@ -196,7 +196,7 @@ async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: Ri
     assert (of(outcome).is_unsure, of(outcome).position) == (False, 24)
 
 
-async def test_slow_target_stops_fetching(rig: Rig) -> None:
+async def test_slow_target_stops_fetching(rig: CopyRig) -> None:
     """While the target takes nothing, no more than the buffer and one answer are read; then everything goes on."""
     rig = rig_of(1, buffer_bytes=50_000, partition_buffer_bytes=30_000, fetch_max_bytes=10_000)
     rig.load(0, 400, size=1_000)
@@ -287,7 +287,7 @@ async def test_leaders_that_move_are_followed_on_both_sides() -> None:
     await rig.worker.close()
 
 
-async def test_source_trouble_that_was_overcome_is_not_reported(rig: Rig) -> None:
+async def test_source_trouble_that_was_overcome_is_not_reported(rig: CopyRig) -> None:
     """A quiet partition whose source leader was missing at the start has had no trouble once a fetch was answered."""
     rig.source.partitions[TopicPartition(TOPIC, 0)].leader = None
     asyncio.get_running_loop().call_later(0.4, setattr, rig.source.partitions[TopicPartition(TOPIC, 0)], "leader", 0)
@@ -309,7 +309,9 @@ SOURCE_ERRORS = [
 
 
 @pytest.mark.parametrize(("code", "ended", "hint"), SOURCE_ERRORS, ids=lambda value: getattr(value, "name", ""))
-async def test_source_errors_end_or_interrupt_one_partition(rig: Rig, code: ErrorCode, ended: Ended, hint: str) -> None:
+async def test_source_errors_end_or_interrupt_one_partition(
+    rig: CopyRig, code: ErrorCode, ended: Ended, hint: str
+) -> None:
     """What the source answers for one partition concerns that one: it ends visibly, or is tried again."""
     rig.load(0, 3)
     rig.load(1, 3)
@@ -324,7 +326,7 @@ async def test_source_errors_end_or_interrupt_one_partition(rig: Rig, code: Erro
     assert (of(outcome, 1).ended, rig.values(1)) == (Ended.OK, list(range(9)))
 
 
-async def test_position_behind_the_source_is_out_of_range(rig: Rig) -> None:
+async def test_position_behind_the_source_is_out_of_range(rig: CopyRig) -> None:
     """A position that the source no longer holds, or does not hold yet, is told with its offset."""
     partition = rig.source.partitions[TopicPartition(TOPIC, 0)]
     rig.load(0, 10)
@@ -340,7 +342,7 @@ async def test_position_behind_the_source_is_out_of_range(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("planned_id", ["old", "new", None])
-async def test_position_is_not_used_for_another_topic_of_the_name(rig: Rig, planned_id: str | None) -> None:
+async def test_position_is_not_used_for_another_topic_of_the_name(rig: CopyRig, planned_id: str | None) -> None:
     """A topic that was created again ends its partition; without an id in the plan nothing can be said."""
     rig.load(0, 1)
     rig.source.topic_ids[TOPIC] = "new"
@@ -354,7 +356,7 @@ async def test_position_is_not_used_for_another_topic_of_the_name(rig: Rig, plan
 
 @pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
 async def test_topic_created_again_under_an_open_fetch_ends_its_partition(
-    rig: Rig, fetch_versions: tuple[int, int]
+    rig: CopyRig, fetch_versions: tuple[int, int]
 ) -> None:
     """A new topic that has grown past the position is not read on, and what was copied before is in the outcome."""
     partition = TopicPartition(TOPIC, 0)
@@ -378,7 +380,7 @@ async def test_topic_created_again_under_an_open_fetch_ends_its_partition(
     assert (of(outcome).records, of(outcome).position, rig.values()) == (6, 6, list(range(6)))
 
 
-async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: Rig) -> None:
+async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: CopyRig) -> None:
     """A broker that learns of a topic later than others answers that it knows no such id: that passes."""
     rig.source.topic_ids[TOPIC] = OLD_ID
     rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=OLD_ID)}
@@ -393,7 +395,7 @@ async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: 
     assert outcome.retries > 0
 
 
-async def test_epoch_stays_with_the_topic_that_it_has_found(rig: Rig) -> None:
+async def test_epoch_stays_with_the_topic_that_it_has_found(rig: CopyRig) -> None:
     """Where a plan does not say which topic it is about, it is the one that is there when the epoch begins."""
     rig.source.topic_ids[TOPIC] = OLD_ID
     rig.load(0, 1)
@@ -404,7 +406,7 @@ async def test_epoch_stays_with_the_topic_that_it_has_found(rig: Rig) -> None:
     assert (of(outcome).ended, rig.values()) == (Ended.RECREATED, [0, 1, 2])
 
 
-async def test_records_of_others_have_the_remote_topic_looked_up(rig: Rig) -> None:
+async def test_records_of_others_have_the_remote_topic_looked_up(rig: CopyRig) -> None:
     """A batch that lands behind records which are not ours may have gone to another topic of that name."""
     rig.load(0, 1)
     await rig.epoch()
@@ -419,7 +421,7 @@ async def test_records_of_others_have_the_remote_topic_looked_up(rig: Rig) -> No
     assert rig.target.refreshes == before + 1
 
 
-async def test_missing_remote_partition_is_an_interruption(rig: Rig) -> None:
+async def test_missing_remote_partition_is_an_interruption(rig: CopyRig) -> None:
     """A remote topic that is not there yet keeps its partitions waiting, with the reason, and no others."""
     rig.load(0, 1)
     rig.load(1, 1)
@@ -433,7 +435,7 @@ async def test_missing_remote_partition_is_an_interruption(rig: Rig) -> None:
     assert "no broker leads A.orders-1" in failure.message
 
 
-async def test_producer_goes_with_its_partition_to_another_worker(rig: Rig) -> None:
+async def test_producer_goes_with_its_partition_to_another_worker(rig: CopyRig) -> None:
     """An epoch in another worker goes on with the partition's producer id and sequence, and asks for none."""
     rig.load(0, 2)
     rig.load(1, 1)
@@ -447,7 +449,7 @@ async def test_producer_goes_with_its_partition_to_another_worker(rig: Rig) -> N
     assert [rig.plans[number].producer for number in (0, 1)] == [ProducerMark(1001, 0, 15), ProducerMark(1001, 0, 3)]
 
 
-async def test_producer_that_the_target_lost_is_replaced(rig: Rig) -> None:
+async def test_producer_that_the_target_lost_is_replaced(rig: CopyRig) -> None:
     """A sequence that is refused although nothing more arrived means a lost producer: a new id is taken, once."""
     rig.load(0, 1)
     await rig.epoch()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.copy_rig import Rig, rig_of
+from tests.support.copy_rig import CopyRig, rig_of
 from tests.support.model_cluster import ModelCluster
 
 
@@ -47,7 +47,7 @@ def thaw(cluster: ModelCluster) -> None:
 
 
 #: What may happen at some moment of an epoch.
-EVENTS: dict[str, Callable[[Rig, int], None]] = {
+EVENTS: dict[str, Callable[[CopyRig, int], None]] = {
     "write": lambda rig, number: rig.load(number % PARTITIONS, 1 + number % 4, records=1 + number % 3),
     "write many": lambda rig, number: rig.load(number % PARTITIONS, 20, size=200),
     "drop source": lambda rig, _: drop(rig.source),
@@ -72,7 +72,7 @@ epochs = st.lists(
 )
 
 
-async def run(rig: Rig, events: Sequence[tuple[str, int, int]], faults: list[tuple[int, bool]], end: str) -> None:
+async def run(rig: CopyRig, events: Sequence[tuple[str, int, int]], faults: list[tuple[int, bool]], end: str) -> None:
     """Run one epoch in which these things happen."""
     loop = asyncio.get_running_loop()
     rig.target.produce_fault = lambda _tp, _raw: faults.pop() if faults else None

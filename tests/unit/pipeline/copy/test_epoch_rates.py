@@ -9,14 +9,16 @@ import pytest
 from mm2py.core.rates import refilled
 from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import Metered, RateShare, Unit
-from tests.support.copy_rig import REMOTE, TOPIC, Rig, rig_of
+from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
 
 
 _SECONDS = 30
 _FLOW_BYTES, _FLOW_RECORDS = Metered("", Unit.BYTES), Metered("", Unit.RECORDS)
 
 
-async def copied(rig: Rig, share: RateShare, *, epoch_ms: int = 1_000, seconds: int = _SECONDS) -> tuple[float, float]:
+async def copied(
+    rig: CopyRig, share: RateShare, *, epoch_ms: int = 1_000, seconds: int = _SECONDS
+) -> tuple[float, float]:
     """Run epochs, each with what the last one left; give the bytes and records a second, of what has arrived."""
     loop = asyncio.get_running_loop()
     begun, took, records = loop.time(), 0, 0
@@ -36,7 +38,7 @@ async def copied(rig: Rig, share: RateShare, *, epoch_ms: int = 1_000, seconds: 
     return took / elapsed, records / elapsed
 
 
-def loaded(batches: int, *, records: int, size: int, partitions: int = 3, brokers: int = 2) -> Rig:
+def loaded(batches: int, *, records: int, size: int, partitions: int = 3, brokers: int = 2) -> CopyRig:
     rig = rig_of(partitions, brokers=brokers, coalesce_below_bytes=0)
     for number in range(partitions):
         rig.load(number, batches, records=records, size=size)

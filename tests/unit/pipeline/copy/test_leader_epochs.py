@@ -10,12 +10,12 @@ import pytest
 
 from mm2py.model.epoch import Ended, EpochOutcome, LeaderMark, PartitionOutcome
 from mm2py.model.flow import TopicPartition
-from tests.support.copy_rig import REMOTE, TOPIC, Rig, rig_of
+from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
 from tests.support.model_cluster import ModelPartition
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[CopyRig]:
     rig = rig_of()
     yield rig
     await rig.worker.close()
@@ -25,7 +25,7 @@ def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
     return next(p for p in outcome.partitions if p.source.partition == number)
 
 
-def source(rig: Rig, number: int = 0) -> ModelPartition:
+def source(rig: CopyRig, number: int = 0) -> ModelPartition:
     return rig.source.partitions[TopicPartition(TOPIC, number)]
 
 
@@ -36,7 +36,7 @@ def truncate(partition: ModelPartition, to: int, *, new_epoch: int) -> None:
     partition.end, partition.leader_epoch, partition.epoch_ends[old_epoch] = to, new_epoch, to
 
 
-async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: Rig) -> None:
+async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: CopyRig) -> None:
     """The outcome says under which leader the record before the position was written, and since when."""
     rig.load(0, 4, leader_epoch=0)
     rig.load(0, 4, leader_epoch=3)
@@ -50,7 +50,7 @@ async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: Rig) -> 
     assert rig.values(1) == list(range(80))
 
 
-async def test_a_source_that_lost_what_was_copied_and_grew_past_it_is_noticed(rig: Rig) -> None:
+async def test_a_source_that_lost_what_was_copied_and_grew_past_it_is_noticed(rig: CopyRig) -> None:
     """
     An unclean leader whose log has grown past the position is not taken for the old one; another partition goes on.
 
@@ -71,7 +71,7 @@ async def test_a_source_that_lost_what_was_copied_and_grew_past_it_is_noticed(ri
     assert (rig.values(0), rig.values(1)) == (list(range(30)), list(range(9)))
 
 
-async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: Rig) -> None:
+async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: CopyRig) -> None:
     """The new leader is asked before the epoch goes on with it, not only at the next epoch's start."""
     rig.load(0, 10)
 
@@ -87,7 +87,7 @@ async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: Rig) -> None:
     assert rig.values(0) == list(range(30))
 
 
-async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Rig) -> None:
+async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: CopyRig) -> None:
     """A new leader that has everything goes on at once; an idle partition is not asked about in each epoch."""
     rig.load(0, 10)
     await rig.epoch()
@@ -104,7 +104,7 @@ async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Rig
     assert rig.values(0) == list(range(36))
 
 
-async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: Rig) -> None:
+async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: CopyRig) -> None:
     """A log that has no such epoch at all, as one restored from a backup, is not the one that was copied."""
     rig.load(0, 10, leader_epoch=7)
     source(rig).leader_epoch = 7
@@ -116,7 +116,7 @@ async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: Rig) ->
     assert of(outcome).ended is Ended.TRUNCATED
 
 
-async def test_a_remote_topic_of_another_id_is_not_written(rig: Rig) -> None:
+async def test_a_remote_topic_of_another_id_is_not_written(rig: CopyRig) -> None:
     """A remote topic that was deleted and created again gets no record from the middle of the source."""
     rig.target.topic_ids[REMOTE] = "new"
     rig.load(0, 3)
@@ -129,7 +129,7 @@ async def test_a_remote_topic_of_another_id_is_not_written(rig: Rig) -> None:
     assert (rig.values(0), rig.values(1)) == ([], list(range(9)))
 
 
-async def test_a_remote_topic_that_is_made_anew_within_an_epoch_is_not_written(rig: Rig) -> None:
+async def test_a_remote_topic_that_is_made_anew_within_an_epoch_is_not_written(rig: CopyRig) -> None:
     """Once metadata tells of another remote topic, nothing more is sent to it."""
     rig.target.topic_ids[REMOTE] = "old"
     rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id="old")}

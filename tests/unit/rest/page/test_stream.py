@@ -48,7 +48,7 @@ class Node:
 
 
 @attrs.define
-class Rig:
+class LiveStreamRig:
     """A stream with what is around it."""
 
     node: Node = attrs.field(factory=Node)
@@ -63,8 +63,8 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> Rig:
-    return Rig()
+async def rig() -> LiveStreamRig:
+    return LiveStreamRig()
 
 
 async def told(viewer: Viewer) -> list[tuple[str, Any]]:
@@ -84,7 +84,7 @@ def kinds(messages: list[tuple[str, Any]]) -> list[str]:
 
 
 @asynccontextmanager
-async def running(rig: Rig) -> AsyncIterator[None]:
+async def running(rig: LiveStreamRig) -> AsyncIterator[None]:
     """Tick during the block."""
     async with asyncio.TaskGroup() as tasks:
         ticking = tasks.create_task(rig.stream.run(), name="stream")
@@ -92,7 +92,7 @@ async def running(rig: Rig) -> AsyncIterator[None]:
         ticking.cancel()
 
 
-async def test_a_viewer_begins_with_a_snapshot(rig: Rig) -> None:
+async def test_a_viewer_begins_with_a_snapshot(rig: LiveStreamRig) -> None:
     """All flows, the one that is looked at with its partitions and its past, and what happened lately."""
     rig.node.change(partitions=(_partition(0), _partition(1)))
     rig.events.emit(ClusterRecovered(FLOW, "B", 1.0, 1))
@@ -106,7 +106,7 @@ async def test_a_viewer_begins_with_a_snapshot(rig: Rig) -> None:
     assert flow["partitions"]["all"] is True
 
 
-async def test_only_what_changed_follows(rig: Rig) -> None:
+async def test_only_what_changed_follows(rig: LiveStreamRig) -> None:
     """A row that is as it was is not sent again; one that is gone is named."""
     rig.node.change(partitions=(_partition(0), _partition(1), _partition(2)))
     viewer = rig.stream.join(FLOW)
@@ -121,7 +121,7 @@ async def test_only_what_changed_follows(rig: Rig) -> None:
     assert "groups" not in messages["flow"]
 
 
-async def test_consumer_groups_follow_too(rig: Rig) -> None:
+async def test_consumer_groups_follow_too(rig: LiveStreamRig) -> None:
     """Groups are rows by their names, whatever those are."""
     viewer = rig.stream.join(FLOW)
     await told(viewer)
@@ -133,7 +133,7 @@ async def test_consumer_groups_follow_too(rig: Rig) -> None:
     assert [row["group"] for row in messages["flow"]["groups"]["set"]] == ["<b>&\n"]
 
 
-async def test_nothing_new_is_a_heartbeat(rig: Rig) -> None:
+async def test_nothing_new_is_a_heartbeat(rig: LiveStreamRig) -> None:
     """Where nothing changed, a comment says that the daemon is there."""
     viewer = rig.stream.join()
     await viewer.next()
@@ -144,7 +144,7 @@ async def test_nothing_new_is_a_heartbeat(rig: Rig) -> None:
     assert await viewer.next() == b": still here\n\n"
 
 
-async def test_all_viewers_share_one_look(rig: Rig) -> None:
+async def test_all_viewers_share_one_look(rig: LiveStreamRig) -> None:
     """However many pages are open, a second costs one picture, and all are told the same bytes."""
     viewers = [rig.stream.join(FLOW) for _ in range(10)]
     for viewer in viewers:
@@ -157,7 +157,7 @@ async def test_all_viewers_share_one_look(rig: Rig) -> None:
     assert len({viewer.waiting[0] for viewer in viewers}) == 1
 
 
-async def test_while_nobody_looks_nothing_is_done(rig: Rig) -> None:
+async def test_while_nobody_looks_nothing_is_done(rig: LiveStreamRig) -> None:
     """An hour without a page costs no picture; with one, it is one a second."""
     async with running(rig):
         await asyncio.sleep(3600)
@@ -174,7 +174,7 @@ async def test_while_nobody_looks_nothing_is_done(rig: Rig) -> None:
     assert rig.node.looks - during <= 1
 
 
-async def test_a_slow_viewer_is_let_go_alone(rig: Rig) -> None:
+async def test_a_slow_viewer_is_let_go_alone(rig: LiveStreamRig) -> None:
     """What waits for one that does not read is bounded; others are told everything."""
     slow, quick = rig.stream.join(), rig.stream.join()
     for number in range(QUEUED_TICKS + 2):
@@ -186,7 +186,7 @@ async def test_a_slow_viewer_is_let_go_alone(rig: Rig) -> None:
     assert (quick.is_over, rig.stream.viewers) == (False, 1)
 
 
-async def test_the_end_is_said(rig: Rig) -> None:
+async def test_the_end_is_said(rig: LiveStreamRig) -> None:
     """When the daemon stops, streams end with a word, those that come later at once."""
     viewer = rig.stream.join()
     await told(viewer)
@@ -198,7 +198,7 @@ async def test_the_end_is_said(rig: Rig) -> None:
     assert (await viewer.next(), await late.next()) == (None, None)
 
 
-async def test_a_flow_that_goes_away_is_told(rig: Rig) -> None:
+async def test_a_flow_that_goes_away_is_told(rig: LiveStreamRig) -> None:
     """A reload may remove the flow that somebody looks at."""
     viewer = rig.stream.join(FLOW)
     await told(viewer)
@@ -208,7 +208,7 @@ async def test_a_flow_that_goes_away_is_told(rig: Rig) -> None:
     assert dict(await told(viewer))["gone"] == {"flow": "A->B"}
 
 
-async def test_a_flow_that_nobody_runs_is_refused(rig: Rig) -> None:
+async def test_a_flow_that_nobody_runs_is_refused(rig: LiveStreamRig) -> None:
     """There is nothing to look at, and nothing is kept for it."""
     with pytest.raises(LookupError):
         rig.stream.join(Flow("X", "Y"))
@@ -216,7 +216,7 @@ async def test_a_flow_that_nobody_runs_is_refused(rig: Rig) -> None:
     assert rig.stream.viewers == 0
 
 
-async def test_events_alone(rig: Rig) -> None:
+async def test_events_alone(rig: LiveStreamRig) -> None:
     """Who follows events is told nothing else, those of one flow where one is named, each once."""
     viewer = rig.stream.join(FLOW, only_events=True)
     await viewer.next()
@@ -232,7 +232,7 @@ async def test_events_alone(rig: Rig) -> None:
     assert rig.node.looks == 0
 
 
-async def test_places_are_limited(rig: Rig) -> None:
+async def test_places_are_limited(rig: LiveStreamRig) -> None:
     """Each viewer holds a connection."""
     for _ in range(MOST_VIEWERS):
         rig.stream.join()

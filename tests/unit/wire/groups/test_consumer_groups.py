@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
@@ -12,7 +10,6 @@ from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, G
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
-from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import OLD_VERSIONS
 from tests.support.group_brokers import DESCRIBE, FIND_COORDINATOR, OFFSET_FETCH, OLD, FakeGroup, GroupBrokers
 
@@ -26,9 +23,8 @@ def brokers() -> GroupBrokers:
 
 
 @pytest.fixture
-async def groups(brokers: GroupBrokers) -> AsyncIterator[Groups]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield Groups(cluster)
+async def groups(cluster: Cluster) -> Groups:
+    return Groups(cluster)
 
 
 async def test_every_broker_s_groups_are_listed(brokers: GroupBrokers, groups: Groups) -> None:

@@ -32,11 +32,6 @@ class Gate:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def gate() -> Gate:
     return Gate()
 

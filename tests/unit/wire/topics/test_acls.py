@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
@@ -12,23 +11,11 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
-from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, FakeBrokers
 
 
 ACL = TopicAcl("t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
 OTHER = attrs.evolve(ACL, topic="p", pattern=PatternType.PREFIXED, operation=Operation.ALL, permission=Permission.DENY)
-
-
-@pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers()
-
-
-@pytest.fixture
-async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield cluster
 
 
 def described(code: int, rows: list[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin
-from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -23,14 +21,8 @@ from tests.support.fake_brokers import (
 
 
 @pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers()
-
-
-@pytest.fixture
-async def admin(brokers: FakeBrokers) -> AsyncIterator[Admin]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield Admin(cluster)
+async def admin(cluster: Cluster) -> Admin:
+    return Admin(cluster)
 
 
 def codes(results: dict[str, Any]) -> dict[str, str | None]:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.configs import Refusals, alter_topic_configs
-from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import ALTER_CONFIGS, OLD_VERSIONS, FakeBrokers
 
 
 INVALID_CONFIG, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED = 40, 41, 29
-
-
-@pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers()
-
-
-@pytest.fixture
-async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
-        yield cluster
 
 
 def answer(codes: dict[str, int], *, bad_key: str = "") -> Any:
