@@ -50,7 +50,7 @@ FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 #: broker that is queried by name has to confirm the topic's id.
 _UNWATCHED_S: Final = 0.02
 
-#: How long a leader may wait for records in a fetch of a log reader.
+#: How long a leader may wait for records in a fetch of a log reader, unless it says otherwise.
 _WAIT_MS: Final = 500
 
 #: replica id, max wait, min bytes, max bytes, isolation level, session id, session epoch
@@ -249,6 +249,7 @@ async def fetch_from_leader(
     sizes: FetchSizes,
     purpose: str,
     *,
+    wait_ms: int = _WAIT_MS,
     patience_s: float,
     is_final: Callable[[PartitionAnswer], object],
 ) -> PartitionAnswer:
@@ -266,7 +267,7 @@ async def fetch_from_leader(
         node, code = cluster.leader(tp), int(ErrorCode.LEADER_NOT_AVAILABLE)
         try:
             if node is not None:
-                answer = await fetch_once(await cluster.connection(node, purpose), position, sizes, _WAIT_MS)
+                answer = await fetch_once(await cluster.connection(node, purpose), position, sizes, wait_ms)
                 if is_final(answer):
                     return answer
                 # What was visible may not be so for a moment after an election.

@@ -12,31 +12,26 @@ import asyncio
 import contextlib
 import os
 import resource
-from collections.abc import Collection
 from typing import Final
 from zlib import crc32
 
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
+from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.resume import Resumer
-from mm2py.pipeline.copy.sending import BatchSender, end_remade, is_remade
+from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
-from mm2py.wire.cluster import Cluster
 
 
 _POLL_S: Final = 0.1
-_UNREACHABLE_PAUSE_S: Final = 0.2
 #: Part of the drain time in which queued batches are still sent; the rest is for answers alone.
 _SENDING_SHARE: Final = 0.6
-
-_UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
 
 
 async def copy_epoch(plan: EpochPlan, clock: Clock, hosted: WorkerState) -> EpochOutcome:
@@ -80,11 +75,11 @@ class _Epoch:
                     for copy in self._copies:
                         copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
-                    await self._end_remade()
+                    await end_all_remade(self._target, self._copies)
                     for copy in self._copies:
                         copy.trouble = None
                     return True
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 trouble = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
                 pass  # The earlier failure is more informative.
@@ -92,16 +87,7 @@ class _Epoch:
                 copy.trouble = trouble
             if self._is_over() or self._loop.time() >= self._end:
                 return False
-            await self._clock.sleep(_UNREACHABLE_PAUSE_S)
-
-    async def _end_remade(self) -> None:
-        """End the partitions whose remote topic is another one of its name, before anything is written to it."""
-        suspects = [copy for copy in self._copies if is_remade(self._target, copy)]
-        if suspects:
-            await self._target.refresh_metadata({copy.remote.topic for copy in suspects})
-        for copy in suspects:
-            if is_remade(self._target, copy):
-                end_remade(copy)
+            await self._clock.sleep(UNREACHABLE_PAUSE_S)
 
     def _is_over(self) -> bool:
         stop_file = self._plan.stop_file
@@ -128,8 +114,14 @@ class _Epoch:
                 sender.start(tasks)
                 reader.start(tasks, self._deadline)
                 background = [
-                    tasks.create_task(self._follow_leaders(self._source), name="follow source leaders"),
-                    tasks.create_task(self._follow_leaders(self._target), name="follow target leaders"),
+                    tasks.create_task(
+                        follow_leaders(self._source, {p.source.topic for p in plan.partitions}, reader.wants_metadata),
+                        name="follow source leaders",
+                    ),
+                    tasks.create_task(
+                        follow_leaders(self._target, {p.remote_topic for p in plan.partitions}, sender.wants_metadata),
+                        name="follow target leaders",
+                    ),
                     tasks.create_task(self._start_partitions(reader), name="start partitions"),
                 ]
                 await self._until_over(reader, sender)
@@ -188,26 +180,6 @@ class _Epoch:
                     await sender.all_answered.wait()
         for copy in self._copies:
             sender.discard(copy)
-
-    async def _follow_leaders(self, cluster: Cluster) -> None:
-        """Refresh metadata when a broker turned out not to be the leader any more; partitions find the new one by
-        themselves.
-        """
-        is_source = cluster is self._source
-        wanted = self._reader.wants_metadata if is_source and self._reader else self._wants_target_metadata()
-        topics: Collection[str] = {copy.plan.source.topic if is_source else copy.remote.topic for copy in self._copies}
-        while True:
-            await wanted.wait()
-            wanted.clear()
-            try:
-                await cluster.refresh_metadata(topics)
-            except ClusterUnreachableError:
-                # The code that needs it gets the same error, reports it, and retries.
-                await self._clock.sleep(_UNREACHABLE_PAUSE_S)
-
-    def _wants_target_metadata(self) -> asyncio.Event:
-        assert self._sender is not None  # noqa: S101 - set just before the tasks start
-        return self._sender.wants_metadata
 
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()

@@ -17,10 +17,10 @@ from zlib import crc32
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
-from mm2py.model.topic import is_other_topic
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
+from mm2py.pipeline.copy.metadata import is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
@@ -134,7 +134,7 @@ class SourceReader:
         if node is None or self._tasks is None:
             self.retry(copy, f"no broker leads {copy.plan.source} at the source")
             return
-        if self._is_recreated(copy.plan):
+        if is_recreated(self.source, copy.plan):
             if copy.fetching.retries:
                 copy.end(Ended.RECREATED, RECREATED)
             else:
@@ -155,9 +155,6 @@ class SourceReader:
             fetcher = self._fetchers[place] = Fetcher(self, *place)
             fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher {place[1]} of broker {node}")
         fetcher.add(copy)
-
-    def _is_recreated(self, plan: PartitionPlan) -> bool:
-        return is_other_topic(self.source.topic_id(plan.source.topic), plan.topic_id)
 
     def read_nearer(self, copy: PartitionCopy, node: int) -> None:
         """Read *copy* from the replica on *node*, which the leader has named."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mm2py.errors import Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
 from mm2py.wire.security.contexts import principal_of
+
+
+#: What a cluster that is away, or asked at the wrong moment, raises: it is tried again.
+UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
 
 
 def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> PartitionFailure:

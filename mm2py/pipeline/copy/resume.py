@@ -17,15 +17,15 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.source import resume
 from mm2py.core.source.alignment import Alignment
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan, Runs
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError
+from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import failure_of
-from mm2py.pipeline.copy.sending import HINT_REWOUND, end_remade
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.cluster import Cluster
@@ -113,7 +113,7 @@ class Resumer:
                 ends = await self._settled_ends([copy.remote for copy in unsure])
             except ClusterUnreachableError as error:
                 for copy in unsure:
-                    copy.trouble = _trouble(error)
+                    copy.trouble = failure_of(error)
             else:
                 async with asyncio.TaskGroup() as tasks:
                     for copy in unsure:
@@ -161,7 +161,7 @@ class Resumer:
                 if end is None:
                     copy.trouble = PartitionFailure(f"no end offset for {copy.remote}")
                 elif isinstance(end, BrokerAnsweredError):
-                    copy.trouble = _trouble(end)
+                    copy.trouble = failure_of(end)
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
                     copy.trouble = None
@@ -170,8 +170,8 @@ class Resumer:
                         self._renew_producer(copy)
                     else:
                         resolved(copy)
-            except (BrokerConnectionError, BrokerAnsweredError, ClusterUnreachableError) as error:
-                copy.trouble = _trouble(error)
+            except UNREACHABLE as error:
+                copy.trouble = failure_of(error)
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
@@ -188,11 +188,8 @@ class Resumer:
                 copy.downstream = downstream
                 return True
             case resume.Rewound(rewound_end):
-                message = (
-                    f"{copy.remote} ends at {rewound_end} at the target, but offset {copy.downstream} was written to it"
-                )
                 copy.sending.forget_producer()
-                copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
+                copy.end(Ended.TARGET_REWOUND, too_short(copy.remote, rewound_end, copy.downstream))
                 return False
             case resume.Skip(records, downstream):
                 return await self._skip(copy, records, downstream)
@@ -406,7 +403,3 @@ def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]
 
 def _digest(content: RecordContent, *, ignore_timestamp: bool = False) -> int:
     return hash((content.key, content.value, content.headers, None if ignore_timestamp else content.timestamp))
-
-
-def _trouble(error: Mm2Error) -> PartitionFailure:
-    return failure_of(error)

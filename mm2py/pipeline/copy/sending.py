@@ -25,7 +25,7 @@ from typing import Final
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
-from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.metadata import HINT_REWOUND, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
 from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.wire import produce
@@ -50,9 +50,6 @@ _FORGOTTEN: Final = frozenset(
     }
 )
 
-#: What an operator may do about a target that is shorter than it was.
-HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound defines what to do"
-
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the remote topic",
@@ -68,19 +65,6 @@ _REFUSED: Final = {
     ErrorCode.POLICY_VIOLATION: "a policy of the target cluster refuses the batch",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the target does not take that topic name",
 }
-
-
-def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
-    """Whether the remote topic is, as far as is known here, another one than the position is about."""
-    return is_other_topic(target.topic_id(copy.remote.topic), copy.plan.remote_topic_id)
-
-
-def end_remade(copy: PartitionCopy) -> None:
-    """End *copy*: what was copied before is not in the remote topic of that name."""
-    copy.sending.forget_producer()
-    copy.is_unsure = True
-    message = f"{copy.remote.topic} was deleted and created again at the target since its position was written"
-    copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRecreated"))
 
 
 class BatchSender:

@@ -14,10 +14,11 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, RecordTooLargeError
+from mm2py.errors import RecordTooLargeError
 from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, follow_leaders
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
-from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.wire.batches.rebuild import Rebuilt
@@ -26,8 +27,6 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id
 
 
-_UNREACHABLE: Final = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
-_PAUSE_S: Final = 0.2
 #: How long to wait for a target that does not answer; the daemon plans the range again after that.
 _SEND_WITHIN_S: Final = 20.0
 _BATCH_BYTES: Final = 512 * 1024
@@ -56,7 +55,10 @@ class Delivery:
             return
         async with asyncio.TaskGroup() as tasks:
             sender.start(tasks)
-            follow = tasks.create_task(self._follow_leader(copy), name=f"follow the leader of {copy.remote}")
+            follow = tasks.create_task(
+                follow_leaders(self._target, {copy.remote.topic}, sender.wants_metadata),
+                name=f"follow the leader of {copy.remote}",
+            )
             sender.offer(copy)
             sender.pump()
             with contextlib.suppress(TimeoutError):
@@ -78,22 +80,12 @@ class Delivery:
                 await self._target.ensure_metadata({copy.remote.topic})
                 if copy.sending.producer is None:
                     copy.sending.write_as(await init_producer_id(self._target))
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 copy.trouble = failure_of(error, (self._plan.source, self._plan.target))
             else:
                 copy.trouble = None
                 return
-            await self._clock.sleep(_PAUSE_S)
-
-    async def _follow_leader(self, copy: PartitionCopy) -> None:
-        wanted = self.sender.wants_metadata
-        while True:
-            await wanted.wait()
-            wanted.clear()
-            try:
-                await self._target.refresh_metadata({copy.remote.topic})
-            except ClusterUnreachableError:
-                await self._clock.sleep(_PAUSE_S)
+            await self._clock.sleep(UNREACHABLE_PAUSE_S)
 
 
 @attrs.frozen

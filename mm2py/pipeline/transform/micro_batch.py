@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     Ended,
@@ -29,8 +29,8 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
-from mm2py.pipeline.copy.refusals import failure_of
-from mm2py.pipeline.copy.sending import HINT_REWOUND
+from mm2py.pipeline.copy.metadata import too_short
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters
 from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, trouble_in
 from mm2py.pipeline.transform.find_bad_record import Isolation
@@ -53,7 +53,6 @@ _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 #: Python workers of a job that failed may write so long: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
-_AWAY: Final = (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError)
 _NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
 Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
 
@@ -137,7 +136,7 @@ class MicroBatch:
     async def run(self) -> EpochOutcome:
         try:
             await self._course()
-        except _AWAY as error:
+        except UNREACHABLE as error:
             self._fail_all(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
         except TransformFailedError as error:
             trouble = trouble_in(str(error))
@@ -170,17 +169,14 @@ class MicroBatch:
         ready = [one for one in left if one not in unsure]
         if not unsure:
             return ready
-        remotes = {one.source: TopicPartition(one.remote_topic, one.source.partition) for one in unsure}
+        remotes = {one.source: one.remote for one in unsure}
         ends = await self._settled_ends(list(remotes.values()))
         for one in unsure:
             end = ends[remotes[one.source]]
             if isinstance(end, BrokerAnsweredError):
                 self._tell(one, Ended.INTERRUPTED, failure_of(end, (plan.target,)), is_unsure=True)
             elif one.downstream is not None and end <= one.downstream:
-                message = (
-                    f"{one.remote_topic} ends at {end} at the target, but offset {one.downstream} was written to it"
-                )
-                self._tell(one, Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRewound"))
+                self._tell(one, Ended.TARGET_REWOUND, too_short(one.remote, end, one.downstream))
             elif (known := await self._known(one, end)) is not None:
                 self._now[one.source] = known
                 ready.append(known)
@@ -194,9 +190,8 @@ class MicroBatch:
             return attrs.evolve(one, downstream=end - 1, is_unsure=False, producer=None)
         if end == one.downstream + 1:
             return attrs.evolve(one, is_unsure=False)
-        remote = TopicPartition(one.remote_topic, one.source.partition)
         try:
-            more = await records_behind(self._target, remote, after=one.downstream, end=end, clock=self._clock)
+            more = await records_behind(self._target, one.remote, after=one.downstream, end=end, clock=self._clock)
         except BrokerAnsweredError as error:
             self._tell(one, Ended.INTERRUPTED, failure_of(error, (self._plan.target,)), is_unsure=True)
             return None

@@ -12,19 +12,18 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, CorruptBatchError
+from mm2py.errors import CorruptBatchError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
-from mm2py.model.topic import is_other_topic
 from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import DataFilter
-from mm2py.pipeline.copy.refusals import failure_of, lacks
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
 from mm2py.pipeline.transform.failures import TransformFailedError, Trouble
 from mm2py.wire.batches.batch import MAGIC_V2, MalformedRecordSetError, batches
 from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of, needs_metadata
-from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch import OtherTopicError, fetch_from_leader
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.requests import id_bytes
 
@@ -33,6 +32,8 @@ from mm2py.wire.requests import id_bytes
 _COLUMNS_BYTES: Final = 1024 * 1024
 _COLUMNS_RECORDS: Final = 8192
 _PAUSE_S: Final = 0.1
+#: How long a moving leader is awaited before its error is noted.
+_PATIENCE_S: Final = 1.0
 #: How long to wait for a cluster that returns nothing; the range is planned again after that.
 READ_WITHIN_S: Final = 20.0
 _LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -116,39 +117,32 @@ class RangeReader:
         return Trouble(plan.source, Ended.FAILED, failure).error()
 
     async def _ask(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer:
+        """Return the next answer; ask again while the leader moves or the cluster is away."""
         trouble = PartitionFailure(f"the source did not answer for {plan.source} in time")
         try:
             async with asyncio.timeout(self._within_s):
                 while True:
                     try:
-                        answer = await self._ask_once(plan, position)
-                    except (BrokerConnectionError, ClusterUnreachableError, BrokerAnsweredError) as error:
+                        answer = await fetch_from_leader(
+                            self._source,
+                            position,
+                            self._sizes,
+                            "records",
+                            wait_ms=self._wait_ms,
+                            patience_s=_PATIENCE_S,
+                            is_final=lambda answer: not needs_metadata(answer.error_code),
+                        )
+                    except OtherTopicError as error:
+                        raise Trouble(plan.source, Ended.RECREATED, RECREATED).error() from error
+                    except UNREACHABLE as error:
                         trouble = failure_of(error)
-                    else:
-                        if answer is not None and not answer.error_code:
-                            return answer
-                        if answer is not None and not needs_metadata(answer.error_code):
-                            raise self._refused(plan, position, answer.error_code)
-                    await self._clock.sleep(_PAUSE_S)
-                    await self._refresh(plan.source.topic)
-                    if is_other_topic(self._source.topic_id(plan.source.topic), plan.topic_id):
-                        raise Trouble(plan.source, Ended.RECREATED, RECREATED).error()
+                        await self._clock.sleep(_PAUSE_S)
+                        continue
+                    if answer.error_code:
+                        raise self._refused(plan, position, answer.error_code)
+                    return answer
         except TimeoutError as error:
             raise Trouble(plan.source, Ended.INTERRUPTED, trouble).error() from error
-
-    async def _ask_once(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer | None:
-        await self._source.ensure_metadata([plan.source.topic])
-        node = self._source.leader(plan.source)
-        if node is None:
-            return None
-        connection = await self._source.connection(node, "records")
-        return await fetch_once(connection, position, self._sizes, self._wait_ms)
-
-    async def _refresh(self, topic: str) -> None:
-        try:
-            await self._source.refresh_metadata([topic])
-        except ClusterUnreachableError:
-            return
 
     def _refused(self, plan: PartitionPlan, position: FetchPosition, code: int) -> TransformFailedError:
         message = f"source answered {name_of(code)} for {plan.source} at offset {position.offset}"

@@ -1,0 +1,71 @@
+"""
+What an epoch takes from the metadata of its clusters: who leads, and whether a topic is still the one of the plan.
+
+What is known of either may be old. So a topic that seems to be another one is looked up again before that counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from mm2py.errors import ClusterUnreachableError
+from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.wire.cluster import Cluster
+
+
+#: Pause after a cluster was unreachable.
+UNREACHABLE_PAUSE_S: Final = 0.2
+
+#: What an operator may do about a target that is shorter than it was.
+HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound defines what to do"
+
+
+async def follow_leaders(cluster: Cluster, topics: Collection[str], wanted: asyncio.Event) -> None:
+    """Refresh the metadata of *topics* whenever that is *wanted*; partitions find their new leaders by themselves."""
+    while True:
+        await wanted.wait()
+        wanted.clear()
+        try:
+            await cluster.refresh_metadata(topics)
+        except ClusterUnreachableError:
+            # The code that needs it gets the same error, reports it, and retries.
+            await cluster.clock.sleep(UNREACHABLE_PAUSE_S)
+
+
+def is_recreated(source: Cluster, plan: PartitionPlan) -> bool:
+    """Whether the source topic is, as far as is known here, another one than the position is about."""
+    return is_other_topic(source.topic_id(plan.source.topic), plan.topic_id)
+
+
+def is_remade(target: Cluster, copy: PartitionCopy) -> bool:
+    """Whether the remote topic is, as far as is known here, another one than the position is about."""
+    return is_other_topic(target.topic_id(copy.remote.topic), copy.plan.remote_topic_id)
+
+
+def end_remade(copy: PartitionCopy) -> None:
+    """End *copy*: what was copied before is not in the remote topic of that name."""
+    copy.sending.forget_producer()
+    copy.is_unsure = True
+    message = f"{copy.remote.topic} was deleted and created again at the target since its position was written"
+    copy.end(Ended.TARGET_REWOUND, PartitionFailure(message, HINT_REWOUND, "TargetRecreated"))
+
+
+async def end_all_remade(target: Cluster, copies: Iterable[PartitionCopy]) -> None:
+    """End those of *copies* whose remote topic is another one of its name, before anything is written to it."""
+    suspects = [copy for copy in copies if is_remade(target, copy)]
+    if suspects:
+        await target.refresh_metadata({copy.remote.topic for copy in suspects})
+    for copy in suspects:
+        if is_remade(target, copy):
+            end_remade(copy)
+
+
+def too_short(remote: TopicPartition, end: int, downstream: int | None) -> PartitionFailure:
+    """Return the failure of a target that ends before what was written to it."""
+    message = f"{remote} ends at {end} at the target, but offset {downstream} was written to it"
+    return PartitionFailure(message, HINT_REWOUND, "TargetRewound")
