@@ -205,21 +205,6 @@ async def test_settings_change_while_it_runs(client: Client) -> None:
     assert "cli-.*" in shown
 
 
-async def test_a_connector_is_paused_and_restarted(client: Client) -> None:
-    """A connector rests until it is resumed, and a restart is done once."""
-    client.flow("pause", "--connector", "checkpoint")
-
-    def state() -> str:
-        groups = {group["connector"]: group["state"] for group in client.json()["groups"]}
-        return str(groups["MirrorCheckpointConnector"])
-
-    await eventually(lambda: state() == "paused", within_s=30, what="the connector is paused", every_s=0.5)
-    client.flow("resume", "--connector", "checkpoint")
-    await eventually(lambda: state() == "running", within_s=30, what="the connector runs", every_s=0.5)
-    client.flow("restart", "--connector", "checkpoint")
-    await eventually(lambda: state() == "running", within_s=30, what="the connector runs again", every_s=0.5)
-
-
 async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
     """Whoever follows sees what others do, as it happens."""
     env = {"PYTHONPATH": str(ROOT), "MM2PY_URL": client.http, "MM2PY_TOKEN": _READER}

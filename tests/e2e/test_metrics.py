@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -24,9 +22,9 @@ from mm2py.model.flow import TopicPartition
 from tests.support.daemon import Daemon, shared_daemon
 from tests.support.eventually import eventually
 from tests.support.groups import commit_plainly
-from tests.support.mirrored import assert_mirrored, await_arrived
+from tests.support.mirrored import assert_mirrored
 from tests.support.mm2_file import mm2_properties
-from tests.support.producing import numbered_stream, produce_numbers, producer
+from tests.support.producing import produce_numbers, producer
 from tests.support.topics import create_topic, end_offsets
 
 
@@ -37,13 +35,12 @@ _COUNT, _BYTES = f"{_SOURCE}record_count", f"{_SOURCE}byte_count"
 _CHECKPOINT = "kafka_connect_mirror_checkpoint_connector_checkpoint_latency_ms"
 _LAG = "mm2py_partition_lag_records"
 _OPEN = "application/openmetrics-text; version=1.0.0"
-_OWN_SERIES = 8
 _TIMED, _EARLY_MS = 300, 60_000
 
 
 @attrs.frozen
 class _Node:
-    """A daemon with REST that copies each topic whose name begins with `tag`; eight partitions have own series."""
+    """A daemon with REST that copies each topic whose name begins with `tag`."""
 
     daemon: Daemon
     tag: str
@@ -99,7 +96,6 @@ def node(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.T
             "copy.epoch.ms": 1000,
             "emit.heartbeats.enabled": "true",
             "emit.checkpoints.interval.seconds": 1,
-            "metrics.partitions.max": _OWN_SERIES,
         },
     )
     with shared_daemon(tmp_path_factory.mktemp("metrics"), settings) as running:
@@ -140,26 +136,6 @@ async def test_a_hundred_thousand_records_are_a_hundred_thousand(
     assert sum(told) == 101_000
     assert await node.total(_BYTES, topic=remote) > 101_000 * 200
     assert await node.total("mm2py_flow_records_total") >= 101_000
-
-
-async def test_records_of_a_lost_epoch_count_once(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:
-    """Python workers are killed while they copy; what they had copied is found at the target and counted, once."""
-    topic = f"{node.tag}-lost"
-    await create_topic(primary.bootstrap_servers, topic, partitions=2)
-    await produce_numbers(primary.bootstrap_servers, topic, count=1_000, partitions=2)
-    await await_arrived(backup.bootstrap_servers, f"metA.{topic}", 1_000)
-    await node.await_total(1_000, _COUNT, topic=f"metA.{topic}")
-    async with numbered_stream(primary.bootstrap_servers, topic, count=20_000, partitions=2, rate=4_000) as stream:
-        await await_arrived(backup.bootstrap_servers, f"metA.{topic}", 4_000)
-        for worker in node.daemon.spark_workers():
-            os.kill(worker, signal.SIGKILL)
-        count = 1_000 + await stream.done()
-    await node.daemon.wait_for_event("copy_task_lost")
-    await await_arrived(backup.bootstrap_servers, f"metA.{topic}", count)
-    await node.await_total(count, _COUNT, topic=f"metA.{topic}")
-
-    assert sum((await end_offsets(backup.bootstrap_servers, f"metA.{topic}")).values()) == count
-    assert await node.total("mm2py_task_failed_restart_attempts_total") >= 1
 
 
 async def test_lag_is_end_offset_minus_position(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:
@@ -224,18 +200,6 @@ async def test_latency_agrees_with_a_consumer_s(primary: KafkaCluster, backup: K
     assert _EARLY_MS <= least <= min(mean, last) <= max(mean, last) <= greatest <= max(took_ms) + 5
     assert _EARLY_MS <= age <= mean <= outside_ms + 5
     assert outside_ms - mean < _EARLY_MS / 4
-
-
-async def test_series_are_capped_and_lose_nothing(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:
-    """Partitions beyond the cap share a series of their topic; the sum is still what was copied."""
-    topic = f"{node.tag}-many"
-    remote = await _mirrored(primary, backup, topic, 2_400, 12)
-    await node.await_total(2_400, _COUNT, topic=remote)
-    samples = [it for it in await node.scrape() if it.name == _COUNT]
-
-    assert len([it for it in samples if "partition" in it.labels]) == _OWN_SERIES
-    assert [it.labels["topic"] for it in samples if "partition" not in it.labels].count(remote) == 1
-    assert await node.total("mm2py_partitions_rolled_up") >= 12 - _OWN_SERIES
 
 
 async def test_what_the_source_keeps_is_known(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:

@@ -182,26 +182,6 @@ async def test_connect_s_verbs_change_what_the_flow_does(running: Running) -> No
     assert "MirrorSourceConnector" not in listed[1]
 
 
-async def test_limits_are_set_and_taken_back(running: Running) -> None:
-    """A limit is kept as it was written, shown, and gone when it is taken back; a bad one is refused in words."""
-    set_one = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "10 MB/s"})
-    of_topic = await running.ask("PUT", f"{_FLOW}/topics/{_TOPIC}/limit", {"records_per_s": 5000})
-    _, orders = await running.ask("GET", f"{_FLOW}/overrides")
-    bad, problem = await running.ask("PUT", f"{_FLOW}/limit", {"bytes_per_s": "fast", "x": 1})
-    await running.ask("DELETE", f"{_FLOW}/topics/{_TOPIC}/limit")
-    await running.ask("DELETE", f"{_FLOW}/limit")
-    _, after = await running.ask("GET", f"{_FLOW}/overrides")
-
-    assert set_one == (200, {"bytes_per_s": 10_000_000, "records_per_s": None})
-    assert of_topic == (200, {"bytes_per_s": None, "records_per_s": 5000})
-    assert orders["limit"]["bytes_per_s"] == 10_000_000
-    assert orders["topic_limits"][_TOPIC]["records_per_s"] == 5000
-    assert bad == 400
-    assert len(problem["problems"]) == 2
-    assert after["limit"]["bytes_per_s"] is None
-    assert after["topic_limits"] == {}
-
-
 async def test_offsets_are_altered_only_while_stopped(running: Running) -> None:
     """KIP-875: a running connector's offsets stay; altering needs a stop, and each problem of a body is named."""
     body = {"offsets": [{"partition": {"cluster": "restA", "topic": _OTHER, "partition": 0}, "offset": {"offset": 1}}]}

@@ -28,7 +28,6 @@ from tests.support.groups import (
     commit_as_admin,
     commit_plainly,
     committed,
-    describe,
     java_member,
     member,
     read_some,
@@ -235,46 +234,6 @@ async def test_an_active_group_is_never_overwritten(
     assert (await committed(stage.target, modern))[stage.there] == 100
 
 
-async def test_a_group_that_is_ahead_at_the_target_stays(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str
-) -> None:
-    """After a failover the group has read on at the target and stopped: it is not sent back."""
-    stage = Stage(primary, backup, prefix)
-    await stage.set_up()
-    await stage.commit(50)
-    await read_some(stage.target, stage.group, stage.remote, 80)
-    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
-        await eventually(
-            lambda: running.shown(stage.group).at_target == "idle",
-            within_s=60,
-            what="the group was looked at",
-        )
-        await running.drain()
-
-    assert await committed(stage.target, stage.group) == {stage.there: 80}
-
-
-async def test_a_consumer_that_assigns_partitions_to_itself_is_not_moved(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str
-) -> None:
-    """It is in no group that Kafka could show; while its offsets move, they are left alone."""
-    stage = Stage(primary, backup, prefix)
-    await stage.set_up()
-    await stage.commit(90)
-    await commit_plainly(stage.target, stage.group, {stage.there: 1})
-    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
-        seen = []
-        for offset in range(2, 200):
-            await commit_plainly(stage.target, stage.group, {stage.there: offset})
-            seen.append((await committed(stage.target, stage.group))[stage.there])
-            await asyncio.sleep(0.05)
-            if running.events.of(GroupSyncSkipped):
-                break
-        await left_alone(running, "in_use")
-
-    assert seen == list(range(2, 2 + len(seen)))
-
-
 async def test_a_group_whose_coordinator_is_away_is_left_alone(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str
 ) -> None:
@@ -318,52 +277,3 @@ async def test_a_group_whose_coordinator_is_away_is_left_alone(
     assert unknown
     assert not running.events.of(ClusterRecovered)
     assert not running.events.of(TaskRestarted)
-
-
-async def test_what_a_group_read_of_the_target_s_own_records_is_carried_back(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str
-) -> None:
-    """
-    Failback, seen from the flow that leads home: `B.orders` read on A is `orders` on B (testDownstreamTopicRenaming).
-
-    Carried into the group's offsets is only what the group read itself: an offset that merely stands there is not.
-    """
-    stage = Stage(primary, backup, prefix)
-    here, home = TopicPartition(f"B.{prefix}", 0), TopicPartition(prefix, 0)
-    for bootstrap, topic in ((stage.source, here.topic), (stage.target, home.topic)):
-        await create_topic(bootstrap, topic)
-        await produce_numbers(bootstrap, topic, count=100, partitions=1)
-    still = f"{prefix}-still"
-    for name in (stage.group, still):
-        await commit_as_admin(stage.source, name, {here: CommittedOffset(20)})
-        await commit_as_admin(stage.target, name, {home: CommittedOffset(15)})
-    # On the way home each record lies five offsets earlier.
-    settings = stage.settings()
-    async with running_checkpoints(settings, Shift({}), Shift({here.topic: -5})) as running:
-        async with member(stage.source, stage.group, here.topic) as consumer:
-            read = await consumer.getmany(timeout_ms=10_000, max_records=40)
-            await eventually(
-                lambda: running.shown(still).offsets,
-                within_s=30,
-                what="a round is over",
-            )
-            await asyncio.sleep(1)
-            await consumer.commit()
-            await asyncio.sleep(1)
-
-        async def is_home() -> bool:
-            return await committed(stage.target, stage.group) == {home: 55}
-
-        await eventually(is_home, within_s=60, what="the group is home")
-        still_at = await committed(stage.target, still)
-        await commit_as_admin(stage.target, stage.group, {home: CommittedOffset(3)})
-        await asyncio.sleep(3)
-        after_reset = await committed(stage.target, stage.group)
-
-    assert sum(map(len, read.values())) == 40
-    assert still_at == {home: 15}
-    assert after_reset == {home: 3}
-    assert [(it.remote, it.downstream) for it in await checkpoints_in(stage.target, stage.checkpoints, still)] == [
-        (home, 15)
-    ]
-    assert (await describe(stage.target, still)).is_idle

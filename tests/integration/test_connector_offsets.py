@@ -186,9 +186,7 @@ async def test_a_reset_copies_all_again(
 
     async with running_node(text, tmp_path) as running:
         await running.running(flow)
-        await eventually(
-            lambda: running.view(flow).lag == 0 and running.view(flow).partitions, within_s=20, what="idle"
-        )
+        await _idle(running, flow)
         await running.stop()
 
     assert left == ()
@@ -255,9 +253,7 @@ async def test_java_reads_what_was_altered_and_leaves_orders_alone(
         read_again = running.node.control.overrides(flow)
         await _resume(running, flow)
         await running.running(flow)
-        await eventually(
-            lambda: running.view(flow).lag == 0 and running.view(flow).partitions, within_s=30, what="idle"
-        )
+        await _idle(running, flow)
         await running.stop()
     by_both = await _configs(backup, book.topic)
 

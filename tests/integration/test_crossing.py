@@ -16,7 +16,6 @@ from mm2py.telemetry.journal import EventLog
 
 
 _ALWAYS = ("offset", "timestamp", "key", "value", "headers")
-_GIVEN_ALL = ("topic", "partition", *_ALWAYS)
 
 #: Statements, with the columns that are read beside the usual ones, and those that are given.
 _STATEMENTS = {

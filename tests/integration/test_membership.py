@@ -187,24 +187,6 @@ async def test_a_node_whose_place_was_taken_meanwhile_steps_back(
     assert len(flow.events.of(FlowRunsElsewhere)) == 1
 
 
-async def test_a_node_that_may_only_warn_copies_all_the_same(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """With `copy.on.second.node = warn` the flow runs beside another node's, and says so."""
-    settings = _settings(primary, backup, prefix, **{"copy.on.second.node": "warn"})
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
-    async with running_flow(settings, tmp_path) as first, running_flow(settings, tmp_path) as second:
-        for flow in (first, second):
-            await eventually(lambda flow=flow: flow.events.of(FlowStarted), within_s=20, what="it starts")
-        said = await eventually(
-            lambda: [*first.events.of(FlowRunsElsewhere), *second.events.of(FlowRunsElsewhere)],
-            within_s=20,
-            what="it runs elsewhere, too",
-        )
-
-    assert said[0].then.startswith("copies nevertheless")
-
-
 async def test_a_reload_keeps_the_flows_place(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

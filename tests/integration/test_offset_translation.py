@@ -13,7 +13,6 @@ from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.model.flow import TopicPartition
-from mm2py.model.run_chunk import decode_chunk
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, ResumedExactly, StepFailed
 from tests.support.brokers import AUTHORIZED, MakeCluster
 from tests.support.eventually import eventually
@@ -287,27 +286,6 @@ async def java_copies(over: Mirror) -> str:
     finally:
         await asyncio.to_thread(java.kill)
     return (over.tmp_path / "java.log").read_text(errors="replace")
-
-
-async def test_what_is_kept_names_its_topic(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Every chunk says which topic it is about, by id: one that is created again inherits nothing."""
-    over = mirror(primary, backup, prefix, tmp_path)
-    await create_topic(over.source, over.topic)
-    await produce(over.source, over.topic, [plain_records(100)])
-    async with over.flow() as flow:
-        await over.copied(flow)
-        await flow.drain()
-    kept = [
-        decoded[1]
-        for records in (await read_topic(over.target, "mm2-offsets.A.internal")).values()
-        for record in records
-        if (decoded := decode_chunk(record.key, record.value)) and decoded[1].source.topic == over.topic
-    ]
-
-    assert kept
-    assert all(one.topic_id and one.chunk is not None for one in kept)
 
 
 # Offset syncs.

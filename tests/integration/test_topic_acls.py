@@ -12,8 +12,8 @@ import pytest
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
-from mm2py.telemetry.events import AclSyncIdle, FlowStarted, TopicAclsChanged, TopicSyncFailed, TopicSyncRecovered
-from tests.support.brokers import AUTHORIZED, MakeCluster, authorized_clusters
+from mm2py.telemetry.events import AclSyncIdle, TopicAclsChanged, TopicSyncFailed
+from tests.support.brokers import authorized_clusters
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
@@ -166,44 +166,6 @@ async def test_no_broker_acl_authorizer(primary: KafkaCluster, target: str, pref
 
     assert [event.cluster for event in flow.events.of(AclSyncIdle)] == ["A"]
     assert flow.events.of(TopicSyncFailed) == ()
-
-
-async def test_no_authorizer_at_the_target(source: str, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A target that would heed no entry is given none, and is the one that the note names."""
-    await create_topic(source, prefix)
-    settings = flow_settings(source, backup.bootstrap_servers, **every_second(prefix))
-    async with running_flow(settings, tmp_path) as flow:
-        await told(flow, AclSyncIdle)
-        await asyncio.sleep(2.5)
-
-    assert [event.cluster for event in flow.events.of(AclSyncIdle)] == ["B"]
-
-
-async def test_a_missing_right_to_see_acls_is_named_once(
-    target: str, make_cluster: MakeCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Where entries may not be read, the log says which right to grant, once, and when it has come."""
-    guarded = make_cluster(
-        "guarded", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
-    )
-    servers = guarded.bootstrap_servers
-    await create_topic(servers, prefix)
-    settings = flow_settings(servers, target, **every_second(prefix))
-    cluster = ("--bootstrap-server", servers, "--cluster", "--force", "--allow-principal", "User:ANONYMOUS")
-    async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
-        # From the first entry for the cluster on, nothing is allowed that no entry allows.
-        await asyncio.to_thread(run_tool, ACL_TOOL, "--add", "--operation", "All", *cluster)
-        deny = ("--deny-principal", "User:ANONYMOUS")
-        await asyncio.to_thread(run_tool, ACL_TOOL, "--add", "--operation", "Describe", *cluster[:4], *deny)
-        await told(flow, TopicSyncFailed)
-        await asyncio.sleep(2.5)
-        failures = flow.events.of(TopicSyncFailed)
-        await asyncio.to_thread(run_tool, ACL_TOOL, "--remove", "--operation", "Describe", *cluster[:4], *deny)
-        await told(flow, TopicSyncRecovered)
-
-    assert [event.hint for event in failures] == ["grant the mirror's principal DESCRIBE on the cluster of A"]
-    assert "CLUSTER_AUTHORIZATION_FAILED" in failures[0].error
 
 
 async def test_java_mm2_and_mm2py_give_equal_configs_and_acls(

@@ -137,25 +137,6 @@ async def test_raised_limits_follow_the_source(
     assert len(flow.events.of(TopicLimitsRaised)) == 1
 
 
-async def test_nothing_is_sent_when_nothing_differs(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A flow whose remote topics are as their sources changes nothing, round after round."""
-    await create_topic(primary.bootstrap_servers, prefix, configs={"retention.ms": "1000000"})
-    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, **every_second(prefix))
-    async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
-        await set_configs(primary.bootstrap_servers, prefix, segment_ms="700000")
-        await told(flow, TopicConfigsChanged)
-        await set_configs(primary.bootstrap_servers, prefix, segment_ms="800000")
-        await told(flow, TopicConfigsChanged, 2)
-
-    assert [event.set for event in flow.events.of(TopicConfigsChanged)] == [
-        ("segment.ms=700000",),
-        ("segment.ms=800000",),
-    ]
-
-
 async def test_overwriting_what_was_set_by_hand(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -187,18 +168,6 @@ async def test_replicate_source_default(
 
     assert (configs["delete.retention.ms"], configs["cleanup.policy"]) == ("86400000", "delete")
     assert "min.insync.replicas" not in configs
-
-
-async def test_replicate_target_default(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """By default, what the source topic does not set is left to the target."""
-    await create_topic(primary.bootstrap_servers, prefix)
-    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, **every_second(prefix))
-    async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
-
-    assert await own_configs(backup.bootstrap_servers, f"A.{prefix}") == {}
 
 
 async def test_larger_batches_travel_once_the_limit_was_raised(

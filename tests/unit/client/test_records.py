@@ -25,7 +25,6 @@ from mm2py.wire.topic_log import LogRecord
 
 DEFAULT = DefaultReplicationPolicy()
 UNDERLINED = DefaultReplicationPolicy("_")
-MIXED = DefaultReplicationPolicy("_", internal_separator_enabled=False)
 
 
 @pytest.mark.parametrize(
