@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from mm2py.config.settings import load_settings
+from tests.support.config_files import BASE, ConfigFile
 
 
 Notes = Callable[..., list[str]]
 
-BASE = """\
-clusters = A, B
-A.bootstrap.servers = a:9092
-B.bootstrap.servers = b:9092
-A->B.enabled = true
-"""
-
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Notes:
-    """Write lines behind a sound file, load it, and give its notes."""
-
-    def load(
-        lines: str, base: str = BASE, overrides: Mapping[str, str] | None = None, encoding: str = "utf-8"
-    ) -> list[str]:
-        path = tmp_path / "mm2.properties"
-        path.write_text(base + lines, encoding=encoding)
-        return [str(note) for note in load_settings(path, overrides=overrides or {}).notes]
-
-    return load
+def notes(config: ConfigFile) -> Notes:
+    """Write lines after a sound file, load it, and return its notes."""
+    return lambda *lines, **arguments: [str(note) for note in config.load(*lines, **arguments).notes]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +204,11 @@ def test_committed_reads_go_with_exactly_once(notes: Notes) -> None:
     assert not [note for note in notes(lines) if "aborted" in note]
 
 
-def test_lines_of_other_nodes_are_fine(tmp_path: Path) -> None:
+def test_lines_of_other_nodes_are_fine(notes: Notes) -> None:
     """A node of one cluster does not complain about lines for flows that another node runs."""
-    path = tmp_path / "mm2.properties"
-    path.write_text(f"{BASE}B->A.enabled = true\nB.consumer.fetch.min.bytes = 2\nA.producer.max.request.size = 9\n")
+    lines = "B->A.enabled = true", "B.consumer.fetch.min.bytes = 2", "A.producer.max.request.size = 9"
 
-    assert load_settings(path, targets=["B"]).notes == ()
+    assert notes(*lines, targets=["B"]) == []
 
 
 def test_a_sound_file_has_no_notes(notes: Notes) -> None:
@@ -282,15 +265,10 @@ def test_a_flows_line_that_a_clusters_line_beats_is_named(notes: Notes, lines: s
     assert notes(lines) == [f"mm2.properties:6: {expected}"]
 
 
-def test_an_old_name_counts_only_where_the_new_one_is_absent(tmp_path: Path) -> None:
+def test_an_old_name_counts_only_where_the_new_one_is_absent(config: ConfigFile) -> None:
     """topics.blacklist works, and topics.exclude beats it at any level."""
-    path = tmp_path / "mm2.properties"
-
-    path.write_text(BASE + "A->B.topics.blacklist = old\n")
-    assert load_settings(path).flows[0].topics.exclude == ("old",)
-
-    path.write_text(BASE + "A->B.topics.blacklist = old\ntopics.exclude = new\n")
-    assert load_settings(path).flows[0].topics.exclude == ("new",)
+    assert config.flow("A->B.topics.blacklist = old").topics.exclude == ("old",)
+    assert config.flow("A->B.topics.blacklist = old", "topics.exclude = new").topics.exclude == ("new",)
 
 
 def test_an_override_that_nobody_knows_is_named(notes: Notes) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from mm2py.config.settings import MirrorSettings
+from tests.support.config_files import ConfigFile
 
 
 README_START = """\
@@ -96,18 +93,6 @@ connector.us-west->us-east.emit.heartbeats = false
 """
 
 
-def _load(tmp_path: Path, text: str, **arguments: object) -> MirrorSettings:
-    path = tmp_path / "mm2.properties"
-    path.write_text(text)
-    return load_settings(path, **arguments)  # type: ignore[arg-type]
-
-
-def _problems(tmp_path: Path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, text)
-    return [str(problem) for problem in caught.value.problems]
-
-
 def _notes(settings: MirrorSettings) -> list[str]:
     return [str(note).removeprefix("mm2.properties:") for note in settings.notes]
 
@@ -116,16 +101,16 @@ def _enabled(settings: MirrorSettings) -> list[str]:
     return [str(flow.flow) for flow in settings.flows if flow.is_enabled]
 
 
-def test_the_readme_s_first_file(tmp_path: Path) -> None:
+def test_the_readme_s_first_file(config: ConfigFile) -> None:
     """Java takes the comment for a part of the value, and the flow for disabled; here the correction is said."""
-    assert _problems(tmp_path, README_START) == [
+    assert config.refusals(README_START, base="") == [
         (
             "mm2.properties:16: us-west->us-east.enabled: '# disabled by default' after the value is part of it "
             "(put the comment on a line of its own)"
         )
     ]
 
-    settings = _load(tmp_path, README_START.replace("     # disabled by default", ""))
+    settings = config.load(README_START.replace("     # disabled by default", ""), base="")
 
     assert _enabled(settings) == ["us-west->us-east"]
     assert settings.flows[0].topics.names == (".*",)
@@ -135,20 +120,20 @@ def test_the_readme_s_first_file(tmp_path: Path) -> None:
     ) in _notes(settings)
 
 
-def test_the_readme_s_data_centres(tmp_path: Path) -> None:
+def test_the_readme_s_data_centres(config: ConfigFile) -> None:
     """Every place that is left open is named; once it is filled, each node runs the flows into its clusters."""
-    named = _problems(tmp_path, README_DATA_CENTRES)
+    named = config.refusals(README_DATA_CENTRES, base="")
     opened = README_DATA_CENTRES.replace("= ...\n---%<---", "= w1:9092\nbootstrap.servers = other:9092")
-    node = _load(tmp_path, opened, targets=["west-1", "west-2"])
+    node = config.load(opened, targets=["west-1", "west-2"], base="")
 
     assert named[0].startswith("mm2.properties:2: west-2.bootstrap.servers: cluster west-2 has no bootstrap.servers")
     assert "mm2.properties:4: west-1.bootstrap.servers: '...' is not of the form host:port" in "\n".join(named)
     assert _enabled(node) == ["west-1->west-2", "west-2->west-1", "east-1->west-1", "north-1->west-1"]
 
 
-def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
+def test_the_readme_s_settings_of_connectors(config: ConfigFile) -> None:
     """Three comments behind values are refused, each with its line; without them the old names work with a note."""
-    problems = _problems(tmp_path, README_CONNECTORS)
+    problems = config.refusals(README_CONNECTORS, base="")
 
     assert [problem.partition(": '")[0] for problem in problems] == [
         "mm2.properties:5: backup.ssl.truststore.location",
@@ -160,7 +145,7 @@ def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
     mended = "\n".join(line.partition(" // ")[0] for line in README_CONNECTORS.splitlines())
     # There is no store of certificates at that place here.
     mended = mended.replace("backup.security.protocol = SSL", "").replace("backup.ssl.truststore.location", "#")
-    settings = _load(tmp_path, mended)
+    settings = config.load(mended, base="")
 
     assert _enabled(settings) == ["primary->backup"]
     assert settings.flows[0].topics.exclude == ("topics_to_blacklist",)
@@ -173,9 +158,9 @@ def test_the_readme_s_settings_of_connectors(tmp_path: Path) -> None:
     } <= set(_notes(settings))
 
 
-def test_the_readme_s_settings_of_clients(tmp_path: Path) -> None:
+def test_the_readme_s_settings_of_clients(config: ConfigFile) -> None:
     """It runs as it is; what has no effect is named, with the reason."""
-    settings = _load(tmp_path, README_CLIENTS)
+    settings = config.load(README_CLIENTS, base="")
     limits = settings.flows[0].limits
 
     assert _enabled(settings) == ["primary->backup"]
@@ -189,11 +174,11 @@ def test_the_readme_s_settings_of_clients(tmp_path: Path) -> None:
     } <= set(_notes(settings))
 
 
-def test_kip_382_s_file(tmp_path: Path) -> None:
+def test_kip_382_s_file(config: ConfigFile) -> None:
     """The draft's spellings work, each with a note that names today's; the draft did not need to enable flows."""
-    settings = _load(tmp_path, KIP_382)
+    settings = config.load(KIP_382, base="")
     notes = _notes(settings)
-    running = _load(tmp_path, KIP_382 + "us-west->us-east.enabled = true\n")
+    running = config.load(KIP_382 + "us-west->us-east.enabled = true\n", base="")
 
     assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {
         "us-west": ("host1:9092",),

@@ -11,16 +11,10 @@ import pytest
 from mm2py.config.keys.row import Place
 from mm2py.config.keys.table import KEYS
 from mm2py.config.render import explain
-from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.model.flow import Flow
+from tests.support.config_files import ConfigFile
 
 
-BASE = """\
-clusters = A, B
-A.bootstrap.servers = a:9092
-B.bootstrap.servers = b:9092
-A->B.enabled = true
-"""
 _KAFKA_S = "org.apache.kafka.common.config.provider."
 
 
@@ -72,18 +66,6 @@ class Vault:
         return {key: f"{self._prefix}-{path}-{key}" for key in keys}
 
 
-def _load(tmp_path: Path, lines: str) -> MirrorSettings:
-    path = tmp_path / "mm2.properties"
-    path.write_text(BASE + lines)
-    return load_settings(path, machine=MACHINE)
-
-
-def _refusal(tmp_path: Path, lines: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, lines)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("lines", "topics"),
     [
@@ -118,14 +100,14 @@ def _refusal(tmp_path: Path, lines: str) -> str:
         ),
     ],
 )
-def test_references_are_replaced(tmp_path: Path, lines: str, topics: tuple[str, ...]) -> None:
+def test_references_are_replaced(config: ConfigFile, lines: str, topics: tuple[str, ...]) -> None:
     """Each provider that the file names gives values, several in one line, and with Kafka's class names."""
-    assert _load(tmp_path, lines).flows[0].topics.names == topics
+    assert config.load(lines, machine=MACHINE).flows[0].topics.names == topics
 
 
-def test_what_names_no_provider_stays_as_it_is(tmp_path: Path) -> None:
+def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
     """As in Java, a reference to an unknown provider is text; but it is noted."""
-    settings = _load(tmp_path, "A.consumer.client.id = ${env:TOPICS} ${x} $y\nA->B.topics = t")
+    settings = config.load("A.consumer.client.id = ${env:TOPICS} ${x} $y\nA->B.topics = t", machine=MACHINE)
 
     assert settings.flows[0].source.client_id == "${env:TOPICS} ${x} $y"
     assert [str(note) for note in settings.notes] == [
@@ -188,31 +170,36 @@ def test_what_names_no_provider_stays_as_it_is(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_reference_that_gives_nothing_is_a_problem(tmp_path: Path, lines: str, reason: str) -> None:
+def test_a_reference_that_gives_nothing_is_a_problem(config: ConfigFile, lines: str, reason: str) -> None:
     """Java goes on with the text of the reference, for example as a password; here it is said, and nothing starts."""
-    refusal = _refusal(tmp_path, lines)
+    refusal = "\n".join(config.refusals(lines, machine=MACHINE))
 
     assert reason in refusal
     assert "hush" not in refusal
 
 
-def test_a_number_may_come_from_a_provider(tmp_path: Path) -> None:
+def test_a_number_may_come_from_a_provider(config: ConfigFile) -> None:
     """The value is read as if it had been written there."""
-    assert _load(tmp_path, "config.providers = env\ntasks.max = ${env:TASKS}").flows[0].copying.tasks_max == 3
+    assert (
+        config.load("config.providers = env\ntasks.max = ${env:TASKS}", machine=MACHINE).flows[0].copying.tasks_max == 3
+    )
 
 
-def test_clusters_may_come_from_a_provider(tmp_path: Path) -> None:
+def test_clusters_may_come_from_a_provider(config: ConfigFile) -> None:
     """As in Java, the list of clusters and what enables a flow are resolved, too."""
-    path = tmp_path / "mm2.properties"
-    path.write_text("config.providers = env\nclusters = ${env:C}\nbootstrap.servers = x:1\nA->B.enabled = ${env:ON}\n")
-    settings = load_settings(path, machine=ModelMachine(variables={"C": "A, B", "ON": "true"}))
+    machine = ModelMachine(variables={"C": "A, B", "ON": "true"})
+    settings = config.load(
+        "config.providers = env\nclusters = ${env:C}\nbootstrap.servers = x:1\nA->B.enabled = ${env:ON}\n",
+        base="",
+        machine=machine,
+    )
 
     assert [str(flow.flow) for flow in settings.flows if flow.is_enabled] == ["A->B"]
 
 
-def test_values_of_providers_are_shown_as_references(tmp_path: Path) -> None:
+def test_values_of_providers_are_shown_as_references(config: ConfigFile) -> None:
     """The effective configuration says where a value comes from, never what it is."""
-    settings = _load(tmp_path, "config.providers = env\nA.consumer.client.id = ${env:SECRET}")
+    settings = config.load("config.providers = env\nA.consumer.client.id = ${env:SECRET}", machine=MACHINE)
     (row,) = [row for row in explain(settings, Flow("A", "B")) if row.key == "consumer.client.id"]
 
     assert settings.flows[0].source.client_id == "hush"
@@ -220,7 +207,7 @@ def test_values_of_providers_are_shown_as_references(tmp_path: Path) -> None:
     assert "hush" not in repr(settings.effective) + repr(settings.notes)
 
 
-def test_no_key_shows_what_a_provider_gave(tmp_path: Path) -> None:
+def test_no_key_shows_what_a_provider_gave(config: ConfigFile) -> None:
     """For any key: not in a problem where it does not fit, nor in a note or explained where it does."""
     keys = {
         f"{_OWNERS[key.place]}{key.full_name.replace('*', 'x')}": key
@@ -228,16 +215,13 @@ def test_no_key_shows_what_a_provider_gave(tmp_path: Path) -> None:
         if key.name not in {"clusters", "enabled"} and not key.name.startswith("config.providers")
     }
     machine = ModelMachine(variables={"HUSH": "hushhush ("})
-    path = tmp_path / "mm2.properties"
 
-    def load(names: Iterable[str]) -> MirrorSettings:
-        path.write_text(f"{BASE}config.providers = env\n" + "".join(f"{name} = ${{env:HUSH}}\n" for name in names))
-        return load_settings(path, machine=machine)
+    def hushed(names: Iterable[str]) -> str:
+        return "config.providers = env\n" + "".join(f"{name} = ${{env:HUSH}}\n" for name in names)
 
-    with pytest.raises(ConfigError) as caught:
-        load(keys)
-    problems = caught.value.problems
-    loaded = load(set(keys) - {problem.key for problem in problems} - {"A.security.protocol"})
+    problems = config.problems(hushed(keys), machine=machine)
+    sound = set(keys) - {problem.key for problem in problems} - {"A.security.protocol"}
+    loaded = config.load(hushed(sound), machine=machine)
     rows = [row for flow in loaded.flows for row in explain(loaded, flow.flow)]
 
     assert len(problems) > 50
@@ -245,16 +229,17 @@ def test_no_key_shows_what_a_provider_gave(tmp_path: Path) -> None:
     assert sum("${env:HUSH}" in row.value for row in rows) > 50
 
 
-def test_this_machine_is_read_where_nothing_else_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_is_read_where_nothing_else_is_said(
+    config: ConfigFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files, folders and variables of the machine itself."""
     (tmp_path / "s.properties").write_text("t = one")
     (tmp_path / "two").write_text("two")
     (tmp_path / "folder").mkdir()
     monkeypatch.setenv("MM2PY_TEST_TOPIC", "three")
-    path = tmp_path / "mm2.properties"
-    path.write_text(
-        f"{BASE}config.providers = file, dir, env\n"
-        f"topics = ${{file:{tmp_path}/s.properties:t}}, ${{dir:{tmp_path}:two}}, ${{env:MM2PY_TEST_TOPIC}}"
+    settings = config.load(
+        "config.providers = file, dir, env",
+        f"topics = ${{file:{tmp_path}/s.properties:t}}, ${{dir:{tmp_path}:two}}, ${{env:MM2PY_TEST_TOPIC}}",
     )
 
-    assert load_settings(path).flows[0].topics.names == ("one", "two", "three")
+    assert settings.flows[0].topics.names == ("one", "two", "three")

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from mm2py.config.problem import ConfigError
 from mm2py.config.rest import Listener, RestSettings, Right
-from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.core.control.reload import needing_restart
+from tests.support.config_files import ConfigFile
 
 
-def _load(tmp_path: Path, *lines: str) -> MirrorSettings:
-    path = tmp_path / "mm2.properties"
-    wanted = ("clusters = A, B", "A.bootstrap.servers = a:1", "B.bootstrap.servers = b:1", "A->B.enabled = true")
-    path.write_text("\n".join((*wanted, *lines)) + "\n")
-    return load_settings(path)
-
-
-def _problems(tmp_path: Path, *lines: str) -> list[str]:
-    with pytest.raises(ConfigError) as raised:
-        _load(tmp_path, *lines)
-    return [str(problem) for problem in raised.value.problems]
-
-
-def test_by_default_only_this_machine_reaches_it(tmp_path: Path) -> None:
+def test_by_default_only_this_machine_reaches_it(config: ConfigFile) -> None:
     """A file that says nothing gets Connect's port on loopback, where everything may be done."""
-    rest = _load(tmp_path).rest
+    rest = config.load().rest
 
     assert rest == RestSettings()
     assert [str(listener) for listener in rest.listeners] == ["http://127.0.0.1:8083"]
     assert rest.of_anonymous(rest.listeners[0]) is Right.WRITE
 
 
-def test_an_empty_list_switches_it_off(tmp_path: Path) -> None:
+def test_an_empty_list_switches_it_off(config: ConfigFile) -> None:
     """No listener, no server."""
-    assert _load(tmp_path, "listeners =").rest.listeners == ()
+    assert config.load("listeners =").rest.listeners == ()
 
 
 @pytest.mark.parametrize(
@@ -53,35 +37,35 @@ def test_an_empty_list_switches_it_off(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_listeners_are_written_as_in_java(tmp_path: Path, text: str, listener: Listener, is_loopback: bool) -> None:
+def test_listeners_are_written_as_in_java(config: ConfigFile, text: str, listener: Listener, is_loopback: bool) -> None:
     """Without a host it is all addresses, IPv6 stands in brackets, and loopback is known as such."""
-    found = _load(tmp_path, f"listeners = {text}").rest.listeners
+    found = config.load(f"listeners = {text}").rest.listeners
 
     assert found == (listener,)
     assert listener.is_loopback is is_loopback
 
 
 @pytest.mark.parametrize("text", ["8083", "ftp://a:1", "http://a:99999", "http://a b:1", "http://a:1/b"])
-def test_what_is_no_listener_is_a_problem(tmp_path: Path, text: str) -> None:
+def test_what_is_no_listener_is_a_problem(config: ConfigFile, text: str) -> None:
     """A listener that cannot be is named."""
-    [problem] = _problems(tmp_path, f"listeners = {text}")
+    [problem] = config.refusals(f"listeners = {text}")
 
     assert "listeners" in problem
 
 
-def test_a_port_twice_is_a_problem(tmp_path: Path) -> None:
+def test_a_port_twice_is_a_problem(config: ConfigFile) -> None:
     """Two listeners cannot share an address; any free port may be asked for twice."""
-    [problem] = _problems(tmp_path, "listeners = http://:8083, http://:8083/")
+    [problem] = config.refusals("listeners = http://:8083, http://:8083/")
 
     assert "8083" in problem
-    assert len(_load(tmp_path, "listeners = http://localhost:0, http://127.0.0.1:0").rest.listeners) == 2
+    assert len(config.load("listeners = http://localhost:0, http://127.0.0.1:0").rest.listeners) == 2
 
 
-def test_everybody_else_may_only_read(tmp_path: Path) -> None:
+def test_everybody_else_may_only_read(config: ConfigFile) -> None:
     """On other addresses, whoever shows nothing may read, and a note says so; with users, not even that."""
-    settings = _load(tmp_path, "listeners = http://:8083")
-    guarded = _load(tmp_path, "listeners = http://:8083", "rest.auth.users.file = /etc/users").rest
-    opened = _load(tmp_path, "listeners = http://:8083", "rest.auth.anonymous = write")
+    settings = config.load("listeners = http://:8083")
+    guarded = config.load("listeners = http://:8083", "rest.auth.users.file = /etc/users").rest
+    opened = config.load("listeners = http://:8083", "rest.auth.anonymous = write")
 
     assert settings.rest.of_anonymous(settings.rest.listeners[0]) is Right.READ
     assert "changes are refused" in str(settings.notes)
@@ -90,9 +74,9 @@ def test_everybody_else_may_only_read(tmp_path: Path) -> None:
     assert "everyone who reaches http://:8083 may change the mirror" in str(opened.notes)
 
 
-def test_tokens_are_secrets(tmp_path: Path) -> None:
+def test_tokens_are_secrets(config: ConfigFile) -> None:
     """Tokens are read, and shown nowhere."""
-    settings = _load(tmp_path, "rest.auth.read.tokens = see-1, see-2", "rest.auth.write.tokens = do-1")
+    settings = config.load("rest.auth.read.tokens = see-1, see-2", "rest.auth.write.tokens = do-1")
 
     assert settings.rest.read_tokens == ("see-1", "see-2")
     assert settings.rest.write_tokens == ("do-1",)
@@ -101,11 +85,10 @@ def test_tokens_are_secrets(tmp_path: Path) -> None:
     assert "do-1" not in repr(settings)
 
 
-def test_https_needs_a_certificate(tmp_path: Path) -> None:
+def test_https_needs_a_certificate(config: ConfigFile) -> None:
     """A listener with TLS and without a key store is a problem, and so is asking clients for what cannot be checked."""
-    [no_key] = _problems(tmp_path, "listeners = https://:8443")
-    [no_trust] = _problems(
-        tmp_path,
+    [no_key] = config.refusals("listeners = https://:8443")
+    [no_trust] = config.refusals(
         "listeners = https://:8443",
         "listeners.https.ssl.keystore.location = rest.p12",
         "ssl.client.auth = required",
@@ -115,11 +98,10 @@ def test_https_needs_a_certificate(tmp_path: Path) -> None:
     assert "no truststore to check them" in no_trust
 
 
-def test_its_tls_is_its_own_or_the_top_level_s(tmp_path: Path) -> None:
+def test_its_tls_is_its_own_or_the_top_level_s(config: ConfigFile) -> None:
     """One listeners.https. line, and none of the top level's counts, as in Java."""
-    top = _load(tmp_path, "listeners = https://:8443", "ssl.keystore.location = all.p12", "ssl.key.password = hunter-2")
-    own = _load(
-        tmp_path,
+    top = config.load("listeners = https://:8443", "ssl.keystore.location = all.p12", "ssl.key.password = hunter-2")
+    own = config.load(
         "listeners = https://:8443",
         "ssl.keystore.location = all.p12",
         "ssl.key.password = hunter-2",
@@ -131,17 +113,17 @@ def test_its_tls_is_its_own_or_the_top_level_s(tmp_path: Path) -> None:
     assert "hunter-2" not in repr(top)
 
 
-def test_other_listeners_need_a_restart(tmp_path: Path) -> None:
+def test_other_listeners_need_a_restart(config: ConfigFile) -> None:
     """Users change while the server runs; where it listens does not."""
-    before, after = _load(tmp_path), _load(tmp_path, "listeners = http://127.0.0.1:9000")
-    guarded = _load(tmp_path, "rest.auth.users.file = /etc/users")
+    before, after = config.load(), config.load("listeners = http://127.0.0.1:9000")
+    guarded = config.load("rest.auth.users.file = /etc/users")
 
     assert needing_restart(before, after) == ("listeners",)
     assert needing_restart(before, guarded) == ()
 
 
-def test_any_page_must_not_change_things(tmp_path: Path) -> None:
+def test_any_page_must_not_change_things(config: ConfigFile) -> None:
     """All origins together with writing for everybody would hand the mirror to any page that somebody opens."""
-    [problem] = _problems(tmp_path, "access.control.allow.origin = *", "rest.auth.anonymous = write")
+    [problem] = config.refusals("access.control.allow.origin = *", "rest.auth.anonymous = write")
 
     assert "any web page" in problem

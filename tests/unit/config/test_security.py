@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.model.endpoint import Security
+from tests.support.config_files import ConfigFile
 
 
-BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
 PLAIN = 'M.PlainLoginModule required username="u" password="hush";'
 SCRAM = 'M.ScramLoginModule required username="u" password="hush";'
 
-Load = Callable[[str], MirrorSettings]
 
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    def write_and_load(text: str) -> MirrorSettings:
-        path = tmp_path / "mm2.properties"
-        path.write_text(BASE + text)
-        return load_settings(path)
-
-    return write_and_load
-
-
-def _refused(load: Load, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(text)
-    return [str(problem) for problem in caught.value.problems]
-
-
-def test_each_side_has_its_own(load: Load) -> None:
+def test_each_side_has_its_own(config: ConfigFile) -> None:
     """Source and target differ, a line for all is beaten by a cluster's, and a client's beats that."""
     of_cluster, of_client = PLAIN.replace('"u"', "cluster"), PLAIN.replace('"u"', "client")
-    settings = load(
+    settings = config.load(
         "security.protocol = sasl_ssl\nsasl.mechanism = PLAIN\n"
         f"sasl.jaas.config = {PLAIN}\nA.sasl.jaas.config = {of_cluster}\n"
         f"A.consumer.sasl.jaas.config = {of_client}\n"
@@ -53,9 +31,9 @@ def test_each_side_has_its_own(load: Load) -> None:
     assert dict(settings.clusters["A"].security.client_keys)["sasl.jaas.config"] == of_cluster
 
 
-def test_plaintext_carries_nothing(load: Load) -> None:
+def test_plaintext_carries_nothing(config: ConfigFile) -> None:
     """Stray keys of a cluster that is entered in plaintext stay where they are."""
-    settings = load(f"ssl.truststore.password = hush\nsasl.jaas.config = {PLAIN}\n")
+    settings = config.load(f"ssl.truststore.password = hush\nsasl.jaas.config = {PLAIN}\n")
 
     assert {flow.source.security for flow in settings.flows} == {Security()}
 
@@ -119,9 +97,9 @@ def test_plaintext_carries_nothing(load: Load) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_said_with_its_line(load: Load, text: str, problem: str) -> None:
+def test_what_cannot_work_is_said_with_its_line(config: ConfigFile, text: str, problem: str) -> None:
     """Each mistake is named once, with the line to mend, and without a secret."""
-    problems = _refused(load, text)
+    problems = config.refusals(text)
 
     assert [line.startswith(problem) for line in problems] == [True], problems
     assert "hush" not in "".join(problems)
@@ -134,20 +112,20 @@ _ENCRYPTED = (
 )
 
 
-def test_secrets_do_not_travel_in_clear(load: Load) -> None:
+def test_secrets_do_not_travel_in_clear(config: ConfigFile) -> None:
     """On a Spark cluster a file with secrets is refused, unless a key is shared or Spark encrypts what it sends."""
-    (problem,) = _refused(load, f"{_SECURED}spark.master = spark://m:7077\n")
+    (problem,) = config.refusals(f"{_SECURED}spark.master = spark://m:7077\n")
 
     assert problem.startswith("mm2.properties:8: secrets.key.file: passwords and keys would go to Spark's executors")
-    assert load(f"{_SECURED}spark.master = spark://m:7077\nsecrets.key.file = /k").secrets_key_file == "/k"
+    assert config.load(f"{_SECURED}spark.master = spark://m:7077\nsecrets.key.file = /k").secrets_key_file == "/k"
     for text in (_SECURED, f"{_SECURED}spark.master = local[2]", _SECURED + _ENCRYPTED, "spark.master = yarn"):
-        assert load(text).secrets_key_file == ""
+        assert config.load(text).secrets_key_file == ""
 
 
 @pytest.mark.parametrize("left_out", range(3))
-def test_half_of_spark_s_encryption_is_none(load: Load, left_out: int) -> None:
+def test_half_of_spark_s_encryption_is_none(config: ConfigFile, left_out: int) -> None:
     """All three of Spark's switches are needed: who may talk, what goes over the network, what goes to disks."""
     lines = _ENCRYPTED.splitlines()
     del lines[left_out]
 
-    assert "secrets.key.file" in _refused(load, _SECURED + "\n".join(lines))[0]
+    assert "secrets.key.file" in config.refusals(_SECURED + "\n".join(lines))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,54 +17,23 @@ from mm2py.config.flow_settings import (
     StorageSettings,
     TopicSettings,
 )
-from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, load_settings
+from mm2py.config.settings import ConfigError, FlowSettings, load_settings
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
+from tests.support.config_files import BASE, ConfigFile
 
 
-Load = Callable[..., MirrorSettings]
-
-BASE = """\
-clusters = A, B
-A.bootstrap.servers = a1:9092, a2:9092
-B.bootstrap.servers = b1:9092
-A->B.enabled = true
-"""
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Write a text to mm2.properties and load it."""
-
-    def write_and_load(text: str, **arguments: object) -> MirrorSettings:
-        path = tmp_path / "mm2.properties"
-        path.write_text(text)
-        return load_settings(path, **arguments)  # type: ignore[arg-type]
-
-    return write_and_load
-
-
-def _flow(settings: MirrorSettings, name: str = "A->B") -> FlowSettings:
-    return next(flow for flow in settings.flows if str(flow.flow) == name)
-
-
-def _problems(load: Load, text: str, **arguments: object) -> tuple[Problem, ...]:
-    with pytest.raises(ConfigError) as caught:
-        load(text, **arguments)
-    return caught.value.problems
-
-
-def test_the_defaults_are_mirror_makers(load: Load) -> None:
+def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
     """Nothing but clusters and a flow gives MirrorMaker's defaults, and ours for what is ours."""
-    settings = load(BASE)
-    flow = _flow(settings)
+    settings = config.load()
+    (flow,) = [it for it in settings.flows if it.is_enabled]
 
     assert flow == FlowSettings(
         flow=Flow("A", "B"),
         is_enabled=True,
-        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), client_id="A->B"),
-        target=ClusterEndpoint("B", ("b1:9092",), client_id="A->B"),
+        source=ClusterEndpoint("A", ("a:9092",), client_id="A->B"),
+        target=ClusterEndpoint("B", ("b:9092",), client_id="A->B"),
         topics=TopicSettings(
             names=(".*",),
             exclude=(r"mm2.*\.internal", r".*\.replica", "__.*"),
@@ -102,73 +72,45 @@ def test_the_defaults_are_mirror_makers(load: Load) -> None:
     assert list(settings.clusters) == ["A", "B"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("tasks.max = 4", 4),
-        ("tasks.max = 4\nA->B.tasks.max = 7", 7),
-        ("A->B.tasks.max = 7\ntasks.max = 4", 7),
-        ("A.tasks.max = 9\nB.tasks.max = 9\nB->A.tasks.max = 9", 1),
-    ],
-)
-def test_a_flows_own_line_beats_the_top_level(load: Load, lines: str, expected: int) -> None:
-    """Flow keys: default < top level < flow; a cluster's line does not count."""
-    assert expected == _flow(load(BASE + lines)).copying.tasks_max
+_TASKS, _FETCH = attrgetter("copying.tasks_max"), attrgetter("limits.fetch_min_bytes")
+_SEND, _KEEP = attrgetter("limits.produce_request_max_bytes"), attrgetter("offset_storage.partitions")
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
+    ("field", "lines", "expected"),
     [
-        ("A->B.consumer.fetch.min.bytes = 2", 2),
-        ("A->B.consumer.fetch.min.bytes = 2\nA.consumer.fetch.min.bytes = 3", 3),
-        (
-            (
-                "A->B.consumer.fetch.min.bytes = 2\nA.consumer.fetch.min.bytes = 3\n"
-                "A->B.source.consumer.fetch.min.bytes = 4"
-            ),
-            4,
-        ),
-        ("consumer.fetch.min.bytes = 2\nB.consumer.fetch.min.bytes = 2\nA.fetch.min.bytes = 2", 1),
+        # Keys of a flow: default < top level < flow; a cluster's line does not count.
+        (_TASKS, ["tasks.max = 4"], 4),
+        (_TASKS, ["tasks.max = 4", "A->B.tasks.max = 7"], 7),
+        (_TASKS, ["A->B.tasks.max = 7", "tasks.max = 4"], 7),
+        (_TASKS, ["A.tasks.max = 9", "B.tasks.max = 9", "B->A.tasks.max = 9"], 1),
+        # Keys of a consumer, as Java resolves them: the flow's plain line < the source cluster's < the flow's source.
+        (_FETCH, ["A->B.consumer.fetch.min.bytes = 2"], 2),
+        (_FETCH, ["A->B.consumer.fetch.min.bytes = 2", "A.consumer.fetch.min.bytes = 3"], 3),
+        (_FETCH, ["A.consumer.fetch.min.bytes = 3", "A->B.source.consumer.fetch.min.bytes = 4"], 4),
+        (_FETCH, ["consumer.fetch.min.bytes = 2", "B.consumer.fetch.min.bytes = 2", "A.fetch.min.bytes = 2"], 1),
+        # Keys of a producer: the flow's plain line (ours) < the target cluster's < the flow's override, as in Java.
+        (_SEND, ["A->B.producer.max.request.size = 2"], 2),
+        (_SEND, ["A->B.producer.max.request.size = 2", "B.producer.max.request.size = 3"], 3),
+        (_SEND, ["B.producer.max.request.size = 3", "A->B.producer.override.max.request.size = 4"], 4),
+        (_SEND, ["A.producer.max.request.size = 2", "producer.max.request.size = 2"], 1_048_576),
+        # Keys of the runtime belong to the target cluster, and the top level beats it for some, as in Java.
+        (_KEEP, ["B.offset.storage.partitions = 2"], 2),
+        (_KEEP, ["B.offset.storage.partitions = 2", "offset.storage.partitions = 3"], 3),
+        (_KEEP, ["A.offset.storage.partitions = 2", "A->B.offset.storage.partitions = 2"], 25),
     ],
 )
-def test_a_sources_consumer_line_beats_the_flows_plain_one(load: Load, lines: str, expected: int) -> None:
-    """Consumer keys: flow's plain < source cluster's < flow's source line, as Java resolves them."""
-    assert expected == _flow(load(BASE + lines)).limits.fetch_min_bytes
+def test_which_of_several_lines_counts(
+    config: ConfigFile, field: Callable[[FlowSettings], int], lines: list[str], expected: int
+) -> None:
+    """Precedence is MirrorMaker's, whatever the order of the file."""
+    assert field(config.flow(*lines)) == expected
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("A->B.producer.max.request.size = 2", 2),
-        ("A->B.producer.max.request.size = 2\nB.producer.max.request.size = 3", 3),
-        ("B.producer.max.request.size = 3\nA->B.producer.override.max.request.size = 4", 4),
-        ("A.producer.max.request.size = 2\nproducer.max.request.size = 2", 1_048_576),
-    ],
-)
-def test_a_targets_producer_line_beats_the_flows_plain_one(load: Load, lines: str, expected: int) -> None:
-    """Producer keys: flow's plain (ours) < target cluster's < flow's override, as Java resolves the last two."""
-    assert expected == _flow(load(BASE + lines)).limits.produce_request_max_bytes
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("B.offset.storage.partitions = 2", 2),
-        ("B.offset.storage.partitions = 2\noffset.storage.partitions = 3", 3),
-        ("A.offset.storage.partitions = 2\nA->B.offset.storage.partitions = 2", 25),
-    ],
-)
-def test_the_top_level_beats_the_target_for_storage_keys(load: Load, lines: str, expected: int) -> None:
-    """Runtime keys belong to the target cluster, and the top level beats it for some, as in Java."""
-    assert expected == _flow(load(BASE + lines)).offset_storage.partitions
-
-
-def test_every_key_with_effect_reaches_its_field(load: Load) -> None:
+def test_every_key_with_effect_reaches_its_field(config: ConfigFile) -> None:
     """Each key is set to a value of its own and found where it belongs."""
-    flow = _flow(
-        load(
-            BASE
-            + r"""
+    flow = config.flow(
+        r"""
 A->B.topics = orders, log-\\d{1,3}
 A->B.topics.exclude =
 topic.filter.class = shop.Filter
@@ -226,14 +168,13 @@ B.producer.socket.connection.setup.timeout.ms = 29
 B.producer.send.buffer.bytes = 30
 B.producer.receive.buffer.bytes = 31
 """
-        )
     )
 
     assert flow == FlowSettings(
         flow=Flow("A", "B"),
         is_enabled=True,
-        source=ClusterEndpoint("A", ("a1:9092", "a2:9092"), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
-        target=ClusterEndpoint("B", ("b1:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
+        source=ClusterEndpoint("A", ("a:9092",), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
+        target=ClusterEndpoint("B", ("b:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
         topics=TopicSettings(
             names=("orders", r"log-\d{1,3}"),
             exclude=(),
@@ -301,10 +242,10 @@ B.producer.receive.buffer.bytes = 31
     ],
 )
 def test_java_s_buffers_are_taken_where_ours_are_not_set(
-    load: Load, lines: str, buffer_bytes: int, batch_bytes: int
+    config: ConfigFile, lines: str, buffer_bytes: int, batch_bytes: int
 ) -> None:
     """A producer's buffer.memory and batch.size size what a copy task holds and puts together."""
-    limits = _flow(load(BASE + lines)).limits
+    limits = config.flow(lines).limits
 
     assert (buffer_bytes, batch_bytes) == (limits.buffer_bytes, limits.coalesce_batch_bytes)
 
@@ -333,10 +274,10 @@ def test_java_s_buffers_are_taken_where_ours_are_not_set(
     ],
 )
 def test_flows_run_when_enabled_or_for_heartbeats(
-    load: Load, lines: str, running: list[str], enabled: list[str]
+    config: ConfigFile, lines: str, running: list[str], enabled: list[str]
 ) -> None:
     """Heartbeats bring in flows that are not enabled; a top-level enabled counts only for flows that run anyway."""
-    settings = load(f"clusters = A, B, C\nbootstrap.servers = x:1\n{lines}")
+    settings = config.load(f"clusters = A, B, C\nbootstrap.servers = x:1\n{lines}", base="")
 
     assert running == [str(flow.flow) for flow in settings.flows]
     assert enabled == [str(flow.flow) for flow in settings.flows if flow.is_enabled]
@@ -351,10 +292,10 @@ def test_flows_run_when_enabled_or_for_heartbeats(
     ],
 )
 def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
-    load: Load, text: str, targets: list[str], hint: str
+    config: ConfigFile, text: str, targets: list[str], hint: str
 ) -> None:
     """Java runs heartbeats for such a file; here the log says so, with what was probably meant."""
-    settings = load(text, targets=targets)
+    settings = config.load(text, targets=targets, base="")
 
     *_, note = settings.notes
     assert [flow.heartbeats.is_emitted for flow in settings.flows] == [True] * len(settings.flows)
@@ -362,16 +303,16 @@ def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
     assert hint in str(note)
 
 
-def test_a_flow_that_only_emits_heartbeats_may_come_from_any_alias(load: Load) -> None:
+def test_a_flow_that_only_emits_heartbeats_may_come_from_any_alias(config: ConfigFile) -> None:
     """Nothing is mirrored from there, so the alias is in no topic's name."""
-    settings = load("clusters = A, B~?\nbootstrap.servers = x:1\nA->B~?.enabled = true")
+    settings = config.load("clusters = A, B~?\nbootstrap.servers = x:1\nA->B~?.enabled = true", base="")
 
     assert [str(flow.flow) for flow in settings.flows] == ["A->B~?", "B~?->A"]
 
 
-def test_a_node_runs_only_the_flows_into_its_targets(load: Load) -> None:
+def test_a_node_runs_only_the_flows_into_its_targets(config: ConfigFile) -> None:
     """--clusters keeps the flows that end at one of the named clusters."""
-    settings = load(BASE + "B->A.enabled = true", targets=["B"])
+    settings = config.load("B->A.enabled = true", targets=["B"])
 
     assert [str(flow.flow) for flow in settings.flows] == ["A->B"]
 
@@ -393,10 +334,10 @@ def test_a_node_runs_only_the_flows_into_its_targets(load: Load) -> None:
     ],
 )
 def test_a_clusters_line_beats_the_top_level(
-    load: Load, lines: str, source: tuple[str, ...], target: tuple[str, ...]
+    config: ConfigFile, lines: str, source: tuple[str, ...], target: tuple[str, ...]
 ) -> None:
     """Client keys of a cluster: the client's own line < … as Java spreads them over its clients."""
-    flow = _flow(load(f"clusters = A, B\nA->B.enabled = true\nB.bootstrap.servers = b:1\n{lines}"))
+    flow = config.flow(f"clusters = A, B\nA->B.enabled = true\nB.bootstrap.servers = b:1\n{lines}", base="")
 
     assert (source, target) == (flow.source.bootstrap_servers, flow.target.bootstrap_servers)
 
@@ -411,16 +352,18 @@ def test_a_clusters_line_beats_the_top_level(
         ("my-host_1.example.com:9092", ("my-host_1.example.com:9092",)),
     ],
 )
-def test_brokers_may_be_written_in_all_of_kafkas_ways(load: Load, text: str, expected: tuple[str, ...]) -> None:
+def test_brokers_may_be_written_in_all_of_kafkas_ways(config: ConfigFile, text: str, expected: tuple[str, ...]) -> None:
     """Names, IPv4, IPv6 in brackets, with or without a protocol in front."""
-    settings = load(f"clusters = A, B\nB.bootstrap.servers=b:1\nA->B.enabled=true\nA.bootstrap.servers = {text}")
+    settings = config.load(
+        f"clusters = A, B\nB.bootstrap.servers=b:1\nA->B.enabled=true\nA.bootstrap.servers = {text}", base=""
+    )
 
     assert expected == settings.clusters["A"].bootstrap_servers
 
 
-def test_spark_keys_are_passed_on(load: Load) -> None:
+def test_spark_keys_are_passed_on(config: ConfigFile) -> None:
     """Every spark.* key reaches Spark as it is written, and the master has a default."""
-    settings = load(BASE + "spark.master = spark://m:7077\nspark.executor.memory = 1g\nspark.x= a b ")
+    settings = config.load("spark.master = spark://m:7077\nspark.executor.memory = 1g\nspark.x= a b ")
 
     assert dict(settings.spark) == {
         "spark.master": "spark://m:7077",
@@ -429,18 +372,17 @@ def test_spark_keys_are_passed_on(load: Load) -> None:
     }
 
 
-def test_overrides_beat_the_file(load: Load) -> None:
+def test_overrides_beat_the_file(config: ConfigFile) -> None:
     """An override is a line after the last one, and is named as the origin."""
-    settings = load(BASE + "A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
+    settings = config.load("A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
 
-    assert (_flow(settings).copying.tasks_max, settings.log_level) == (3, "debug")
+    assert (settings.flows[0].copying.tasks_max, settings.log_level) == (3, "debug")
     assert ("3", "--override, A->B.tasks.max") in {(row.value, row.origin) for row in settings.effective}
 
 
-def test_all_problems_are_reported_at_once_in_the_files_order(load: Load) -> None:
+def test_all_problems_are_reported_at_once_in_the_files_order(config: ConfigFile) -> None:
     """One error carries every problem, each with line, key, message and what to try."""
-    problems = _problems(
-        load,
+    problems = config.problems(
         """\
 clusters = A, B
 A.bootstrap.servers = localhost
@@ -458,6 +400,7 @@ broken = \\u00zz
 emit.heartbeats.enabled = 1
 replication.policy.separator = ->
 """,
+        base="",
         targets=["C"],
     )
 
@@ -561,14 +504,16 @@ replication.policy.separator = ->
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(load: Load, text: str, expected: str) -> None:
+def test_a_file_that_cannot_be_used_says_why(config: ConfigFile, text: str, expected: str) -> None:
     """Each mistake ends in one line: where, which key, what is wrong, what to try."""
-    assert [expected] == list(dict.fromkeys(str(problem) for problem in _problems(load, text)))
+    assert [expected] == list(dict.fromkeys(str(problem) for problem in config.problems(text, base="")))
 
 
-def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(load: Load) -> None:
+def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(config: ConfigFile) -> None:
     """Only aliases that are mirrored from become part of topic names."""
-    settings = load("clusters = A, B~?\nbootstrap.servers=x:1\nA->B~?.enabled=true\nemit.heartbeats.enabled=false")
+    settings = config.load(
+        "clusters = A, B~?\nbootstrap.servers=x:1\nA->B~?.enabled=true\nemit.heartbeats.enabled=false", base=""
+    )
 
     assert [str(flow.flow) for flow in settings.flows] == ["A->B~?"]
 
@@ -581,17 +526,17 @@ def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(load: Load) -
         (["A"], "enabled are A->B; none of them has the target --clusters A"),
     ],
 )
-def test_wrong_targets_are_refused(load: Load, targets: list[str], hint: str) -> None:
+def test_wrong_targets_are_refused(config: ConfigFile, targets: list[str], hint: str) -> None:
     """An unknown alias in --clusters, or one that no enabled flow ends at, is a problem."""
-    (problem,) = _problems(load, BASE + "emit.heartbeats.enabled = false", targets=targets)
+    (problem,) = config.problems("emit.heartbeats.enabled = false", targets=targets)
 
     assert hint in problem.hint
 
 
-def test_a_misspelt_target_is_told_the_nearest_alias(load: Load) -> None:
+def test_a_misspelt_target_is_told_the_nearest_alias(config: ConfigFile) -> None:
     """An unknown alias names the one it resembles."""
     text = BASE.replace("A", "west-1").replace("B", "east-1").replace("west-1ll", "All")
-    (problem,) = _problems(load, text, targets=["west_1"])
+    (problem,) = config.problems(text, targets=["west_1"], base="")
 
     assert problem.hint.startswith("did you mean west-1?")
 
@@ -607,12 +552,10 @@ def test_a_missing_file_is_one_clear_problem(tmp_path: Path) -> None:
         assert reason in problem.message
 
 
-def test_every_key_of_consumer_groups_reaches_its_setting(load: Load) -> None:
+def test_every_key_of_consumer_groups_reaches_its_setting(config: ConfigFile) -> None:
     """Which groups are translated, how often, and what becomes of their offsets."""
-    flow = _flow(
-        load(
-            BASE
-            + """
+    flow = config.flow(
+        """
 groups = orders-.*
 A->B.groups.blacklist = tmp-.*
 group.filter.class = shop.GroupFilter
@@ -625,7 +568,6 @@ A->B.sync.group.offsets.interval.seconds = 3
 sync.group.offsets.rewind.enabled = true
 checkpoints.topic.replication.factor = -1
 """
-        )
     )
 
     assert flow.checkpoints == CheckpointSettings(
@@ -652,8 +594,10 @@ checkpoints.topic.replication.factor = -1
         ("C.group.id = others\n", {"A": "A-mm2"}),
     ],
 )
-def test_flows_into_one_cluster_have_groups_of_their_own(load: Load, lines: str, expected: dict[str, str]) -> None:
+def test_flows_into_one_cluster_have_groups_of_their_own(
+    config: ConfigFile, lines: str, expected: dict[str, str]
+) -> None:
     """`group.id` is about all flows into a cluster, but says who runs one of them; heartbeats alone need none."""
-    settings = load(BASE + "clusters = A, B, C\nC.bootstrap.servers = c1:9092\n" + lines)
+    settings = config.load("clusters = A, B, C\nC.bootstrap.servers = c1:9092\n" + lines)
 
     assert {it.flow.source: it.group_id for it in settings.flows if it.is_enabled} == expected

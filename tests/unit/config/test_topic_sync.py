@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from mm2py.config.flow_settings import FlowSettings, TopicSyncSettings
-from mm2py.config.settings import ConfigError, load_settings
+from mm2py.config.flow_settings import TopicSyncSettings
+from mm2py.config.settings import ConfigError
+from tests.support.config_files import ConfigFile
 
 
-BASE = """\
-clusters = A, B
-A.bootstrap.servers = a:1
-B.bootstrap.servers = b:1
-A->B.enabled = true
-"""
-
-
-def load(folder: Path, lines: str) -> FlowSettings:
-    path = folder / "mm2.properties"
-    path.write_text(BASE + lines)
-    return load_settings(path).flows[0]
-
-
-def test_every_key_reaches_its_setting(tmp_path: Path) -> None:
+def test_every_key_reaches_its_setting(config: ConfigFile) -> None:
     """Each key is set to a value of its own and found where it belongs, the old name of a list too."""
-    flow = load(
-        tmp_path,
+    flow = config.flow(
         r"""
 config.properties.blacklist = retention\\..*, segment.ms
 config.property.filter.class = shop.ConfigFilter
@@ -56,23 +40,23 @@ sync.topic.acls.prefixed.enabled = true
     )
 
 
-def test_the_defaults_are_safe(tmp_path: Path) -> None:
+def test_the_defaults_are_safe(config: ConfigFile) -> None:
     """Without a line about it, both are on as in MirrorMaker 2, and nothing made by hand is touched."""
-    assert load(tmp_path, "").topic_sync == TopicSyncSettings()
+    assert config.flow("").topic_sync == TopicSyncSettings()
 
 
 @pytest.mark.parametrize(
     ("text", "factor"), [("3", 3), ("-1", -1), ("source", None), (" source ", None), ("+2", 2), ("", 2)]
 )
-def test_replication_factor(tmp_path: Path, text: str, factor: int | None) -> None:
+def test_replication_factor(config: ConfigFile, text: str, factor: int | None) -> None:
     """A number, -1 for the brokers' default, or the word for the source topic's own."""
     lines = f"replication.factor = {text}\n" if text else ""
 
-    assert load(tmp_path, lines).topics.replication_factor == factor
+    assert config.flow(lines).topics.replication_factor == factor
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "target", "2.5", ""])
-def test_a_replication_factor_that_no_topic_can_have(tmp_path: Path, text: str) -> None:
+def test_a_replication_factor_that_no_topic_can_have(config: ConfigFile, text: str) -> None:
     """What no topic can be created with is refused at the start."""
     with pytest.raises(ConfigError, match=r"mm2.properties:5: replication.factor: must be"):
-        load(tmp_path, f"replication.factor = {text}\n")
+        config.flow(f"replication.factor = {text}\n")

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from mm2py.config.flow_settings import FlowSettings
-from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from tests.support.config_files import ConfigFile
 
 
-_BASE = """\
-clusters = A, B
-A.bootstrap.servers = a:1
-B.bootstrap.servers = b:1
-A->B.enabled = true
-"""
 _KIND = "org.apache.kafka.connect.transforms"
 
 
-def _loaded(folder: Path, lines: str) -> MirrorSettings:
-    path = folder / "mm2.properties"
-    path.write_text(_BASE + lines)
-    return load_settings(path)
-
-
-def _load(folder: Path, lines: str) -> FlowSettings:
-    return _loaded(folder, lines).flows[0]
-
-
-def test_a_name_beats_expressions_and_those_the_whole_flow(tmp_path: Path) -> None:
+def test_a_name_beats_expressions_and_those_the_whole_flow(config: ConfigFile) -> None:
     """Rules stand in the order in which they count, whatever the order of the file."""
-    flow = _load(
-        tmp_path,
+    flow = config.flow(
         "A->B.transform.sql = SELECT 1\n"
         "A->B.transform.shop-.*.function = a.b:c\n"
         "A->B.transform.orders.sql = SELECT 2\n"
@@ -44,10 +24,9 @@ def test_a_name_beats_expressions_and_those_the_whole_flow(tmp_path: Path) -> No
     assert [rule.transform.name for rule in flow.transforms.rules][-1] == "transform.sql"
 
 
-def test_steps_have_their_settings_predicates_and_defaults(tmp_path: Path) -> None:
+def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -> None:
     """Steps stand in the order of the list, by Java's names with or without the package."""
-    flow = _load(
-        tmp_path,
+    flow = config.flow(
         "A->B.transforms = one, two\n"
         f"A->B.transforms.two.type = {_KIND}.MaskField$Value\n"
         "A->B.transforms.two.fields = iban\n"
@@ -101,12 +80,9 @@ _ROUTED = (
         ("errors.deadletterqueue.topic.name = a b", "5: errors.deadletterqueue.topic.name: 'a b' cannot be part"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_at_its_line(tmp_path: Path, lines: str, problem: str) -> None:
+def test_what_is_wrong_is_named_at_its_line(config: ConfigFile, lines: str, problem: str) -> None:
     """Nothing is run while a transform cannot be read as it was meant."""
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, lines)
-
-    assert str(caught.value.problems[0]).startswith(f"mm2.properties:{problem}")
+    assert config.refusals(lines)[0].startswith(f"mm2.properties:{problem}")
 
 
 _INSTEAD = (
@@ -124,12 +100,12 @@ _INSTEAD = (
         "io.confluent.connect.transforms.ExtractTopic$Value",
     ],
 )
-def test_what_routes_record_by_record_is_refused(tmp_path: Path, kind: str) -> None:
+def test_what_routes_record_by_record_is_refused(config: ConfigFile, kind: str) -> None:
     """At its line and key, once, whatever its settings are; with what to use instead."""
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, f"{_ONE}type = {kind}\nA->B.transforms.x.timestamp.format = yyyy/MM\nA->B.topics = orders")
+    (problem,) = config.problems(
+        f"{_ONE}type = {kind}\nA->B.transforms.x.timestamp.format = yyyy/MM\nA->B.topics = orders"
+    )
 
-    (problem,) = caught.value.problems
     assert (problem.where, problem.key) == ("mm2.properties:6", "A->B.transforms.x.type")
     assert problem.message == (
         f"{kind} is not supported: all records of a source partition go to one remote partition, and it sends each "
@@ -139,12 +115,10 @@ def test_what_routes_record_by_record_is_refused(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("text", ["true", "false", ""])
-def test_a_statement_cannot_route(tmp_path: Path, text: str) -> None:
+def test_a_statement_cannot_route(config: ConfigFile, text: str) -> None:
     """Nor a function: the line that a preview took for that is refused with what to use instead."""
-    with pytest.raises(ConfigError) as caught:
-        _load(tmp_path, f"A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = {text}\n")
+    (problem,) = config.problems(f"A->B.transform.orders.sql = SELECT 2\nA->B.transform.orders.routes = {text}\n")
 
-    (problem,) = caught.value.problems
     assert (problem.where, problem.key) == ("mm2.properties:6", "A->B.transform.orders.routes")
     assert problem.message == (
         "a statement or function cannot choose where records go: all records of a source partition go to one remote "
@@ -154,10 +128,9 @@ def test_a_statement_cannot_route(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["", "A->B.transforms.x.predicate = p\n"])
-def test_what_routes_by_the_topic_s_name_is_taken(tmp_path: Path, predicate: str) -> None:
+def test_what_routes_by_the_topic_s_name_is_taken(config: ConfigFile, predicate: str) -> None:
     """A RegexRouter renames whole topics, all of them or those of a name."""
-    flow = _load(
-        tmp_path,
+    flow = config.flow(
         f"{_ONE}type = {_KIND}.RegexRouter\nA->B.transforms.x.regex = a\nA->B.transforms.x.replacement = b\n"
         f"A->B.predicates = p\nA->B.predicates.p.type = TopicNameMatches\nA->B.predicates.p.pattern = a.*\n{predicate}",
     )
@@ -165,10 +138,10 @@ def test_what_routes_by_the_topic_s_name_is_taken(tmp_path: Path, predicate: str
     assert [step.kind for step in flow.transforms.steps] == ["RegexRouter"]
 
 
-def test_a_changed_transform_is_a_changed_flow(tmp_path: Path) -> None:
+def test_a_changed_transform_is_a_changed_flow(config: ConfigFile) -> None:
     """A reload that changes a statement, a step's setting or a predicate's touches the flow."""
     step = "A->B.transforms = x\nA->B.transforms.x.type = DropHeaders\nA->B.transforms.x.headers = {}\n"
 
-    assert _load(tmp_path, "A->B.transform.sql = S") != _load(tmp_path, "A->B.transform.sql = T")
-    assert _load(tmp_path, step.format("a")) != _load(tmp_path, step.format("b"))
-    assert _load(tmp_path, step.format("a")) == _load(tmp_path, step.format("a"))
+    assert config.flow("A->B.transform.sql = S") != config.flow("A->B.transform.sql = T")
+    assert config.flow(step.format("a")) != config.flow(step.format("b"))
+    assert config.flow(step.format("a")) == config.flow(step.format("a"))

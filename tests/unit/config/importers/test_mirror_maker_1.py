@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
-from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, import_settings
+from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from tests.support.config_files import only_flow, refusals_of
 
 
 Load = Callable[..., MirrorSettings]
@@ -37,21 +38,10 @@ def load(tmp_path: Path) -> Load:
     return write_and_load
 
 
-def _flow(settings: MirrorSettings) -> FlowSettings:
-    (flow,) = settings.flows
-    return flow
-
-
-def _problems(load: Load, *files: str, **options: object) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(*files, **options)
-    return [str(problem) for problem in caught.value.problems]
-
-
 def test_two_files_and_a_topic_are_a_flow(load: Load) -> None:
     """The flow is called after the group, keeps names, and reaches the clusters that the two files name."""
     settings = load()
-    flow = _flow(settings)
+    flow = only_flow(settings)
 
     assert str(flow.flow) == "mirror-group->target"
     assert flow.is_enabled
@@ -64,7 +54,7 @@ def test_two_files_and_a_topic_are_a_flow(load: Load) -> None:
 def test_the_mirror_begins_where_the_group_stands(load: Load) -> None:
     """A partition without a position starts at the group's offset, else as auto.offset.reset says; that is noted."""
     settings = load()
-    flow = _flow(settings)
+    flow = only_flow(settings)
 
     assert (flow.copying.start_group, flow.copying.auto_offset_reset) == ("mirror-group", "earliest")
     assert "consumer.properties:2: group.id: the mirror starts at this group's committed" in str(settings.notes[0])
@@ -74,13 +64,13 @@ def test_a_consumer_begins_at_the_end_unless_told_otherwise(load: Load) -> None:
     """Without auto.offset.reset the first MirrorMaker's consumer skips what is there; so does the flow, and says so."""
     settings = load(CONSUMER.replace("auto.offset.reset = earliest\n", ""))
 
-    assert _flow(settings).copying.auto_offset_reset == "latest"
+    assert only_flow(settings).copying.auto_offset_reset == "latest"
     assert any(note.key == "auto.offset.reset" and "from their end" in note.message for note in settings.notes)
 
 
 def test_new_features_are_off(load: Load) -> None:
     """Nothing is written but records, positions and what copying needs; brokers say how often topics are replicated."""
-    flow = _flow(load())
+    flow = only_flow(load())
 
     assert not flow.heartbeats.is_emitted
     assert not flow.topics.heartbeats_enabled
@@ -101,7 +91,7 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
         'username="u" password="p";\n'
         "max.request.size = 70000\nclient.id = writer\n"
     )
-    flow = _flow(load(consumer, producer))
+    flow = only_flow(load(consumer, producer))
 
     assert (flow.source.security.protocol, flow.target.security.protocol) == ("SSL", "SASL_PLAINTEXT")
     assert (flow.limits.fetch_min_bytes, flow.limits.produce_request_max_bytes) == (7, 70000)
@@ -120,7 +110,7 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
 )
 def test_topics_are_read_as_the_first_mirror_maker_does(load: Load, written: str, read: str) -> None:
     """A comma is a bar, blanks and outer quotes are nothing."""
-    assert _flow(load(include=written)).topics.names == (read,)
+    assert only_flow(load(include=written)).topics.names == (read,)
 
 
 def test_every_option_counts(load: Load) -> None:
@@ -133,7 +123,7 @@ def test_every_option_counts(load: Load) -> None:
         consumer_rebalance_listener="com.example.Listener",
         source_alias="west",
     )
-    flow = _flow(settings)
+    flow = only_flow(settings)
     noted = {note.key for note in settings.notes}
 
     assert (flow.copying.tasks_max, flow.copying.offset_flush_interval_ms, str(flow.flow)) == (4, 5000, "west->target")
@@ -162,7 +152,7 @@ def test_what_counts_knows_the_file_and_line_of_each_key(load: Load) -> None:
 
 def test_all_problems_come_at_once_in_the_order_of_the_files(load: Load) -> None:
     """Missing keys and values that cannot be read are named with file, line and the key as it is written."""
-    problems = _problems(
+    problems = refusals_of(
         load, "fetch.min.bytes = many\n", "max.request.size = x\nbootstrap.servers = nowhere\n", num_streams="two"
     )
 
@@ -201,14 +191,14 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
 )
 def test_options_that_will_not_do_are_refused(load: Load, options: dict[str, str], key: str) -> None:
     """What would change what the target gets, or cannot be read, is refused by its option."""
-    (problem,) = _problems(load, **options)
+    (problem,) = refusals_of(load, **options)
 
     assert problem.startswith(f"kafka-mirror-maker: {key}: ")
 
 
 def test_a_cluster_is_not_mirrored_into_itself(load: Load) -> None:
     """With names kept, the same brokers on both sides would feed a topic from itself."""
-    (problem,) = _problems(load, CONSUMER, CONSUMER)
+    (problem,) = refusals_of(load, CONSUMER, CONSUMER)
 
     assert problem.startswith("producer.properties:1: bootstrap.servers: the same brokers as in consumer.properties")
 
@@ -216,9 +206,9 @@ def test_a_cluster_is_not_mirrored_into_itself(load: Load) -> None:
 def test_a_group_that_names_no_topic_needs_an_alias(load: Load) -> None:
     """Positions are kept under the group's name; one that can be in no topic's name asks for --source.alias."""
     consumer = CONSUMER.replace("mirror-group", "mirror group!")
-    (problem,) = _problems(load, consumer)
+    (problem,) = refusals_of(load, consumer)
 
     assert problem.startswith(
         "consumer.properties:2: group.id: positions cannot be stored under the name 'mirror group!'"
     )
-    assert _flow(load(consumer, source_alias="west")).copying.start_group == "mirror group!"
+    assert only_flow(load(consumer, source_alias="west")).copying.start_group == "mirror group!"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, import_settings
+from mm2py.config.settings import MirrorSettings, import_settings
+from tests.support.config_files import only_flow, refusals_of
 
 
 Load = Callable[..., MirrorSettings]
@@ -62,20 +63,9 @@ def load(tmp_path: Path) -> Load:
     return write_and_load  # type: ignore[return-value]
 
 
-def _flow(settings: MirrorSettings) -> FlowSettings:
-    (flow,) = settings.flows
-    return flow
-
-
-def _problems(load: Load, *files: str, **options: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(*files, **options)
-    return [str(problem) for problem in caught.value.problems]
-
-
 def test_a_connector_is_a_flow(load: Load) -> None:
     """It is called after the connector, keeps names, and does nothing that Mirus does not do."""
-    flow = _flow(load())
+    flow = only_flow(load())
 
     assert str(flow.flow) == "mirus-source->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
@@ -101,7 +91,7 @@ def test_a_connector_is_a_flow(load: Load) -> None:
 )
 def test_any_of_three_ways_selects_a_topic(load: Load, lines: str, topics: tuple[str, ...]) -> None:
     """Names are names: their dots match dots alone. Without any, nothing is mirrored, as with Mirus."""
-    flow = _flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
+    flow = only_flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
 
     assert flow.topics.names == topics
 
@@ -117,9 +107,9 @@ def test_the_monitor_s_interval_is_that_of_new_topics(load: Load) -> None:
     """Milliseconds become seconds, at least one; what is no number is a problem of its own line."""
     connector = CONNECTOR + "monitor.poll.wait.ms = {}\n"
 
-    assert _flow(load(connector.format(90_500))).topics.refresh_interval_s == 90.0
-    assert _flow(load(connector.format(100))).topics.refresh_interval_s == 1.0
-    assert _problems(load, connector.format("often")) == [
+    assert only_flow(load(connector.format(90_500))).topics.refresh_interval_s == 90.0
+    assert only_flow(load(connector.format(100))).topics.refresh_interval_s == 1.0
+    assert refusals_of(load, connector.format("often")) == [
         "mirus.properties:6: monitor.poll.wait.ms: expected a whole number, found 'often'"
     ]
 
@@ -137,9 +127,9 @@ def test_what_means_nothing_here_is_noted_with_what_does(load: Load) -> None:
 
 def test_the_quickstart_is_told_what_to_change(load: Load) -> None:
     """Mirus's quickstart names topics in a way that needs a policy; with one it runs."""
-    (problem,) = _problems(load, QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json")
+    (problem,) = refusals_of(load, QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json")
     named = QUICKSTART.replace('"tasks.max"', '"replication.policy.class": "shop.Suffixed",\n    "tasks.max"')
-    flow = _flow(load(named, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
+    flow = only_flow(load(named, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
 
     assert problem.startswith("quickstart.json:6: destination.topic.name.suffix: remote topics would keep their names")
     assert (flow.policy.class_name, flow.copying.tasks_max, flow.topics.names) == ("shop.Suffixed", 5, ("test",))
@@ -147,15 +137,15 @@ def test_the_quickstart_is_told_what_to_change(load: Load) -> None:
 
 def test_converters_that_change_records_are_refused(load: Load) -> None:
     """What Mirus would do to records at the source is not done here."""
-    (problem,) = _problems(load, CONNECTOR + "source.value.converter = org.example.Avro\n")
+    (problem,) = refusals_of(load, CONNECTOR + "source.value.converter = org.example.Avro\n")
 
     assert problem.startswith("mirus.properties:6: source.value.converter: org.example.Avro would change records")
 
 
 def test_a_missing_source_and_name_are_problems(load: Load) -> None:
     """Both are needed: where to read, and under which name positions are kept."""
-    unnamed = _problems(load, CONNECTOR.replace("name = mirus-source\n", ""))
-    sourceless = _problems(load, CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""))
+    unnamed = refusals_of(load, CONNECTOR.replace("name = mirus-source\n", ""))
+    sourceless = refusals_of(load, CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""))
 
     assert unnamed == ["mirus.properties: name: missing: positions are stored under the connector's name"]
     assert len(sourceless) == 1
@@ -166,6 +156,6 @@ def test_a_missing_source_and_name_are_problems(load: Load) -> None:
 
 def test_topics_are_not_copied_into_themselves(load: Load) -> None:
     """With names kept, a source that is the target would grow without end."""
-    (problem,) = _problems(load, CONNECTOR.replace("source:9092", "other:9092, target:9092"))
+    (problem,) = refusals_of(load, CONNECTOR.replace("source:9092", "other:9092, target:9092"))
 
     assert problem.startswith("mirus.properties:3: consumer.bootstrap.servers: the worker writes to target:9092 too")

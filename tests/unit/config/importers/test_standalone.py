@@ -10,6 +10,7 @@ import pytest
 from mm2py.config.importers.lines import Imported
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, import_settings
+from tests.support.config_files import only_flow, refusals_of
 
 
 Load = Callable[..., MirrorSettings]
@@ -77,25 +78,14 @@ def load(read: Callable[..., Imported]) -> Load:
     return load
 
 
-def _flow(settings: MirrorSettings) -> FlowSettings:
-    (flow,) = settings.flows
-    return flow
-
-
 def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
     return flow.is_enabled, flow.is_enabled and flow.checkpoints.is_emitted, flow.heartbeats.is_emitted
-
-
-def _problems(load: Load, *files: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(*files)
-    return [str(problem) for problem in caught.value.problems]
 
 
 def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> None:
     """KIP-382's worker and connector are a flow from upstream to target, without a problem and without a note."""
     settings = import_settings(read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR}))
-    flow = _flow(settings)
+    flow = only_flow(settings)
 
     assert str(flow.flow) == "upstream->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("host1:9092",), ("host2:9092",))
@@ -107,8 +97,8 @@ def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None
     """A connector as it is posted to Connect will do; its old spelling is noted with the line."""
     settings = import_settings(read(KIP_WORKER, {"source.json": KIP_JSON}))
 
-    assert str(_flow(settings).flow) == "us-west->us-east"
-    assert _flow(settings).source.bootstrap_servers == ("us-west-host1:9091",)
+    assert str(only_flow(settings).flow) == "us-west->us-east"
+    assert only_flow(settings).source.bootstrap_servers == ("us-west-host1:9091",)
     assert [str(note) for note in settings.notes] == [
         "source.json:6: source.cluster.brokers.list: KIP-382's draft spelling (write source.cluster.bootstrap.servers)"
     ]
@@ -118,7 +108,7 @@ def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
     """The body of POST /connectors has the config in an object of its own; numbers count as texts."""
     config = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
     text = f'{{"name": "s", "config": {{{config}}}}}'
-    flow = _flow(import_settings(read(WORKER, {"s.json": text})))
+    flow = only_flow(import_settings(read(WORKER, {"s.json": text})))
 
     assert (str(flow.flow), flow.copying.tasks_max, flow.source.bootstrap_servers) == ("source->target", 3, ("a:1",))
 
@@ -155,12 +145,12 @@ def test_connectors_are_the_task_groups_of_their_flow(
     load: Load, files: tuple[str, ...], groups: tuple[bool, bool, bool]
 ) -> None:
     """A flow has the groups that it has files for, in whichever order they come; the way back has none."""
-    assert _groups(_flow(load(WORKER, *files))) == groups
+    assert _groups(only_flow(load(WORKER, *files))) == groups
 
 
 def test_heartbeats_alone_need_no_source(load: Load) -> None:
     """As in Java, a MirrorHeartbeatConnector runs without the source's brokers."""
-    flow = _flow(load(WORKER, HEARTBEAT.replace("source.cluster.bootstrap.servers = source:9092\n", "")))
+    flow = only_flow(load(WORKER, HEARTBEAT.replace("source.cluster.bootstrap.servers = source:9092\n", "")))
 
     assert (str(flow.flow), _groups(flow)) == ("A->B", (False, False, True))
     assert flow.target.bootstrap_servers == ("target:9092",)
@@ -168,7 +158,7 @@ def test_heartbeats_alone_need_no_source(load: Load) -> None:
 
 def test_checkpoints_alone_are_refused(load: Load) -> None:
     """Checkpoints rest on what is copied in the same process: without it, one clear line says what to add."""
-    (problem,) = _problems(load, WORKER, CHECKPOINT)
+    (problem,) = refusals_of(load, WORKER, CHECKPOINT)
 
     assert problem == (
         "1.properties:2: connector.class: checkpoints of A->B depend on its MirrorSourceConnector in the same process "
@@ -184,7 +174,7 @@ def test_each_connector_s_own_settings_count(load: Load) -> None:
         CHECKPOINT + "topics = other\ntasks.max = 2\nemit.checkpoints.interval.seconds = 8\ngroups = g1\n",
         HEARTBEAT + "tasks.max = 1\nemit.heartbeats.interval.seconds = 9\n",
     )
-    flow = _flow(settings)
+    flow = only_flow(settings)
     notes = [str(note) for note in settings.notes]
 
     assert (flow.topics.names, flow.copying.tasks_max) == (("orders",), 4)
@@ -198,7 +188,7 @@ def test_settings_of_a_connector_that_is_not_there_have_no_effect(load: Load) ->
     """The source connector reads nothing about checkpoints; without their connector that is said."""
     settings = load(WORKER, SOURCE + "emit.heartbeats.enabled = true\nsync.group.offsets.enabled = true\n")
 
-    assert _groups(_flow(settings)) == (True, False, False)
+    assert _groups(only_flow(settings)) == (True, False, False)
     assert [str(note) for note in settings.notes] == [
         "1.properties:6: emit.heartbeats.enabled: without effect: no file is of a MirrorHeartbeatConnector",
         "1.properties:7: sync.group.offsets.enabled: without effect: no file is of a MirrorCheckpointConnector",
@@ -225,7 +215,7 @@ def test_clients_are_reached_as_their_prefixes_say(load: Load) -> None:
         "source.consumer.fetch.min.bytes = 7\nconsumer.fetch.min.bytes = 8\nconsumer.fetch.max.wait.ms = 9\n"
         "producer.override.client.id = mine\n"
     )
-    flow = _flow(load(worker, connector))
+    flow = only_flow(load(worker, connector))
 
     assert (flow.source.security.protocol, flow.target.security.protocol) == ("SASL_SSL", "SSL")
     assert (flow.limits.fetch_min_bytes, flow.limits.fetch_max_wait_ms) == (7, 9)
@@ -239,14 +229,14 @@ def test_records_go_where_the_worker_writes(load: Load) -> None:
     alone = load("offset.storage.file.filename = /tmp/x\n", connector)
     overridden = load("bootstrap.servers = source:9092\n", SOURCE + "producer.override.bootstrap.servers = far:9092\n")
 
-    ends = [(one.target.bootstrap_servers, one.target.security.protocol) for one in map(_flow, (beside, alone))]
+    ends = [(one.target.bootstrap_servers, one.target.security.protocol) for one in map(only_flow, (beside, alone))]
     assert ends == [(("target:9092",), "PLAINTEXT"), (("target:9093",), "SSL")]
-    assert _flow(overridden).target.bootstrap_servers == ("far:9092",)
+    assert only_flow(overridden).target.bootstrap_servers == ("far:9092",)
 
 
 def test_a_target_that_is_not_the_worker_s_is_refused(load: Load) -> None:
     """Two clusters as one flow's target would have topics created in one and records written to the other."""
-    (problem,) = _problems(load, WORKER, SOURCE + "target.cluster.bootstrap.servers = elsewhere:9092\n")
+    (problem,) = refusals_of(load, WORKER, SOURCE + "target.cluster.bootstrap.servers = elsewhere:9092\n")
 
     assert problem.startswith(
         "1.properties:6: target.cluster.bootstrap.servers: another cluster than the one that the "
@@ -259,8 +249,8 @@ def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
     worker = WORKER + "offset.storage.file.filename = /tmp/connect.offsets\n"
     settings = load(worker, SOURCE + "offset-syncs.topic.replication.factor = 1\nreplication.factor = 2\n")
 
-    assert _flow(settings).offset_storage.topic == "mm2-offsets.A.internal"
-    assert _flow(settings).offset_storage.replication_factor == 1
+    assert only_flow(settings).offset_storage.topic == "mm2-offsets.A.internal"
+    assert only_flow(settings).offset_storage.replication_factor == 1
     (note,) = settings.notes
     assert str(note).startswith("worker.properties:2: offset.storage.file.filename: without effect")
 
@@ -270,14 +260,14 @@ def test_what_is_about_the_process_is_in_the_worker_s_file(load: Load) -> None:
     settings = load(WORKER + "spark.ui.port = 4050\nlog.level = debug\ncopy.epoch.ms = 700\n", SOURCE)
 
     assert (settings.spark["spark.ui.port"], settings.log_level) == ("4050", "debug")
-    assert _flow(settings).copying.epoch_ms == 700
+    assert only_flow(settings).copying.epoch_ms == 700
 
 
 def test_a_connector_s_settings_in_the_worker_s_file(load: Load) -> None:
     """A worker hands none of its settings to connectors; who expects that is told where to write them."""
     settings = load(WORKER + "replication.factor = 1\n", SOURCE)
 
-    assert _flow(settings).topics.replication_factor == 2
+    assert only_flow(settings).topics.replication_factor == 2
     assert [str(note) for note in settings.notes] == [
         "worker.properties:2: replication.factor: has no effect in a worker's file (write it in the connector's file)"
     ]
@@ -287,7 +277,7 @@ def test_a_connector_s_settings_in_the_worker_s_file(load: Load) -> None:
 def test_converters_that_change_records_are_refused(load: Load, key: str) -> None:
     """The worker's converter counts where the connector has none; records are never converted."""
     worker = WORKER + f"{key} = org.apache.kafka.connect.json.JsonConverter\n{key}.schemas.enable = false\n"
-    (problem,) = _problems(load, worker, SOURCE)
+    (problem,) = refusals_of(load, worker, SOURCE)
     fine = load(worker, SOURCE + f"{key} = {_BYTES}\n")
 
     assert problem.startswith(f"worker.properties:2: {key}: org.apache.kafka.connect.json.JsonConverter would change ")
@@ -301,7 +291,7 @@ def test_transforms_carry_over(load: Load) -> None:
     fine = load(
         WORKER, SOURCE + f"transforms = one\ntransforms.one.type = {package}.DropHeaders\ntransforms.one.headers = a\n"
     )
-    (problem,) = _problems(load, WORKER, SOURCE + f"transforms = two\ntransforms.two.type = {package}.Cast$Value\n")
+    (problem,) = refusals_of(load, WORKER, SOURCE + f"transforms = two\ntransforms.two.type = {package}.Cast$Value\n")
 
     (step,) = fine.flows[0].transforms.steps
     assert (step.kind, step.settings["headers"]) == ("DropHeaders", "a")
@@ -321,12 +311,12 @@ def test_a_connector_cannot_route_record_by_record(load: Load) -> None:
     assert (problem.where, problem.key) == ("1.properties:7", "transforms.days.type")
     assert problem.message.startswith(f"{package}.TimestampRouter is not supported: all records of a source partition")
     assert problem.hint.startswith("rename whole topics with a RegexRouter, or mirror to one remote topic and split it")
-    assert [step.kind for step in _flow(fine).transforms.steps] == ["RegexRouter"]
+    assert [step.kind for step in only_flow(fine).transforms.steps] == ["RegexRouter"]
 
 
 def test_hints_fit_the_file(load: Load) -> None:
     """What a hint asks to write can be written in that file."""
-    (problem,) = _problems(load, WORKER, SOURCE.replace("source:9092", "source"))
+    (problem,) = refusals_of(load, WORKER, SOURCE.replace("source:9092", "source"))
 
     assert problem.endswith("(write source.cluster.bootstrap.servers = host1:9092, host2:9092)")
 
@@ -339,12 +329,12 @@ def test_values_from_providers_are_not_shown(load: Load, tmp_path: Path) -> None
         "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
     )
     connector = SOURCE.replace("source:9092", f"${{file:{tmp_path}/secrets:servers}}")
-    (problem,) = _problems(load, worker, connector)
+    (problem,) = refusals_of(load, worker, connector)
     (tmp_path / "secrets").write_text("servers = hush:9092\n")
     settings = load(worker, connector)
 
     assert "hush" not in problem
-    assert _flow(settings).source.bootstrap_servers == ("hush:9092",)
+    assert only_flow(settings).source.bootstrap_servers == ("hush:9092",)
     assert not any("hush" in row.value for row in settings.effective)
 
 
@@ -361,12 +351,12 @@ def test_overrides_are_written_as_in_mirror_makers_file(load: Load) -> None:
     """--override names flows and clusters, and beats what the files say."""
     settings = load(WORKER, SOURCE + "topics = a\n", **{"A->B.topics": "b", "B.offset.flush.interval.ms": "7"})
 
-    assert (_flow(settings).topics.names, _flow(settings).copying.offset_flush_interval_ms) == (("b",), 7)
+    assert (only_flow(settings).topics.names, only_flow(settings).copying.offset_flush_interval_ms) == (("b",), 7)
 
 
 def test_all_problems_come_at_once_file_by_file(load: Load) -> None:
     """Whatever is wrong in any of the files is said in one go, in the order of the files."""
-    problems = _problems(
+    problems = refusals_of(
         load,
         "clusters = A, B\nproducer.max.request.size = x\n",
         SOURCE.replace("source.cluster.bootstrap.servers = source:9092\n", "tasks.max = many\n"),
@@ -412,13 +402,13 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_two_sources_under_one_alias_are_refused(load: Load) -> None:
     """Positions and topics of two clusters must not mix."""
-    (problem,) = _problems(load, WORKER, SOURCE, HEARTBEAT.replace("source:9092", "elsewhere:9092"))
+    (problem,) = refusals_of(load, WORKER, SOURCE, HEARTBEAT.replace("source:9092", "elsewhere:9092"))
 
     assert problem.startswith("2.properties:5: source.cluster.bootstrap.servers: another source than in 1.properties:5")
 
 
 def test_one_alias_for_both_ends_is_refused(load: Load) -> None:
     """A flow needs two clusters."""
-    (problem,) = _problems(load, WORKER, SOURCE.replace("target.cluster.alias = B", "target.cluster.alias = A"))
+    (problem,) = refusals_of(load, WORKER, SOURCE.replace("target.cluster.alias = B", "target.cluster.alias = A"))
 
     assert problem.startswith("1.properties:4: target.cluster.alias: source and target are both called A")
