@@ -18,7 +18,7 @@ from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_l
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
-from mm2py.model.counters import Counters
+from mm2py.model.counters import Counters, Effort
 from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import (
@@ -147,33 +147,24 @@ class _CachedView:
 
 
 @attrs.define
-class TaskMeasures:
+class TaskMeasures(Effort):
     """One copy task since the daemon started; names and units are those of `TaskView`."""
 
     lost_epochs: int = 0
-    cpu_s: float = 0.0
     rss_bytes: int = 0
     elapsed_s: float = 0.0
     boundary_s: float = 0.0
     epochs_ended: int = 0
-    fetches: int = 0
-    produces: int = 0
-    retries: int = 0
-    throttled_ms: int = 0
     epochs: deque[EpochView] = attrs.field(factory=lambda: deque(maxlen=_EPOCHS))
 
     def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
         """Add an epoch's outcome."""
         boundary_s = max(0.0, took_s - outcome.elapsed_s)
-        self.cpu_s += outcome.cpu_s
+        self.add(outcome)
         self.rss_bytes = outcome.rss_bytes
         self.elapsed_s += outcome.elapsed_s
         self.boundary_s += boundary_s
         self.epochs_ended += 1
-        self.fetches += outcome.fetches
-        self.produces += outcome.produces
-        self.retries += outcome.retries
-        self.throttled_ms += outcome.throttled_ms
         self.epochs.append(
             EpochView(
                 epoch=plan.epoch,

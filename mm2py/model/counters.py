@@ -1,14 +1,34 @@
-"""The counters of a topic-partition, from the batch in a worker up to the metrics of a flow, each defined once."""
+"""Numbers that add up, each defined once: from a worker up to the metrics of a flow."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
 
 @attrs.define(kw_only=True, eq=False)
-class Counters:
+class Sums:
+    """What `Counters` and `Effort` have in common; `_summed` are the names of their own fields."""
+
+    _summed: ClassVar[tuple[str, ...]] = ()
+
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers by name, as arguments for another value that has them."""
+        return {name: getattr(self, name) for name in self._summed}
+
+    def counts_with(self, other: Sums) -> dict[str, Any]:
+        """Return the sums of these numbers and those of *other*, likewise."""
+        return {name: getattr(self, name) + getattr(other, name) for name in self._summed}
+
+    def add(self, other: Sums) -> None:
+        """Add those of *other* to these, which must not be of a frozen value."""
+        for name, total in self.counts_with(other).items():
+            setattr(self, name, total)
+
+
+@attrs.define(kw_only=True, eq=False)
+class Counters(Sums):
     """
     The counters of an epoch, of a partition or of a flow, whichever derives from it.
 
@@ -26,18 +46,22 @@ class Counters:
     resumed_records: int = 0
     foreign_records: int = 0
 
-    def counts(self) -> dict[str, Any]:
-        """Return the counters by name, as arguments for another value that has them."""
-        return {name: getattr(self, name) for name in _NAMES}
 
-    def counts_with(self, other: Counters) -> dict[str, Any]:
-        """Return the sums of these counters and those of *other*, likewise."""
-        return {name: getattr(self, name) + getattr(other, name) for name in _NAMES}
+@attrs.define(kw_only=True, eq=False)
+class Effort(Sums):
+    """
+    What it took to copy: in a range of records, in an epoch or in all epochs of a copy task.
 
-    def add(self, other: Counters) -> None:
-        """Add those of *other* to these, which must not be of a frozen value."""
-        for name, total in self.counts_with(other).items():
-            setattr(self, name, total)
+    `cpu_s` is the worker process's CPU time, `retries` counts pauses after which a partition was tried again, and
+    `throttled_ms` is the time for which both clusters' quotas throttled it.
+    """
+
+    cpu_s: float = 0.0
+    fetches: int = 0
+    produces: int = 0
+    retries: int = 0
+    throttled_ms: int = 0
 
 
-_NAMES = tuple(field.name for field in attrs.fields(Counters))
+for _kind in (Counters, Effort):
+    _kind._summed = tuple(field.name for field in attrs.fields(_kind))  # noqa: SLF001 - our own classes

@@ -16,7 +16,7 @@ from typing import overload
 import attrs
 
 from mm2py.errors import shortened
-from mm2py.model.counters import Counters
+from mm2py.model.counters import Counters, Effort
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare, RateUse
@@ -361,12 +361,11 @@ class Histogram:
 
 
 @attrs.frozen
-class EpochOutcome:
+class EpochOutcome(Effort):
     """
     The outcome of one epoch. Partitions that neither advanced, nor failed, nor learnt anything are omitted.
 
-    `elapsed_s` runs from the first line of the Spark task to its last, `cpu_s` is the worker process's CPU time in
-    it, `throttled_ms` the time for which both clusters' quotas throttled it.
+    `elapsed_s` runs from the first line of the Spark task to its last.
     """
 
     flow: Flow
@@ -377,12 +376,7 @@ class EpochOutcome:
     age: Histogram = Histogram()
     elapsed_s: float = 0.0
     drain_s: float = 0.0
-    cpu_s: float = 0.0
     rss_bytes: int = 0
-    fetches: int = 0
-    produces: int = 0
-    retries: int = 0
-    throttled_ms: int = 0
     worker: str = ""
     rates: tuple[RateUse, ...] = ()
 

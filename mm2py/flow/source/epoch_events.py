@@ -35,13 +35,9 @@ def epoch_ended(plan: EpochPlan, outcome: EpochOutcome, took_s: float, lag: int)
         elapsed_s=outcome.elapsed_s,
         boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
         drain_s=outcome.drain_s,
-        cpu_s=outcome.cpu_s,
         rss_bytes=outcome.rss_bytes,
-        fetches=outcome.fetches,
-        produces=outcome.produces,
-        retries=outcome.retries,
-        throttled_ms=outcome.throttled_ms,
         worker=outcome.worker,
+        **outcome.counts(),
     )
 
 

@@ -16,6 +16,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError
+from mm2py.model.counters import Effort
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     Ended,
@@ -417,9 +418,10 @@ class MicroBatch:
                 self._tell(one, ended, failure)
 
     def _outcome(self) -> EpochOutcome:
-        latency = Histogram()
+        latency, effort = Histogram(), Effort()
         for offset_range in self._offset_ranges:
             latency = latency.plus(offset_range.latency)
+            effort.add(offset_range)
         for source, one in self._now.items():
             told, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
             stable = self._ends.get(source, -1) if self._plan.limits.reads_committed else -1
@@ -431,12 +433,9 @@ class MicroBatch:
             partitions=tuple(self._outcomes.values()),
             latency=latency,
             elapsed_s=self._clock.monotonic() - self._begun,
-            cpu_s=sum(offset_range.cpu_s for offset_range in self._offset_ranges),
-            produces=sum(offset_range.produces for offset_range in self._offset_ranges),
-            retries=sum(offset_range.retries for offset_range in self._offset_ranges),
-            throttled_ms=sum(offset_range.throttled_ms for offset_range in self._offset_ranges),
             worker="spark",
             rates=self._limits.uses(self._clock.monotonic()),
+            **effort.counts(),
         )
 
 

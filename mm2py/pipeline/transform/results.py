@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from mm2py.errors import shortened
+from mm2py.model.counters import Effort
 from mm2py.model.epoch import Histogram, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 
@@ -30,7 +31,7 @@ class BadRecord:
 
 
 @attrs.frozen
-class RangeOutcome:
+class RangeOutcome(Effort):
     """
     The outcome of a partition, and what it took.
 
@@ -41,10 +42,6 @@ class RangeOutcome:
     partition: PartitionOutcome
     left_out: tuple[BadRecord, ...] = ()
     latency: Histogram = attrs.field(factory=Histogram)
-    cpu_s: float = 0.0
-    produces: int = 0
-    retries: int = 0
-    throttled_ms: int = 0
 
 
 @attrs.frozen
