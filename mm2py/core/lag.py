@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from mm2py.core.source.progress import PartitionState
-from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.epoch import LogOffsets, PartitionOutcome
 from mm2py.model.state import PartitionStage
 
 
@@ -53,7 +53,7 @@ def tells_end(outcome: PartitionOutcome | None, state: PartitionState, *, fetche
     it. A fetch session omits unchanged partitions. One with records left would have been reported if it had been
     fetched: it was not if the target does not accept what was read before, or a limit delays reading.
     """
-    if outcome is not None and outcome.high_watermark >= 0:
+    if outcome is not None and outcome.log.high_watermark >= 0:
         return True
     is_read = state.stage is PartitionStage.COPYING and not state.is_unsure
     return fetches > 0 and is_read and state.lag == 0
@@ -61,7 +61,7 @@ def tells_end(outcome: PartitionOutcome | None, state: PartitionState, *, fetche
 
 def forget_end(state: PartitionState) -> PartitionState:
     """Discard the source's end offset: it is too old."""
-    return state if state.high_watermark < 0 else attrs.evolve(state, high_watermark=-1, last_stable_offset=-1)
+    return state if state.log.high_watermark < 0 else attrs.evolve(state, log=LogOffsets(state.log.start))
 
 
 @attrs.frozen

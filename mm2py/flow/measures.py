@@ -100,8 +100,8 @@ class PartitionMeasures:
         self.cached, self._asked_at = None, now
         if state.lag == 0:
             self.caught_up_at = now
-        if state.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
-            self._ends = (*self._ends[-1:], _End(now, state.high_watermark))
+        if state.log.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
+            self._ends = (*self._ends[-1:], _End(now, state.log.high_watermark))
 
     def waiting(
         self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int
@@ -118,7 +118,7 @@ class PartitionMeasures:
             waited_s = lag_s(lag, last_copied_s=last_copied_s, caught_up_s=caught_up_s)
         growth = None
         if retention is not None and retention.bytes is not None and self.records:
-            growth = Growth(self.bytes / self.records, self.growth_per_s(state.high_watermark, now))
+            growth = Growth(self.bytes / self.records, self.growth_per_s(state.log.high_watermark, now))
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
     def growth_per_s(self, end_offset: int, now: float) -> float | None:
@@ -360,7 +360,7 @@ def _view_of(
 ) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     reading = measured.window.read(now)
-    end_offset, last_ms = state.high_watermark, state.last_timestamp_ms
+    end_offset, last_ms = state.log.high_watermark, state.last_timestamp_ms
     return PartitionView(
         source=state.source,
         remote_topic=state.remote_topic,
@@ -375,7 +375,7 @@ def _view_of(
         retry_in_s=None if is_copying else pause_left_s(state, now),
         failure=why_it_waits(state),
         end_offset=end_offset if end_offset >= 0 else None,
-        log_start_offset=state.log_start_offset if state.log_start_offset >= 0 else None,
+        log_start_offset=state.log.start if state.log.start >= 0 else None,
         record_rate=reading.record_rate,
         byte_rate=reading.byte_rate,
         age=reading.age,

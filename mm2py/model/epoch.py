@@ -282,12 +282,31 @@ class Measured:
 
 
 @attrs.frozen
+class LogOffsets:
+    """What the source says of a partition's log: its start, its high watermark and, with read_committed, its last
+    stable offset. Each is -1 while it is unknown.
+    """
+
+    start: int = -1
+    high_watermark: int = -1
+    last_stable: int = -1
+
+    def newer(self, told: LogOffsets) -> LogOffsets:
+        """Return what is known once *told* has arrived, which need not name all of them."""
+        return LogOffsets(
+            told.start if told.start >= 0 else self.start,
+            told.high_watermark if told.high_watermark >= 0 else self.high_watermark,
+            told.last_stable if told.last_stable >= 0 else self.last_stable,
+        )
+
+
+@attrs.frozen
 class PartitionOutcome(Counters):
     """
     What an epoch did to one topic-partition.
 
     `position` and `downstream` are proven: everything before `position` is at the target. `is_unsure` means that more
-    may have arrived. Offsets of the source's log are -1 until the first fetch answer.
+    may have arrived.
     """
 
     source: TopicPartition
@@ -300,10 +319,7 @@ class PartitionOutcome(Counters):
     runs: Sequence[Run] = ()
     #: The upstream offset from which `runs` are complete, if not the epoch's first position.
     known_from: int | None = None
-    log_start_offset: int = -1
-    high_watermark: int = -1
-    #: The last stable offset with read_committed; -1 otherwise.
-    last_stable_offset: int = -1
+    log: LogOffsets = attrs.field(factory=LogOffsets)
     last_timestamp_ms: int = -1
     #: Belongs to `position`; None if the next writer needs a new producer id.
     producer: ProducerMark | None = None

@@ -13,6 +13,7 @@ from mm2py.flow.topics.remote_topics import Mirrored, Place
 from mm2py.model.epoch import (
     EpochOutcome,
     EpochPlan,
+    LogOffsets,
     PartitionOutcome,
     ProducerMark,
 )
@@ -43,7 +44,7 @@ def copied(plan: EpochPlan, records: int = 10, **changes: object) -> EpochOutcom
                     is_unsure=False,
                     records=records,
                     bytes=records * 100,
-                    high_watermark=planned.position + records,
+                    log=LogOffsets(high_watermark=planned.position + records),
                     producer=planned.producer,
                 ),
                 **changes,

@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.config.settings import SourceTruthSettings
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import PartitionFailure
+from mm2py.model.epoch import LogOffsets, PartitionFailure
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
@@ -101,7 +101,7 @@ def diagnose(state: PartitionState, look: Look) -> Finding | None:
     """Return the most serious finding; None if both clusters match the position."""
     position, downstream, remote_topic_id = _stood(state)
     if is_other_topic(state.topic_id, look.topic_id):
-        left = max(0, state.high_watermark - position)
+        left = max(0, state.log.high_watermark - position)
         message = f"{state.source.topic} was deleted and created again at the source"
         if left:
             message += f", with {left} records or more of partition {state.source.partition} not copied"
@@ -185,8 +185,7 @@ def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> Partit
         look_at=0.0,
         retry_at=now,
         stage=PartitionStage.STOPPED if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF,
-        log_start_offset=look.log_start,
-        high_watermark=look.log_end,
+        log=LogOffsets(look.log_start, look.log_end),
     )
 
 

@@ -15,6 +15,7 @@ from mm2py.model.counters import Counters
 from mm2py.model.epoch import (
     Ended,
     LeaderMark,
+    LogOffsets,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -120,16 +121,13 @@ class PartitionState(Counters):
     ended: Ended = Ended.OK
     bytes_per_s: float | None = None
     unwritten_bytes: int = 0
-    log_start_offset: int = -1
-    high_watermark: int = -1
-    #: The source's last stable offset with read_committed; -1 otherwise.
-    last_stable_offset: int = -1
+    log: LogOffsets = attrs.field(factory=LogOffsets)
     last_timestamp_ms: int = -1
 
     @property
     def lag(self) -> int | None:
         """Return how many records the target is behind, as of the last fetch answer; None before the first."""
-        return max(0, self.high_watermark - self.position) if self.high_watermark >= 0 else None
+        return max(0, self.log.high_watermark - self.position) if self.log.high_watermark >= 0 else None
 
     @property
     def standing(self) -> Position:
@@ -264,10 +262,8 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         failure=outcome.failure,
         bytes_per_s=rate * _FRESH_SHARE + known * (1 - _FRESH_SHARE),
         unwritten_bytes=state.unwritten_bytes + outcome.bytes,
-        log_start_offset=_fresh(outcome.log_start_offset, state.log_start_offset),
-        high_watermark=_fresh(outcome.high_watermark, state.high_watermark),
-        last_stable_offset=_fresh(outcome.last_stable_offset, state.last_stable_offset),
-        last_timestamp_ms=_fresh(outcome.last_timestamp_ms, state.last_timestamp_ms),
+        log=state.log.newer(outcome.log),
+        last_timestamp_ms=outcome.last_timestamp_ms if outcome.last_timestamp_ms >= 0 else state.last_timestamp_ms,
         **state.counts_with(outcome),
     )
 
@@ -281,10 +277,6 @@ def _stray_from(state: PartitionState, outcome: PartitionOutcome) -> int | None:
         return outcome.stray_from
     is_repaired = state.repair is not None and outcome.downstream is not None
     return None if is_repaired else state.stray_from
-
-
-def _fresh(told: int, known: int) -> int:
-    return told if told >= 0 else known
 
 
 def _copying(state: PartitionState, *, is_unsure: bool) -> PartitionState:
@@ -378,10 +370,10 @@ def stop(
 
 def look(state: PartitionState, *, log_start_offset: int, high_watermark: int) -> PartitionState:
     """Record the source's start and end offsets while it is not being read."""
-    if (log_start_offset, high_watermark) == (state.log_start_offset, state.high_watermark):
+    if (log_start_offset, high_watermark) == (state.log.start, state.log.high_watermark):
         return state
     # The last stable offset is unknown now: it was not queried.
-    return attrs.evolve(state, log_start_offset=log_start_offset, high_watermark=high_watermark, last_stable_offset=-1)
+    return attrs.evolve(state, log=LogOffsets(log_start_offset, high_watermark))
 
 
 def hold_back(state: PartitionState, failure: PartitionFailure, *, now: float) -> PartitionState:

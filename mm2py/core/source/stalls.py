@@ -46,7 +46,7 @@ class Followed:
 
 def held_by_transaction(state: PartitionState) -> PartitionFailure | None:
     """Return the open transaction at the source that blocks *state* once everything readable is copied."""
-    stable, end = state.last_stable_offset, state.high_watermark
+    stable, end = state.log.last_stable, state.log.high_watermark
     if not 0 <= stable == state.position < end:
         return None
     source = state.source

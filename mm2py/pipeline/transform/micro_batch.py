@@ -23,6 +23,7 @@ from mm2py.model.epoch import (
     EpochOutcome,
     EpochPlan,
     Histogram,
+    LogOffsets,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -425,7 +426,7 @@ class MicroBatch:
         for source, one in self._now.items():
             told, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
             stable = self._ends.get(source, -1) if self._plan.limits.reads_committed else -1
-            self._outcomes[source] = attrs.evolve(told, high_watermark=end, last_stable_offset=stable)
+            self._outcomes[source] = attrs.evolve(told, log=LogOffsets(high_watermark=end, last_stable=stable))
         return EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,

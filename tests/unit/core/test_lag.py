@@ -6,7 +6,7 @@ import pytest
 
 from mm2py.core.lag import Growth, Retention, lag_s, seconds_until_loss, tells_end
 from mm2py.core.source.progress import PartitionState
-from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.epoch import LogOffsets, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 
@@ -93,8 +93,10 @@ def test_whether_an_epoch_told_where_a_log_ends(
 ) -> None:
     """What is only not known to be otherwise does not make an old end a new one."""
     source = TopicPartition("t", 0)
-    outcome = PartitionOutcome(source, 100, 99, is_unsure=is_unsure, high_watermark=told)
-    state = PartitionState(source, "A.t", 100, 99, is_unsure=is_unsure, stage=stage, high_watermark=100 + left)
+    outcome = PartitionOutcome(source, 100, 99, is_unsure=is_unsure, log=LogOffsets(high_watermark=told))
+    state = PartitionState(
+        source, "A.t", 100, 99, is_unsure=is_unsure, stage=stage, log=LogOffsets(high_watermark=100 + left)
+    )
 
     assert tells_end(outcome, state, fetches=fetches) is is_told
     if told < 0:

@@ -9,7 +9,7 @@ from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, Measured, PartitionOutcome
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, LogOffsets, Measured, PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -26,7 +26,7 @@ from tests.support.clocks import ManualClock
 FLOW = Flow("A", "B")
 SOURCE = TopicPartition("t", 0)
 END = ClusterEndpoint("A", ("127.0.0.1:1",))
-STATE = PartitionState(SOURCE, "A.t", 100, 99, is_unsure=False, high_watermark=100)
+STATE = PartitionState(SOURCE, "A.t", 100, 99, is_unsure=False, log=LogOffsets(high_watermark=100))
 
 
 class MeasuresRig:
@@ -93,7 +93,7 @@ def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
 
 def test_a_lag_that_nobody_asked_for_lately_is_not_known() -> None:
     """Neither a caught-up partition nor one that lags shows an old number, nor anything that follows from it."""
-    rig = MeasuresRig(attrs.evolve(STATE, high_watermark=130))
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=130)))
     rig.measures.lag_holds_s = 45.0
     rig.run(30)
     caught_up = rig.partition()
@@ -139,7 +139,7 @@ def test_lag_in_seconds_begins_when_something_is_left() -> None:
     rig.clock.advance(3_600.0)
     rig.run()
     none = rig.partition()
-    rig.state = attrs.evolve(rig.state, high_watermark=150)
+    rig.state = attrs.evolve(rig.state, log=LogOffsets(high_watermark=150))
     rig.run()
     rig.clock.advance(2.0)
 
@@ -152,14 +152,14 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
     """
     At its end a partition's view is created again after an epoch, or after five seconds; one that lags, every time.
     """
-    rig = MeasuresRig(attrs.evolve(STATE, high_watermark=STATE.position))
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=STATE.position)))
     rig.run(10)
     first, again = rig.partition(), rig.partition()
     rig.run(20)
     after_an_epoch = rig.partition()
     rig.clock.advance(5.0)
     later = rig.partition()
-    rig.state = attrs.evolve(rig.state, high_watermark=rig.state.position + 1)
+    rig.state = attrs.evolve(rig.state, log=LogOffsets(high_watermark=rig.state.position + 1))
     rig.run()
     lagging = rig.partition()
 
@@ -178,7 +178,7 @@ def test_time_until_loss_by_time_and_by_size() -> None:
     rig.measures.retention = {"t": Retention(None, 10_000)}
     unwatched = rig.partition().seconds_until_loss
     for _ in range(12):  # 20 records a second come, of 10 bytes each
-        rig.state = attrs.evolve(rig.state, high_watermark=rig.state.high_watermark + 100)
+        rig.state = attrs.evolve(rig.state, log=LogOffsets(high_watermark=rig.state.log.high_watermark + 100))
         rig.run(100)
 
     assert by_time == 60.0

@@ -20,7 +20,7 @@ from mm2py.core.source.broken_history import (
     reset,
 )
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import LeaderMark, ProducerMark
+from mm2py.model.epoch import LeaderMark, LogOffsets, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 
@@ -29,7 +29,7 @@ TP = TopicPartition("t", 0)
 #: 100 records copied, upstream 1000 to 1099, downstream 0 to 99.
 STATE = PartitionState(
     TP, "A.t", 1100, 99, is_unsure=False, topic_id="s1", remote_topic_id="r1", producer=ProducerMark(7, 0, 100),
-    leader=LeaderMark(4, 1050), high_watermark=1130,
+    leader=LeaderMark(4, 1050), log=LogOffsets(high_watermark=1130),
 )  # fmt: skip
 LOOK = Look("s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4)
 OTHER_SOURCE = attrs.evolve(LOOK, topic_id="s2", log_start=0, log_end=20, history_end=-1)
@@ -228,4 +228,4 @@ def test_a_reset_is_about_what_was_seen() -> None:
 
     assert position_after(done, STATE, OTHER_SOURCE) == Position(TP, 0, 99, "s2", None, "r1")
     assert after.standing == Position(TP, 0, 99, "s2", None, "r1")
-    assert (after.is_questioned, after.is_unsure, after.retry_at, after.high_watermark) == (False, False, 5.0, 20)
+    assert (after.is_questioned, after.is_unsure, after.retry_at, after.log) == (False, False, 5.0, LogOffsets(0, 20))

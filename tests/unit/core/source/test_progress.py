@@ -21,7 +21,7 @@ from mm2py.core.source.progress import (
     question,
     stop,
 )
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionOutcome, ProducerMark
+from mm2py.model.epoch import Ended, LogOffsets, PartitionFailure, PartitionOutcome, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -49,7 +49,7 @@ def outcome(**changes: object) -> PartitionOutcome:
         is_unsure=False,
         records=50,
         bytes=5_000,
-        high_watermark=160,
+        log=LogOffsets(high_watermark=160),
         producer=ProducerMark(7, 0, 50),
     )
     return attrs.evolve(told, **changes)

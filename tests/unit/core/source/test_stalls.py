@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.core.source.progress import PartitionState, look
 from mm2py.core.source.stalls import INTERRUPTED_S, TRANSACTION_S, Stall, follow, held_by_transaction, why_it_waits
-from mm2py.model.epoch import PartitionFailure
+from mm2py.model.epoch import LogOffsets, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 
@@ -19,11 +19,12 @@ AWAY = PartitionFailure("no broker leads t-0 at the source", "start one")
 LOST = PartitionFailure("its Python worker was killed", error="EpochLostError")
 
 
-def state(**changes: object) -> PartitionState:
-    return attrs.evolve(PartitionState(TP, "A.t", position=100, downstream=99, high_watermark=160), **changes)
+def state(*, last_stable: int = -1, high_watermark: int = 160, **changes: object) -> PartitionState:
+    log = LogOffsets(0, high_watermark, last_stable)
+    return attrs.evolve(PartitionState(TP, "A.t", position=100, downstream=99, log=log), **changes)
 
 
-HELD = state(last_stable_offset=100)
+HELD = state(last_stable=100)
 INTERRUPTED = state(stage=PartitionStage.BACKING_OFF, failure=AWAY)
 
 
@@ -31,8 +32,8 @@ INTERRUPTED = state(stage=PartitionStage.BACKING_OFF, failure=AWAY)
     ("found", "is_held"),
     [
         pytest.param(HELD, True, id="all is copied that may be read, and more is there"),
-        pytest.param(state(last_stable_offset=120), False, id="more may be read"),
-        pytest.param(state(last_stable_offset=100, high_watermark=100), False, id="there is nothing more"),
+        pytest.param(state(last_stable=120), False, id="more may be read"),
+        pytest.param(state(last_stable=100, high_watermark=100), False, id="there is nothing more"),
         pytest.param(state(), False, id="all may be read"),
         pytest.param(look(HELD, log_start_offset=0, high_watermark=170), False, id="nobody knows what may be read"),
     ],
@@ -59,7 +60,7 @@ def moments(states: Sequence[tuple[float, PartitionState]]) -> list[tuple[float,
 STOPPED = state(stage=PartitionStage.STOPPED, failure=AWAY)
 OF_LOSSES = attrs.evolve(INTERRUPTED, failure=LOST)
 BEHIND = [(0, HELD), (299, HELD), (TRANSACTION_S, HELD), (999, HELD), (1_000, state(position=160))]
-ONE_BY_ONE = [(at, state(position=at, last_stable_offset=at)) for at in range(0, 160, 20)]
+ONE_BY_ONE = [(at, state(position=at, last_stable=at)) for at in range(0, 160, 20)]
 AGAIN = [(0, INTERRUPTED), (INTERRUPTED_S, INTERRUPTED), (70, attrs.evolve(INTERRUPTED, failures=9)), (80, state())]
 MOVES = [(0, INTERRUPTED), (50, attrs.evolve(INTERRUPTED, position=101)), (100, INTERRUPTED)]
 

@@ -79,8 +79,8 @@ async def test_what_nobody_reads_falls_behind_visibly(rig: IdleSourceRig) -> Non
     after = rig.states[PAUSED]
 
     assert rig.asked == [{PAUSED}] * 2  # where logs begin, and where they end
-    assert (after.log_start_offset, after.high_watermark, after.lag) == (20, 150, 50)
-    assert rig.states[HELD].high_watermark == rig.states[GONE].high_watermark == -1
+    assert (after.log.start, after.log.high_watermark, after.lag) == (20, 150, 50)
+    assert rig.states[HELD].log.high_watermark == rig.states[GONE].log.high_watermark == -1
 
 
 async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: IdleSourceRig) -> None:
@@ -110,7 +110,7 @@ async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: IdleS
     rig.ends[PAUSED] = DENIED
     await rig.live(10.5)
 
-    assert rig.states[PAUSED].high_watermark == -1
+    assert rig.states[PAUSED].log.high_watermark == -1
 
 
 async def test_a_source_that_is_away_is_tried_again(rig: IdleSourceRig) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.model.epoch import RECREATED, SETTLING_MS, Ended, EpochOutcome, PartitionOutcome, ProducerMark, Run
+from mm2py.model.epoch import (
+    RECREATED,
+    SETTLING_MS,
+    Ended,
+    EpochOutcome,
+    LogOffsets,
+    PartitionOutcome,
+    ProducerMark,
+    Run,
+)
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
@@ -42,7 +51,7 @@ async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -
     assert rig.values(1) == list(range(5))
     assert (outcome.flow, outcome.task, outcome.epoch) == (Flow("A", "B"), 0, 0)
     assert (of(outcome).position, of(outcome).downstream, of(outcome).runs) == (60, 59, (Run(0, 0, 60),))
-    assert (of(outcome).high_watermark, of(outcome).log_start_offset, of(outcome).ended) == (60, 0, Ended.OK)
+    assert (of(outcome).log, of(outcome).ended) == (LogOffsets(0, 60), Ended.OK)
     assert (outcome.records, of(outcome, 1).records) == (65, 5)
     assert outcome.latency.count == outcome.age.count == 65
     assert outcome.elapsed_s == pytest.approx(EPOCH_MS / 1000, abs=0.02)
@@ -68,7 +77,7 @@ async def test_partition_without_news_is_told_once(rig: CopyRig) -> None:
     first = await rig.epoch()
     second = await rig.epoch()
 
-    assert [p.high_watermark for p in first.partitions] == [0, 0]
+    assert [p.log.high_watermark for p in first.partitions] == [0, 0]
     assert second.partitions == ()
 
 

@@ -175,7 +175,7 @@ def test_outcome_without_news_is_the_plan() -> None:
     outcome = copy_of().outcome()
 
     assert (outcome.position, outcome.downstream, outcome.is_unsure, outcome.ended) == (100, 49, False, Ended.OK)
-    assert (outcome.runs, outcome.records, outcome.high_watermark) == ((), 0, -1)
+    assert (outcome.runs, outcome.records, outcome.log.high_watermark) == ((), 0, -1)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ async def test_what_open_transactions_of_the_source_hold_counts_as_lag(position:
     """An epoch tells where the log ends and how far it may be read, be there something to read or not."""
     outcomes = await rig(None, attrs.evolve(planned(FIRST), position=position)).outcomes()
 
-    assert [(it.high_watermark, it.last_stable_offset) for it in outcomes.values()] == [(OPEN_END, SOURCE_END)]
+    assert [(it.log.high_watermark, it.log.last_stable) for it in outcomes.values()] == [(OPEN_END, SOURCE_END)]
 
 
 async def test_the_next_epoch_writes_behind_the_marker() -> None:
