@@ -46,7 +46,7 @@ class HeartbeatGroup(FlowGroup):
         async with AsyncExitStack() as open_clusters:
             target = Cluster(settings.target, self._clock)
             open_clusters.push_async_callback(target.close)
-            await self._connect([target])
+            await self._reach.connect(self.task, target)
             log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):
@@ -58,7 +58,7 @@ class HeartbeatGroup(FlowGroup):
     async def _first_beat(self, log: TopicLog) -> bool:
         """Write one, however long it takes; False if the group has to pause or end before that."""
         pauses = _RETRY_PAUSES.pauses(self._around.jitter)
-        while not self._is_quiet:
+        while not self.requests.is_quiet:
             if await self._beat(log, is_topic_sure=False):
                 return True
             await self._clock.sleep(next(pauses))

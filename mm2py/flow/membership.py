@@ -246,11 +246,11 @@ class FlowMembership:
 
     def _admit(self) -> None:
         for group in self._groups:
-            group.admit()
+            group.requests.admit()
 
     def _keep_out(self, why: str = "") -> None:
         for group in self._groups:
-            group.keep_out(why, _HINT if why else "")
+            group.requests.keep_out(why, _HINT if why else "")
 
 
 async def _nothing() -> None:

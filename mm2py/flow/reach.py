@@ -19,6 +19,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView, StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
 
 
@@ -179,6 +180,20 @@ class Reach:
             if result is not None:
                 return result
             await self._clock.sleep(next(pauses))
+
+    async def connect(self, task: str, *clusters: Cluster) -> None:
+        """Connect *task* to its *clusters*, however long it takes."""
+
+        async def connect_one(cluster: Cluster) -> None:
+            async def attempt() -> bool:
+                await cluster.connect()
+                return True
+
+            await self.insist("connect", [cluster.alias], attempt)
+
+        async with asyncio.TaskGroup() as connecting:
+            for cluster in clusters:
+                connecting.create_task(connect_one(cluster), name=f"{task}/connect/{cluster.alias}")
 
 
 async def _in_time(attempt: Callable[[], Awaitable[T]], within_ms: int) -> T:

@@ -218,7 +218,7 @@ class FlowRunner:
         if self._source is not None:
             self._source.apply_overrides(overrides)
         for group in self._groups:
-            group.want(overrides.wanted(group.connector), by=by)
+            group.requests.want(overrides.wanted(group.connector), by=by)
 
     def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
         """Restart a task group, as in Connect (KIP-745). Without *include_tasks* its copy tasks continue meanwhile;
@@ -242,8 +242,8 @@ class FlowRunner:
 
     def _named(self, connector: str) -> FlowGroup:
         for group in self._groups:
-            if group.connector == connector and group.wanted is not Wanted.DELETED:
-                if group.wanted is Wanted.STOPPED:
+            if group.connector == connector and group.requests.wanted is not Wanted.DELETED:
+                if group.requests.wanted is Wanted.STOPPED:
                     raise OverrideConflictError(f"{connector} of {self.flow} is stopped", "resume it instead")
                 return group
         raise UnknownConnectorError(str(self.flow), connector)
@@ -252,16 +252,16 @@ class FlowRunner:
         await self._draining.wait()
         for group in running:
             if group is not self._checkpoints:
-                group.drain(within_s=self._drain_within_s if group is self._source else _QUICK_DRAIN_S)
+                group.requests.drain(within_s=self._drain_within_s if group is self._source else _QUICK_DRAIN_S)
         if self._checkpoints is not None:
             await asyncio.wait({running[self._lead]})
-            self._checkpoints.drain(within_s=_QUICK_DRAIN_S)
+            self._checkpoints.requests.drain(within_s=_QUICK_DRAIN_S)
 
     # Views.
 
     def view(self) -> FlowView:
         """Return a view of the flow."""
-        groups = tuple(self._view_of(group) for group in self._groups if group.wanted is not Wanted.DELETED)
+        groups = tuple(self._view_of(group) for group in self._groups if group.requests.wanted is not Wanted.DELETED)
         lead, overrides = self._view_of(self._lead), self.overrides
         view = FlowView(
             self.flow,

@@ -36,7 +36,6 @@ from mm2py.telemetry.events import (
     TaskRestarted,
 )
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.cluster import Cluster
 
 
 RESTART_PAUSES = Backoff(1.0, 60.0)
@@ -63,17 +62,100 @@ class FlowContext:
         return self.settings.flow
 
 
+class GroupRequests:
+    """
+    What is asked of a task group: by operators, by the flow's membership, and by the end of the flow.
+
+    It owns whether the current life must end, and wakes whatever waits for a request.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        """Create them for a group that drains within *patience_s*, if a request does not say otherwise."""
+        self._patience_s = patience_s
+        self._news = asyncio.Event()
+        #: The current life must drain.
+        self.draining = asyncio.Event()
+        self.drain_within_s = 0.0
+        self.is_leaving = False
+        self.is_admitted = True
+        #: Why it is not, if known, with a hint.
+        self.kept_out_by = ("", "")
+        #: The operators' target state.
+        self.wanted = Wanted.RUNNING
+        self.wanted_by = ""
+
+    @property
+    def is_still(self) -> bool:
+        """Whether the group must have no life at all."""
+        return self.wanted in _STILL
+
+    @property
+    def is_paused(self) -> bool:
+        return self.wanted is Wanted.PAUSED
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the group must stop working, for a pause or because its life ends."""
+        return self.draining.is_set() or self.is_paused
+
+    def drain(self, *, within_s: float) -> None:
+        """Ask the group to complete its work and to return from `run`."""
+        self.is_leaving = True
+        self.end_life(within_s)
+
+    def want(self, wanted: Wanted, *, by: str = "") -> None:
+        """Set the target state, from now on or from the group's start on; *by* is the operator."""
+        if wanted is self.wanted:
+            return
+        self.wanted, self.wanted_by = wanted, by
+        if self.is_still:
+            self.end_life()
+        elif not self.draining.is_set():
+            self.drain_within_s = self._patience_s
+        self.wake()
+
+    def admit(self) -> None:
+        """Let the group work: this node runs its flow."""
+        if not self.is_admitted:
+            self.is_admitted, self.kept_out_by = True, ("", "")
+            self.wake()
+
+    def keep_out(self, why: str = "", hint: str = "") -> None:
+        """End the group's life and let it stand by: another node runs its flow, as *why* says, or it is unknown yet."""
+        was_admitted, self.is_admitted = self.is_admitted, False
+        self.kept_out_by = (why, hint)
+        if was_admitted:
+            self.end_life()
+        self.wake()
+
+    def end_life(self, within_s: float | None = None) -> None:
+        """Have the current life drain; the group's next one follows if nothing speaks against it."""
+        self.drain_within_s = self._patience_s if within_s is None else within_s
+        self.draining.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Have conditions of `until` checked again."""
+        self._news.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until a request makes *is_so* true."""
+        while not is_so():
+            self._news.clear()
+            await self._news.wait()
+
+
 class FlowGroup(ABC):
     """
     One task group: life after life, from its start to its drain.
 
     A subclass implements `_live`, one life of the group. Its contract: it calls `_came_up` once it can drain; from then
-    on it observes `_draining`, and returns within `_drain_within_s` plus a few seconds. Before that a drain just
-    cancels it. Its errors are reported, and it is called again after a pause; an error with `Verdict.STOP_FLOW` leaves
-    the group failed until it is restarted.
+    on it observes `requests.draining`, and returns within `requests.drain_within_s` plus a few seconds. Before that a
+    drain just cancels it. Its errors are reported, and it is called again after a pause; an error with
+    `Verdict.STOP_FLOW` leaves the group failed until it is restarted.
 
     A life ends for a drain, a restart or a stop. It asks `_goes_on` before it does its work, which rests while the
-    group is paused or kept out, and asks again whenever `_is_quiet`.
+    group is paused or kept out, and asks again whenever `requests.is_quiet`.
     """
 
     #: Java's name for it, without the package.
@@ -88,19 +170,10 @@ class FlowGroup(ABC):
         self._clock = around.clock
         self._events = around.events
         self._passed_over = around.passed_over
-        #: The current life must drain.
-        self._draining = asyncio.Event()
-        self._drain_within_s = 0.0
-        #: Default time limit of a drain, for epochs and a slow cluster.
+        #: Time limit of a drain: epochs and a slow cluster.
         epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
-        self._patience_s = (epoch_ms + max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)) / 1000
-        self._is_leaving = False
-        self._is_admitted = True
-        #: Why it is not, if known, with a hint.
-        self._kept_out_by = ("", "")
-        self._wanted = Wanted.RUNNING
-        self._wanted_by = ""
-        self._news = asyncio.Event()
+        last_ms = max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)
+        self.requests = GroupRequests((epoch_ms + last_ms) / 1000)
         self._state = FlowState.STARTING
         self._is_up = False
         self._life: asyncio.Task[None] | None = None
@@ -129,58 +202,22 @@ class FlowGroup(ABC):
         """Whether it failed permanently."""
         return self._state is FlowState.FAILED
 
-    @property
-    def wanted(self) -> Wanted:
-        """Return the operators' target state."""
-        return self._wanted
-
     def view(self) -> GroupView:
         """Return a view of the group."""
-        return GroupView(
-            self.connector, self._state, self._last_error, self._hint, self._restarts, self._wanted, self._falls
-        )
+        wanted = self.requests.wanted
+        return GroupView(self.connector, self._state, self._last_error, self._hint, self._restarts, wanted, self._falls)
 
-    # Requests.
-
-    def drain(self, *, within_s: float) -> None:
-        """Ask the group to complete its work and to return from `run`."""
-        self._is_leaving = True
-        self._end_life(within_s)
-
-    def want(self, wanted: Wanted, *, by: str = "") -> None:
-        """Set the target state, from now on or from its start on; *by* is the operator."""
-        if wanted is self._wanted:
-            return
-        self._wanted, self._wanted_by = wanted, by
-        if wanted in _STILL:
-            self._end_life(self._patience_s)
-        elif not self._draining.is_set():
-            self._drain_within_s = self._patience_s
-        self._tell_news()
-
-    def admit(self) -> None:
-        """Let the group work: this node runs its flow."""
-        if not self._is_admitted:
-            self._is_admitted, self._kept_out_by = True, ("", "")
-            self._tell_news()
-
-    def keep_out(self, why: str = "", hint: str = "") -> None:
-        """End the group's life and stand by: another node runs its flow, as *why* says, or it is unknown yet."""
-        was_admitted, self._is_admitted = self._is_admitted, False
-        self._kept_out_by = (why, hint)
-        if was_admitted and self._life is not None:
-            self._end_life(self._patience_s)
-        self._tell_news()
+    # Restarts.
 
     def restart(self, *, by: str = "") -> None:
         """Restart the group's life, also after a failure; a stopped group has none."""
-        if self._wanted in _STILL or self._is_leaving:
+        if self.requests.is_still or self.requests.is_leaving:
             return
         self._restarts += 1
         if self.has_failed:
             self._state = FlowState.STARTING
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=False, by=by))
-        self._end_life(self._patience_s)
+        self.requests.end_life()
 
     def restart_alone(self, *, by: str = "") -> None:
         """Restart everything except tasks; a group without copy tasks has no such part."""
@@ -196,28 +233,17 @@ class FlowGroup(ABC):
         """Return the failed tasks while the group itself is running."""
         return ()
 
-    def _end_life(self, within_s: float) -> None:
-        self._drain_within_s = within_s
-        self._draining.set()
-        self._tell_news()
-
-    def _tell_news(self) -> None:
-        self._news.set()
-
-    async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until a request to the group makes *is_so* true."""
-        while not is_so():
-            self._news.clear()
-            await self._news.wait()
+    # Lives.
 
     async def run(self) -> None:
         """Live until drained; a stopped or failed group waits for an operator."""
+        requests = self.requests
         async with asyncio.TaskGroup() as tasks:
-            while not self._is_leaving:
-                if self._wanted in _STILL:
+            while not requests.is_leaving:
+                if requests.is_still:
                     await self._stand_still()
                 elif self.has_failed:
-                    await self._until(lambda: self._is_leaving or self._wanted in _STILL or not self.has_failed)
+                    await requests.until(lambda: requests.is_leaving or requests.is_still or not self.has_failed)
                 else:
                     await self._live_on(tasks)
         if not self.has_failed:
@@ -225,9 +251,9 @@ class FlowGroup(ABC):
 
     async def _live_on(self, tasks: asyncio.TaskGroup) -> None:
         """Live, and restart after each failure, until the group must end its life or fails permanently."""
-        self._draining.clear()
+        self.requests.draining.clear()
         life = self._life = tasks.create_task(self._supervised(), name=f"{self.task}/life")
-        end = tasks.create_task(self._draining.wait(), name=f"{self.task}/drain")
+        end = tasks.create_task(self.requests.draining.wait(), name=f"{self.task}/drain")
         await asyncio.wait({life, end}, return_when=asyncio.FIRST_COMPLETED)
         end.cancel()
         if not life.done():
@@ -245,15 +271,16 @@ class FlowGroup(ABC):
             self._state = FlowState.DRAINING
         with suppress(Mm2Error):  # without Spark there are no epochs to wait for
             await self._settle()
-        self._state, self._last_error, self._hint = FlowState.STOPPED, "", ""
-        while self._wanted in _STILL and not self._is_leaving:
-            told = self._wanted
-            is_deleted = told is Wanted.DELETED
-            self._events.emit(ConnectorStopped(self.flow, self.connector, is_deleted, self._wanted_by))
-            await self._until(lambda told=told: self._wanted is not told or self._is_leaving)  # type: ignore[misc]
-        if not self._is_leaving:
+        self._enter(FlowState.STOPPED)
+        requests = self.requests
+        while requests.is_still and not requests.is_leaving:
+            wanted = requests.wanted
+            is_deleted = wanted is Wanted.DELETED
+            self._events.emit(ConnectorStopped(self.flow, self.connector, is_deleted, requests.wanted_by))
+            await requests.until(lambda wanted=wanted: requests.wanted is not wanted or requests.is_leaving)  # type: ignore[misc]
+        if not requests.is_leaving:
             self._state = FlowState.STARTING
-            self._events.emit(ConnectorStarted(self.flow, self.connector, self._wanted_by))
+            self._events.emit(ConnectorStarted(self.flow, self.connector, requests.wanted_by))
 
     async def _supervised(self) -> None:
         try:
@@ -266,7 +293,7 @@ class FlowGroup(ABC):
                 report=self._restarting,
             )
         except Mm2Error as error:
-            self._state, self._last_error, self._hint = FlowState.FAILED, str(error), error.hint
+            self._enter(FlowState.FAILED, str(error), error.hint)
             self._events.emit(self._failure(error))
             self.on_failure()
 
@@ -277,11 +304,11 @@ class FlowGroup(ABC):
             self._is_up = False
 
     def _restarting(self, event: TaskRestarted) -> None:
-        self._state, self._last_error, self._hint = FlowState.RESTARTING, "; ".join(event.causes), ""
+        self._enter(FlowState.RESTARTING, "; ".join(event.causes))
         self._restarts += 1
         self._falls += 1
         self._events.emit(event)
-        if self._draining.is_set() and self._life is not None:
+        if self.requests.draining.is_set() and self._life is not None:
             self._life.cancel()  # a group that failed in its drain is not restarted
 
     # For subclasses.
@@ -300,58 +327,43 @@ class FlowGroup(ABC):
     def _came_up(self) -> None:
         """Record that the group is working from now on, and observes a drain."""
         self._is_up = True
-        self._state, self._last_error, self._hint = FlowState.RUNNING, "", ""
+        self._enter(FlowState.RUNNING)
 
-    @property
-    def _is_paused(self) -> bool:
-        return self._wanted is Wanted.PAUSED
-
-    @property
-    def _is_quiet(self) -> bool:
-        """Whether the group must stop working, for a pause or because its life ends."""
-        return self._draining.is_set() or self._is_paused
+    def _enter(self, state: FlowState, error: str = "", hint: str = "") -> None:
+        self._state, self._last_error, self._hint = state, error, hint
 
     async def _goes_on(self) -> bool:
         """Wait while the group is held back or paused; return whether to work then, False if its life ends."""
+        requests = self.requests
         await self._stand_by()
-        if self._is_paused and not self._draining.is_set():
+        if requests.is_paused and not requests.draining.is_set():
             self._is_up = True
-            self._state, self._last_error, self._hint = FlowState.PAUSED, "", ""
-            self._events.emit(ConnectorPaused(self.flow, self.connector, self._wanted_by))
-            await self._until(lambda: not self._is_paused or self._draining.is_set())
-            if not self._draining.is_set():
+            self._enter(FlowState.PAUSED)
+            self._events.emit(ConnectorPaused(self.flow, self.connector, requests.wanted_by))
+            await requests.until(lambda: not requests.is_paused or requests.draining.is_set())
+            if not requests.draining.is_set():
                 self._is_up, self._state = False, FlowState.STARTING
-                self._events.emit(ConnectorResumed(self.flow, self.connector, self._wanted_by))
-        return not self._draining.is_set()
+                self._events.emit(ConnectorResumed(self.flow, self.connector, requests.wanted_by))
+        return not requests.draining.is_set()
 
     async def _stand_by(self) -> None:
-        """Wait until the group is admitted, or its life ends."""
-        while not (self._is_admitted or self._draining.is_set()):
-            told = self._kept_out_by
-            if any(told):
-                self._state, (self._last_error, self._hint) = FlowState.STANDBY, told
-            self._news.clear()
-            await self._news.wait()
+        """Wait until the group is admitted, or its life ends; show why, which may change meanwhile."""
+
+        def is_over() -> bool:
+            if self.requests.is_admitted or self.requests.draining.is_set():
+                return True
+            if any(self.requests.kept_out_by):
+                self._enter(FlowState.STANDBY, *self.requests.kept_out_by)
+            return False
+
+        await self.requests.until(is_over)
         if self._state is FlowState.STANDBY:
-            self._state, self._last_error, self._hint = FlowState.STARTING, "", ""
-
-    async def _connect(self, clusters: Iterable[Cluster]) -> None:
-        """Connect to all *clusters*, however long it takes."""
-        async with asyncio.TaskGroup() as connecting:
-            for cluster in clusters:
-                connecting.create_task(self._connect_one(cluster), name=f"{self.task}/connect/{cluster.alias}")
-
-    async def _connect_one(self, cluster: Cluster) -> None:
-        async def attempt() -> bool:
-            await cluster.connect()
-            return True
-
-        await self._reach.insist("connect", [cluster.alias], attempt)
+            self._enter(FlowState.STARTING)
 
     async def _run_until_quiet(self, loops: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
         """Run named *loops* in parallel until the group must stop working; then they are cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(loop, name=f"{self.task}/{name}") for name, loop in loops]
-            await self._until(lambda: self._is_quiet)
+            await self.requests.until(lambda: self.requests.is_quiet)
             for loop in running:
                 loop.cancel()

@@ -61,7 +61,7 @@ class RunningCheckpoints:
 
     async def drain(self) -> None:
         """Drain it and wait for its end."""
-        self.group.drain(within_s=_DRAIN_S)
+        self.group.requests.drain(within_s=_DRAIN_S)
         await self.task
 
     def shown(self, group: str) -> GroupOffsetsView:

@@ -72,7 +72,7 @@ class CheckpointGroup(FlowGroup):
             source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
             for cluster in (source, target):
                 open_clusters.push_async_callback(cluster.close)
-            await self._connect((source, target))
+            await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
             checkpoints = Checkpoints(
@@ -109,7 +109,7 @@ class CheckpointGroup(FlowGroup):
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
                 await self._run_until_quiet(loops)
             # If another node runs the flow, its checkpoints are newer.
-            if self._is_admitted and not self._is_paused:
+            if self.requests.is_admitted and not self.requests.is_paused:
                 await self._finish(checkpoints, offsets)
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:

@@ -131,7 +131,7 @@ class SourceGroup(FlowGroup):
         self._restarts += 1
         self._is_refreshing = True
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=True, by=by))
-        self._tell_news()
+        self.requests.wake()
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
@@ -164,7 +164,7 @@ class SourceGroup(FlowGroup):
             source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
             for cluster in (source, target):
                 open_clusters.push_async_callback(cluster.close)
-            await self._connect((source, target))
+            await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
             positions = Positions(settings, source, target, self._events, self._passed_over)
@@ -253,7 +253,7 @@ class SourceGroup(FlowGroup):
 
     async def _rest(self, life: SourceLife, watches: Sequence[BackgroundLoop]) -> bool:
         """Copy nothing while the group is paused, but write positions and keep watch; return `_goes_on`."""
-        if not self._is_quiet:
+        if not self.requests.is_quiet:
             return True
         async with asyncio.TaskGroup() as loops:
             others = [
@@ -279,8 +279,8 @@ class SourceGroup(FlowGroup):
             writing = loops.create_task(life.writer.run(), name=f"{self.task}/positions")
             while True:
                 others = self._beside(loops, life, sides, is_settled=is_settled)
-                await self._until(lambda: self._is_quiet or self._is_refreshing)
-                if self._is_quiet:
+                await self.requests.until(lambda: self.requests.is_quiet or self._is_refreshing)
+                if self.requests.is_quiet:
                     break
                 await _cancel(others)
                 self._is_refreshing = is_settled = False
@@ -288,7 +288,7 @@ class SourceGroup(FlowGroup):
             self._state = FlowState.DRAINING
             begun = self._clock.monotonic()
             life.tasks.drain()
-            _, late = await asyncio.wait({copying}, timeout=self._drain_within_s)
+            _, late = await asyncio.wait({copying}, timeout=self.requests.drain_within_s)
             for loop in (copying, writing, *others):
                 loop.cancel()
         is_written = await self._write_last(life, sides)
@@ -300,7 +300,7 @@ class SourceGroup(FlowGroup):
 
     async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:
         """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""
-        if not self._is_admitted:
+        if not self.requests.is_admitted:
             return False
         is_written = await self._finish("positions", life.writer.write(is_interval_over=True))
         async with asyncio.TaskGroup() as last:

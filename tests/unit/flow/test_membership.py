@@ -61,6 +61,10 @@ class Group:
     why: str = ""
     has_failed: bool = False
 
+    @property
+    def requests(self) -> Group:
+        return self
+
     def admit(self) -> None:
         self.is_admitted, self.why = True, ""
 

@@ -54,7 +54,7 @@ class ToyGroup(FlowGroup):
         if self.trouble is not None:
             raise self.trouble
         self._came_up()
-        await self._draining.wait()
+        await self.requests.draining.wait()
         await asyncio.sleep(self._end_s)
         self._ended.append(self)
 

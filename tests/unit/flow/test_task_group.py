@@ -49,7 +49,7 @@ class ToyGroup(FlowGroup):
         self._came_up()
         self.worked += 1
         await self._run_until_quiet([("nothing", asyncio.sleep(3_600))])
-        self.drained_within_s = self._drain_within_s
+        self.drained_within_s = self.requests.drain_within_s
         await asyncio.sleep(1)
 
 
@@ -90,7 +90,7 @@ async def running(events: EventLog, *lives: Body, wanted: Wanted = Wanted.RUNNIN
     clock = LoopClock()
     around = flow_context(clock, events)
     group = ToyGroup(around, *lives)
-    group.want(wanted)
+    group.requests.want(wanted)
     async with asyncio.timeout(3_600), asyncio.TaskGroup() as tasks:
         tasks.create_task(group.run(), name="group")
         await asyncio.sleep(0.1)
@@ -101,7 +101,7 @@ async def test_a_drain_lets_a_life_end_what_it_has_begun(events: EventLog) -> No
     """A group that is up sees the drain and its time, and has its end waited for."""
     async with running(events, ToyGroup.work) as group:
         up = group.state
-        group.drain(within_s=7.0)
+        group.requests.drain(within_s=7.0)
         await asyncio.sleep(0.1)
         draining = group.state
 
@@ -112,9 +112,9 @@ async def test_a_drain_lets_a_life_end_what_it_has_begun(events: EventLog) -> No
 async def test_a_drain_before_it_is_up_ends_it_at_once(events: EventLog) -> None:
     """A group that still waits for its clusters, or pauses after a fall, has nothing to drain."""
     async with running(events, wait_for_ever) as starting:
-        starting.drain(within_s=60.0)
+        starting.requests.drain(within_s=60.0)
     async with running(events, fall) as falling:
-        falling.drain(within_s=60.0)
+        falling.requests.drain(within_s=60.0)
 
     assert (starting.state, falling.state) == (FlowState.DRAINED, FlowState.DRAINED)
     assert asyncio.get_running_loop().time() < 5
@@ -126,7 +126,7 @@ async def test_a_fall_is_told_counted_and_forgotten_once_it_is_up(events: EventL
         fallen = group.view()
         await asyncio.sleep(60)
         up = group.view()
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert fallen == GroupView("MirrorToyConnector", FlowState.RESTARTING, "ValueError: no", "", 1, falls=1)
     assert up == GroupView("MirrorToyConnector", FlowState.RUNNING, "", "", 2, falls=2)
@@ -137,7 +137,7 @@ async def test_an_error_without_remedy_ends_it_for_good(events: EventLog) -> Non
     """The group stays down with error and hint in its view, and one event says so; a drain leaves it as it is."""
     async with running(events, give_up) as group:
         await asyncio.sleep(600)
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert group.has_failed
     assert group.view() == GroupView("MirrorToyConnector", FlowState.FAILED, str(HopelessError("no")), "give up", 0)
@@ -147,7 +147,7 @@ async def test_an_error_without_remedy_ends_it_for_good(events: EventLog) -> Non
 async def test_a_fall_in_the_drain_is_told_and_has_no_further_life(events: EventLog) -> None:
     """A group that falls over while it drains ends at once instead of starting again."""
     async with running(events, fall_in_drain, wait_for_ever) as group:
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert group.view() == GroupView("MirrorToyConnector", FlowState.DRAINED, "ValueError: too late", "", 1, falls=1)
     assert len(events.of(TaskRestarted)) == 1
@@ -156,14 +156,14 @@ async def test_a_fall_in_the_drain_is_told_and_has_no_further_life(events: Event
 async def test_a_paused_group_rests_in_its_life(events: EventLog) -> None:
     """It leaves off and goes on within one life, and says who wanted it; a second word for the same changes nothing."""
     async with running(events, rest_and_work) as group:
-        group.want(Wanted.PAUSED, by="ann")
-        group.want(Wanted.PAUSED, by="bob")
+        group.requests.want(Wanted.PAUSED, by="ann")
+        group.requests.want(Wanted.PAUSED, by="bob")
         await asyncio.sleep(60)
         paused = (group.view(), group.worked, group.ended)
-        group.want(Wanted.RUNNING, by="carl")
+        group.requests.want(Wanted.RUNNING, by="carl")
         await asyncio.sleep(60)
         resumed = (group.view(), group.worked, group.ended)
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert paused == (GroupView("MirrorToyConnector", FlowState.PAUSED, wanted=Wanted.PAUSED), 1, 0)
     assert resumed == (GroupView("MirrorToyConnector", FlowState.RUNNING), 2, 0)
@@ -175,10 +175,10 @@ async def test_a_paused_group_rests_in_its_life(events: EventLog) -> None:
 async def test_a_group_that_is_not_to_run_can_be_drained(events: EventLog, wanted: Wanted, state: FlowState) -> None:
     """From a pause its life ends in good order; a stopped one has none. Either way it is drained at once."""
     async with running(events, rest_and_work) as group:
-        group.want(wanted)
+        group.requests.want(wanted)
         await asyncio.sleep(60)
         before = group.state
-        group.drain(within_s=5.0)
+        group.requests.drain(within_s=5.0)
 
     assert (before, group.state, group.ended) == (state, FlowState.DRAINED, 1)
     assert not events.of(ConnectorStarted)
@@ -188,15 +188,15 @@ async def test_a_group_that_is_not_to_run_can_be_drained(events: EventLog, wante
 async def test_a_stopped_group_ends_its_life_and_lives_again(events: EventLog) -> None:
     """Its drain has the time that epochs need; while it is stopped it has no life; started, it has another."""
     async with running(events, ToyGroup.work) as group:
-        group.want(Wanted.STOPPED, by="ann")
+        group.requests.want(Wanted.STOPPED, by="ann")
         await asyncio.sleep(0.5)
         draining = group.state
         await asyncio.sleep(60)
         stopped, lives = group.state, group.worked
-        group.want(Wanted.RUNNING, by="bob")
+        group.requests.want(Wanted.RUNNING, by="bob")
         await asyncio.sleep(1)
         started = (group.state, group.worked)
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert (draining, stopped, lives, started) == (FlowState.DRAINING, FlowState.STOPPED, 1, (FlowState.RUNNING, 2))
     assert events.of(ConnectorStopped) == (ConnectorStopped(FLOW, "MirrorToyConnector", is_deleted=False, by="ann"),)
@@ -207,10 +207,10 @@ async def test_a_stop_ends_a_life_that_never_came_up(events: EventLog) -> None:
     """A group that waits for its clusters, or pauses after a fall, stops at once."""
     for life in (wait_for_ever, fall):
         async with running(events, life) as group:
-            group.want(Wanted.STOPPED)
+            group.requests.want(Wanted.STOPPED)
             await asyncio.sleep(0.1)
             state = group.state
-            group.drain(within_s=1.0)
+            group.requests.drain(within_s=1.0)
 
         assert state is FlowState.STOPPED
 
@@ -221,7 +221,7 @@ async def test_overrides_that_were_there_before_it_began_are_obeyed(events: Even
     async with running(events, rest_and_work, wanted=wanted) as group:
         await asyncio.sleep(60)
         state = group.state
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert group.worked == 0
     assert state is (FlowState.PAUSED if wanted is Wanted.PAUSED else FlowState.STOPPED)
@@ -232,10 +232,10 @@ async def test_stopped_paused_deleted_and_back(events: EventLog) -> None:
     async with running(events, rest_and_work) as group:
         seen = []
         for wanted in (Wanted.STOPPED, Wanted.PAUSED, Wanted.DELETED, Wanted.STOPPED, Wanted.RUNNING):
-            group.want(wanted)
+            group.requests.want(wanted)
             await asyncio.sleep(60)
             seen.append(group.state.name)
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert seen == ["STOPPED", "PAUSED", "STOPPED", "STOPPED", "RUNNING"]
     assert [event.is_deleted for event in events.of(ConnectorStopped)] == [False, True, False]
@@ -247,7 +247,7 @@ async def test_a_restart_ends_the_life_in_good_order(events: EventLog) -> None:
         group.restart(by="ann")
         await asyncio.sleep(1.5)
         view, lives = group.view(), group.worked
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert (view, lives) == (GroupView("MirrorToyConnector", FlowState.RUNNING, restarts=1), 2)
     assert events.of(ConnectorRestarted) == (ConnectorRestarted(FLOW, "MirrorToyConnector", is_alone=False, by="ann"),)
@@ -260,7 +260,7 @@ async def test_a_failed_group_is_restarted_by_hand(events: EventLog) -> None:
         group.restart()
         await asyncio.sleep(0.1)
         view = group.view()
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert (failed, view) == (True, GroupView("MirrorToyConnector", FlowState.RUNNING, restarts=1))
 
@@ -271,7 +271,7 @@ async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> 
         group.restart()
         await asyncio.sleep(0.01)
         view = group.view()
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert view.state is FlowState.RUNNING
     assert (view.restarts, view.falls) == (2, 1)
@@ -280,13 +280,13 @@ async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> 
 async def test_a_failed_group_can_be_stopped(events: EventLog) -> None:
     """Then it is stopped and no failure any more, until it is started and fails again."""
     async with running(events, give_up) as group:
-        group.want(Wanted.STOPPED)
+        group.requests.want(Wanted.STOPPED)
         await asyncio.sleep(1)
         stopped = group.state
-        group.want(Wanted.RUNNING)
+        group.requests.want(Wanted.RUNNING)
         await asyncio.sleep(1)
         started = group.state
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert (stopped, started) == (FlowState.STOPPED, FlowState.FAILED)
     assert len(events.of(GroupFailed)) == 2
@@ -295,12 +295,12 @@ async def test_a_failed_group_can_be_stopped(events: EventLog) -> None:
 async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
     """There is nothing to end, and its offsets may just be altered."""
     async with running(events, rest_and_work) as group:
-        group.want(Wanted.STOPPED)
+        group.requests.want(Wanted.STOPPED)
         await asyncio.sleep(1)
         group.restart()
         await asyncio.sleep(1)
         view = group.view()
-        group.drain(within_s=1.0)
+        group.requests.drain(within_s=1.0)
 
     assert view == GroupView("MirrorToyConnector", FlowState.STOPPED, wanted=Wanted.STOPPED)
 
@@ -308,16 +308,16 @@ async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
 async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(events: EventLog) -> None:
     """It says who runs the flow, and begins nothing."""
     async with running(events, rest_and_work) as group:
-        group.keep_out()
+        group.requests.keep_out()
         await asyncio.sleep(5)
         unknown = group.state
-        group.keep_out("somebody runs A->B", "stop one")
+        group.requests.keep_out("somebody runs A->B", "stop one")
         await asyncio.sleep(5)
         standing_by, worked = group.view(), group.worked
-        group.admit()
+        group.requests.admit()
         await asyncio.sleep(5)
         admitted = (group.state, group.view().last_error, group.worked)
-        group.drain(within_s=1)
+        group.requests.drain(within_s=1)
 
     assert unknown is FlowState.STARTING
     assert (standing_by.state, standing_by.last_error, standing_by.hint) == (
@@ -332,13 +332,13 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
     """Another node may have moved every position: the next life reads them again."""
     async with running(events, rest_and_work) as group:
         up = (group.state, group.worked, group.ended)
-        group.keep_out("somebody runs A->B")
+        group.requests.keep_out("somebody runs A->B")
         await asyncio.sleep(5)
         stood_by = (group.state, group.worked, group.ended)
-        group.admit()
+        group.requests.admit()
         await asyncio.sleep(5)
         again = (group.state, group.worked)
-        group.drain(within_s=1)
+        group.requests.drain(within_s=1)
 
     assert up == (FlowState.RUNNING, 1, 0)
     assert stood_by == (FlowState.STANDBY, 1, 1)
@@ -348,10 +348,10 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
 async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
     """Nothing was begun, so nobody waits."""
     async with running(events, rest_and_work) as group:
-        group.keep_out("somebody runs A->B")
+        group.requests.keep_out("somebody runs A->B")
         await asyncio.sleep(5)
         begun = asyncio.get_running_loop().time()
-        group.drain(within_s=60)
+        group.requests.drain(within_s=60)
 
     assert asyncio.get_running_loop().time() - begun < 1
     assert group.state is FlowState.DRAINED

@@ -44,12 +44,12 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
         topics=SimpleNamespace(want_refresh=lambda: refreshes.append(clock.monotonic())),
     )
     watch = Watch()
-    group.want(Wanted.PAUSED)
+    group.requests.want(Wanted.PAUSED)
     async with asyncio.TaskGroup() as tasks:
         resting = tasks.create_task(group._rest(cast("SourceLife", life), [cast("Any", watch)]))
         await asyncio.sleep(60.5)
         state, looks = group.state, watch.looks
-        group.want(Wanted.RUNNING)
+        group.requests.want(Wanted.RUNNING)
 
     assert (state, looks) == (FlowState.PAUSED, 60)
     assert resting.result()
