@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @attrs.frozen
-class Mirror:
+class MirrorFile:
     """The clusters of an mm2.properties, for commands that run no flow."""
 
     settings: MirrorSettings
 
     @classmethod
-    def read(cls, path: str) -> Mirror:
+    def read(cls, path: str) -> MirrorFile:
         """Read the file. Raise `ConfigError` with all its problems."""
         return cls(load_settings(path))
 

@@ -15,7 +15,7 @@ import attrs
 from mm2py.cli import flow_pages, looking, rest_client
 from mm2py.cli.command import Parser, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
-from mm2py.cli.rest_client import DaemonNotReachableError, Rest, connected, flow_path, read_address
+from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, flow_path, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.model.flow import Flow
 
@@ -154,7 +154,7 @@ async def _run(options: argparse.Namespace, clock: Clock) -> None:
         await serve(options, rest, clock)
 
 
-async def serve(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
+async def serve(options: argparse.Namespace, rest: RestApi, clock: Clock) -> None:
     """Send the request that the options describe to *rest*, and show the answer."""
     verb = options.verb or "show"
     if verb in {"pause", "resume", "stop", "restart"}:
@@ -178,7 +178,7 @@ async def serve(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
 class _Question:
     """A read-only verb: its request, and how to show the answer."""
 
-    ask: Callable[[Rest], Awaitable[Any]]
+    ask: Callable[[RestApi], Awaitable[Any]]
     read: looking.Read
 
 
@@ -207,20 +207,20 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
     return _Question(lambda rest: _flow(rest, flow), flow_pages.flow_page)
 
 
-async def _flow(rest: Rest, flow: Flow) -> dict[str, Any]:
+async def _flow(rest: RestApi, flow: Flow) -> dict[str, Any]:
     """Get a flow's status and its overrides."""
     status = await rest.ask("GET", flow_path(flow, "status"))
     return {**status, "overrides": await rest.ask("GET", flow_path(flow, "overrides"))}
 
 
-async def _config(rest: Rest, flow: Flow, connector: str) -> dict[str, Any]:
+async def _config(rest: RestApi, flow: Flow, connector: str) -> dict[str, Any]:
     """Get a connector's config, and which keys of it override the file."""
     config = await rest.ask("GET", flow_path(flow, "connectors", connector, "config"))
     settings = await rest.ask("GET", flow_path(flow, "config"))
     return {"config": config, "instead": [one for one in settings if one["connector"] == connector]}
 
 
-async def _change(requests: Sequence[Request], rest: Rest, *, is_json: bool) -> None:
+async def _change(requests: Sequence[Request], rest: RestApi, *, is_json: bool) -> None:
     """Request changes one after the other, up to the first that is refused."""
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
@@ -232,12 +232,12 @@ async def _change(requests: Sequence[Request], rest: Rest, *, is_json: bool) -> 
         sys.stdout.flush()
 
 
-async def _events(options: argparse.Namespace, rest: Rest, clock: Clock) -> None:
+async def _events(options: argparse.Namespace, rest: RestApi, clock: Clock) -> None:
     """Show recent events, and with --follow new ones, until Ctrl-C or the end of the daemon."""
     of_flow = {"flow": str(options.flow)}
-    told = (await rest.ask("GET", "/events", query=of_flow))["events"]
-    _tell(told, is_json=options.json)
-    last = str(told[-1]["id"]) if told else ""
+    events = (await rest.ask("GET", "/events", query=of_flow))["events"]
+    _tell(events, is_json=options.json)
+    last = str(events[-1]["id"]) if events else ""
     is_away = False
     while options.follow:
         query = {**of_flow, "only": "events", "after": last}

@@ -79,7 +79,7 @@ def troubles(flow: Json) -> list[str]:
     """Return the problems in a flow's summary that need attention; none for a healthy flow."""
     name, found = flow["flow"], []
     if flow["state"] in _DOWN:
-        found.append(_told(f"{name} is {flow['state']}", flow))
+        found.append(_with_hint(f"{name} is {flow['state']}", flow))
     found += [
         f"{name}: its {connector} is {state}; mm2py flow '{name}' tells why"
         for connector, state in flow["connectors"].items()
@@ -88,13 +88,13 @@ def troubles(flow: Json) -> list[str]:
     if late := flow.get("late_tasks", 0):
         found.append(f"{name}: {late} copy task{'s hang' if late > 1 else ' hangs'}; mm2py flow '{name}' tells which")
     if not found and flow["last_error"]:
-        found.append(_told(name, flow))
+        found.append(_with_hint(name, flow))
     return found
 
 
-def _told(start: str, facts: Json) -> str:
-    told = ": ".join(filter(None, [start, facts["last_error"]]))
-    return f"{told}; {facts['hint']}" if facts.get("hint") else told
+def _with_hint(start: str, facts: Json) -> str:
+    text = ": ".join(filter(None, [start, facts["last_error"]]))
+    return f"{text}; {facts['hint']}" if facts.get("hint") else text
 
 
 # A flow.
@@ -116,7 +116,7 @@ def flow_page(flow: Json) -> list[Part]:
         ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
         ("retention", _loss(flow["seconds_until_loss"])),
         ("throttled", span(flow["throttled_ms"] / 1000) if flow["throttled_ms"] else ""),
-        ("error", _told("", flow) if flow["last_error"] else ""),
+        ("error", _with_hint("", flow) if flow["last_error"] else ""),
     ))  # fmt: skip
     return [facts, *_overrides(flow["overrides"]), _clusters(flow), _groups(flow), _tasks(flow)]
 

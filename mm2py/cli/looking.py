@@ -94,10 +94,10 @@ async def _drawn(ask: Ask, read: Read) -> RenderableType:
     try:
         return draw(read(await ask()))
     except (DaemonNotReachableError, NotADaemonError) as error:
-        return Text(_told(error), "bold red")
+        return Text(_with_hint(error), "bold red")
 
 
-def _told(error: Mm2Error) -> str:
+def _with_hint(error: Mm2Error) -> str:
     return f"{error}; {error.hint}" if error.hint else str(error)
 
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from mm2py.cli.asking import Mirror
+from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
@@ -85,7 +85,7 @@ async def _translate(options: argparse.Namespace) -> None:
     source_alias, arrow, target_alias = options.flow.partition("->")
     if not arrow:
         raise ArgumentsError(f"{options.flow} is not a flow; write A->B, in quotes")
-    mirror = Mirror.read(options.file)
+    mirror = MirrorFile.read(options.file)
     flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
     settings = mirror.flow(flow)
     positions_topic = settings.offset_storage.topic if settings else ""

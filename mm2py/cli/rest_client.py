@@ -130,7 +130,7 @@ class Address:
         return str(self.url.with_user(None).with_query(None))
 
 
-class Rest(Protocol):
+class RestApi(Protocol):
     """What the commands ask of a daemon."""
 
     async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None) -> Any:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import attrs
 
-from mm2py.cli.asking import Mirror, add_arguments, config_from_servers
+from mm2py.cli.asking import MirrorFile, add_arguments, config_from_servers
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.record_printing import Print, java_text, json_lines, table
 from mm2py.client.config import MirrorClientConfig
@@ -100,7 +100,7 @@ def _asked(options: argparse.Namespace) -> tuple[MirrorClientConfig, str | None,
         return config, _only(words), frozenset()
     if not words:
         raise ArgumentsError("name MirrorMaker 2's properties file, or give --bootstrap-servers")
-    mirror = Mirror.read(words.pop(0))
+    mirror = MirrorFile.read(words.pop(0))
     alias = mirror.known(options.cluster, "--cluster") if options.cluster else mirror.only_target()
     for option, other in (("--source", options.source), ("--target", options.target)):
         if other is not None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mm2py.cli.asking import Mirror
+from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _show(options: argparse.Namespace, clock: Clock) -> None:
     if options.sample < 1:
         raise ArgumentsError("--sample must be at least 1")
-    mirror = Mirror.read(options.file)
+    mirror = MirrorFile.read(options.file)
     settings = _flow(mirror, options.flow)
     transforms = transforms_of(settings)
     task = transforms.task_of(options.topic)
@@ -71,7 +71,7 @@ async def _show(options: argparse.Namespace, clock: Clock) -> None:
     print(_summary(tried))
 
 
-def _flow(mirror: Mirror, name: str) -> FlowSettings:
+def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
     source, arrow, target = name.partition("->")
     settings = mirror.flow(Flow(source.strip(), target.strip())) if arrow else None
     if settings is None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from mm2py.cli.asking import Mirror
+from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.verify_report import as_json, print_report, shown
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     async def question() -> None:
         clock = SystemClock()
         request = _request(options, clock)
-        mirror = Mirror.read(options.file)
+        mirror = MirrorFile.read(options.file)
         settings = _flow(mirror, options.flow)
         reports.append(await _verify(mirror, settings, request, clock, is_quiet=options.quiet or options.json))
 
@@ -149,7 +149,7 @@ def _moment(text: str, now_ms: int, option: str) -> Moment | None:
     return Moment(timestamp_ms=int(at.timestamp() * 1000))
 
 
-def _flow(mirror: Mirror, name: str) -> FlowSettings:
+def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
     source_alias, arrow, target_alias = name.partition("->")
     if not arrow:
         raise ArgumentsError(f"{name} is not a flow; write A->B, in quotes")
@@ -162,7 +162,7 @@ def _flow(mirror: Mirror, name: str) -> FlowSettings:
 
 
 async def _verify(
-    mirror: Mirror, settings: FlowSettings, request: VerifyRequest, clock: Clock, *, is_quiet: bool
+    mirror: MirrorFile, settings: FlowSettings, request: VerifyRequest, clock: Clock, *, is_quiet: bool
 ) -> VerifyReport:
     file = mirror.settings
     # It only reads, so Spark may retry lost tasks.
@@ -175,7 +175,7 @@ async def _verify(
         secrets_key_file=file.secrets_key_file,
     )
     try:
-        with _told(is_quiet=is_quiet) as progress:
+        with _progress(is_quiet=is_quiet) as progress:
             runner = VerifyRunner(host, clock, _say)
             return await Verification(settings, request, runner, clock=clock, progress=progress).run()
     finally:
@@ -187,7 +187,7 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _told(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def _progress(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """Show progress: a bar on a terminal, a line for each step otherwise."""
     if is_quiet:
         yield lambda _progress: None

@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mm2py.verify.run import Progress
-from mm2py.verify.values import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
 
 
-_STYLES = {Verdict.EQUAL: "green", Verdict.DIFFERENT: "bold red", Verdict.CANNOT_TELL: "yellow"}
+_STYLES = {Equality.EQUAL: "green", Equality.DIFFERENT: "bold red", Equality.CANNOT_TELL: "yellow"}
 #: More equal partitions of one topic than this are shown in one row.
 _ROWS = 40
 _COLUMNS = ("missing", "repeated", "foreign", "changed", "out of order")
@@ -67,17 +67,17 @@ def in_words(difference: Difference) -> str:
     upstream = "the end" if difference.upstream is None else f"upstream offset {difference.upstream}"
     downstream = "the end" if difference.downstream is None else f"downstream offset {difference.downstream}"
     match difference.kind:
-        case Kind.MISSING:
+        case DifferenceKind.MISSING:
             return f"{upstream} is missing at {downstream}"
-        case Kind.REPEATED:
+        case DifferenceKind.REPEATED:
             return f"{downstream} repeats a record of the source, before {upstream}"
-        case Kind.FOREIGN:
+        case DifferenceKind.FOREIGN:
             return f"{downstream} is not a record of the source, before {upstream}: who else writes there?"
-        case Kind.CHANGED:
+        case DifferenceKind.CHANGED:
             return f"{upstream} and {downstream} differ in {', '.join(difference.parts)}"
-        case Kind.OUT_OF_ORDER:
+        case DifferenceKind.OUT_OF_ORDER:
             return f"{upstream} and {downstream} are out of order"
-        case Kind.DAMAGED:
+        case DifferenceKind.DAMAGED:
             where = downstream if difference.upstream is None else upstream
             return f"the batch at {where} is damaged: its checksum does not match its content"
 
@@ -122,12 +122,12 @@ def _table(report: VerifyReport) -> Table:
     return table
 
 
-def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
+def _rows(report: VerifyReport) -> Iterator[tuple[str, Equality, Counts]]:
     """Return a row for each partition; if there are many, one for all equal partitions of a topic."""
     are_many = len(report.partitions) > _ROWS
     equal: dict[str, list[PartitionReport]] = {}
     for partition in report.partitions:
-        if are_many and partition.verdict is Verdict.EQUAL:
+        if are_many and partition.verdict is Equality.EQUAL:
             equal.setdefault(partition.source.topic, []).append(partition)
         else:
             yield str(partition.source), partition.verdict, partition.counts
@@ -135,7 +135,7 @@ def _rows(report: VerifyReport) -> Iterator[tuple[str, Verdict, Counts]]:
         counts = Counts()
         for partition in some:
             counts = counts.plus(partition.counts)
-        yield f"{topic} ({len(some)} partitions)", Verdict.EQUAL, counts
+        yield f"{topic} ({len(some)} partitions)", Equality.EQUAL, counts
 
 
 def as_json(report: VerifyReport) -> dict[str, Any]:

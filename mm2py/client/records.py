@@ -16,7 +16,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
 from mm2py.model.positions import Position
@@ -135,7 +135,7 @@ def _position(record: LogRecord) -> Content:
         case (str(cluster), Position() as position):
             return SourcePosition(cluster, position)
         case found if record.key is not None and record.key.startswith(b"["):
-            if isinstance(found, Unreadable):
+            if isinstance(found, UnreadableRecord):
                 return Malformed(found.problem)
             return Other(_printed(record.key), _printed(record.value))
         case _:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
-from mm2py.config.keys.row import Key, Level, Place
+from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
@@ -32,7 +32,7 @@ def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
     read = _read_lines(lines, flows, enabled)
     for line in lines:
         row, value = line.row, line.value
-        if row is None or not row.acts or row.stem is not None or line.level is Level.TOP or value.key in read:
+        if row is None or not row.acts or row.stem is not None or line.level is LineLevel.TOP or value.key in read:
             continue
         yield _unread(line, row, flows)
 
@@ -56,18 +56,18 @@ def _ways_to_a_cluster(row: Key, flow: Flow) -> tuple[str, ...]:
 
 def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
     value = line.value
-    if line.level is Level.FLOW and line.owner not in {str(flow) for flow in flows}:
+    if line.level is LineLevel.FLOW and line.owner not in {str(flow) for flow in flows}:
         return Problem(value.where, value.key, f"flow {line.owner} does not run")
-    if line.level is Level.CLUSTER and row.place in _COPY:
+    if line.level is LineLevel.CLUSTER and row.place in _COPY:
         verb, other = ("reads", "producer") if row.place is Place.CONSUMER else ("writes", "consumer")
         better = f"{line.owner}.{other}.{row.name}"
         hint = f"write {better}" if _exists(f"{other}.{row.name}") else ""
         return Problem(value.where, value.key, f"no enabled flow {verb} {line.owner}", hint)
-    if line.level is Level.CLUSTER and row.place is not Place.CLUSTER:
+    if line.level is LineLevel.CLUSTER and row.place is not Place.CLUSTER:
         return Problem(value.where, value.key, f"no flow ends at {line.owner}")
     better = f"{line.owner}.{line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), ''))}"
     message = "has no effect: mm2py uses the same connection settings for everything on a cluster"
-    return Problem(value.where, value.key, message, f"write {better}" if line.level is Level.CLUSTER else "")
+    return Problem(value.where, value.key, message, f"write {better}" if line.level is LineLevel.CLUSTER else "")
 
 
 def _exists(full_name: str) -> bool:

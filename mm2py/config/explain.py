@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys.row import Key, Level, Place
+from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.keys.table import KEYS
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
@@ -62,7 +62,7 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
         value = line.value
         if line.row is None or line.row.stem is None or line.owner not in concerned:
             continue
-        name = line.name if line.level is not Level.CLUSTER else value.key
+        name = line.name if line.level is not LineLevel.CLUSTER else value.key
         yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts)
 
 

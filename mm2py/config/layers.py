@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from mm2py.config.keys.row import Key, Level, Place
+from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.properties import Document
 from mm2py.config.ways import Client, spelled, ways_of_client
 from mm2py.model.flow import Flow
@@ -131,7 +131,7 @@ def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
     return (*_of_producer(name, flow), f"{flow}.target.cluster.{name}")
 
 
-def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:
+def level_of(written: str, aliases: Iterable[str]) -> tuple[LineLevel, str, str]:
     """Split a written key: its level, the alias or flow, and the rest. A key of an unknown cluster or flow is returned
     whole, as top level.
     """
@@ -141,9 +141,9 @@ def level_of(written: str, aliases: Iterable[str]) -> tuple[Level, str, str]:
             for target in known:
                 owner = f"{source}->{target}"
                 if source != target and written.startswith(f"{owner}."):
-                    return Level.FLOW, owner, written[len(owner) + 1 :]
-        return Level.TOP, "", written
+                    return LineLevel.FLOW, owner, written[len(owner) + 1 :]
+        return LineLevel.TOP, "", written
     for alias in known:
         if written.startswith(f"{alias}."):
-            return Level.CLUSTER, alias, written[len(alias) + 1 :]
-    return Level.TOP, "", written
+            return LineLevel.CLUSTER, alias, written[len(alias) + 1 :]
+    return LineLevel.TOP, "", written

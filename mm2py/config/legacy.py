@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from mm2py.config.keys.row import Level
+from mm2py.config.keys.row import LineLevel
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.problem import Problem
 
@@ -84,7 +84,7 @@ def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
 
 
 def _modern_name(written: str, aliases: Sequence[str]) -> str | None:
-    for stem, level in ((_CLUSTER, Level.CLUSTER), (_CONNECTOR, Level.FLOW)):
+    for stem, level in ((_CLUSTER, LineLevel.CLUSTER), (_CONNECTOR, LineLevel.FLOW)):
         if written.startswith(stem) and stem[:-1] not in aliases:
             found, owner, name = level_of(written.removeprefix(stem), aliases)
             if found is level:

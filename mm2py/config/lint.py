@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys.row import FORMS, Key, Kind, Level, Place
+from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import find_key, known_names, levels_of, nearest
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
@@ -26,7 +26,7 @@ _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
 @attrs.frozen
-class Findings:
+class LintFindings:
     """All problems and all notes, in the order of the file."""
 
     problems: tuple[Problem, ...]
@@ -38,7 +38,7 @@ class Line:
     """An effective line, split up, with its row of the key table if it has one."""
 
     value: Value
-    level: Level
+    level: LineLevel
     owner: str
     name: str
     row: Key | None
@@ -48,9 +48,9 @@ def classify(value: Value, aliases: Sequence[str]) -> Line:
     """Split a line's key and find its row."""
     level, owner, name = level_of(value.key, aliases)
     row = find_key(level, name)
-    if row is None and level is Level.CLUSTER and (at_top := find_key(Level.TOP, value.key)) is not None:
+    if row is None and level is LineLevel.CLUSTER and (at_top := find_key(LineLevel.TOP, value.key)) is not None:
         # An alias may look like the first word of a setting.
-        return Line(value, Level.TOP, "", value.key, at_top)
+        return Line(value, LineLevel.TOP, "", value.key, at_top)
     return Line(value, level, owner, name, row)
 
 
@@ -59,7 +59,7 @@ def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
     return tuple(classify(value, aliases) for value in layers.lines())
 
 
-def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> Findings:
+def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> LintFindings:
     """Check *document* and its effective *lines*, including overrides."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
     notes = list(note_document(document))
@@ -72,7 +72,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
         notes.extend(_note_line(line, entry, aliases))
     notes.extend(_note_without_effect(lines))
     notes.extend(_note_shadowed(layers, lines))
-    return Findings(tuple(problems), tuple(notes))
+    return LintFindings(tuple(problems), tuple(notes))
 
 
 def note_document(document: Document) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
         return Problem(value.where, value.key, f"has no effect {line.level.value}", f"write {ways}")
     if (instead := FOREIGN_KEYS.get(line.name)) is not None:
         return Problem(value.where, value.key, "a key of another mirror, ignored", instead)
-    if line.level is Level.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
+    if line.level is LineLevel.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
         message = f"clusters does not name {' and '.join(strangers)}"
         return Problem(value.where, value.key, message, f"known are {', '.join(aliases) or 'none'}")
     return Problem(value.where, value.key, "unknown key, ignored", _hint_at_name(line))
@@ -189,7 +189,7 @@ def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:
     """Return the clusters in a key that ``clusters`` does not name."""
     if (parts := _FLOW_KEY.fullmatch(written)) is not None:
         return [alias for alias in parts.groups()[:2] if alias not in aliases]
-    known = set(known_names(Level.CLUSTER))
+    known = set(known_names(LineLevel.CLUSTER))
     dots = [at for at, char in enumerate(written) if char == "."]
     return [written[:at] for at in dots if written[at + 1 :] in known][:1]
 
@@ -201,10 +201,10 @@ def _written(owner: str, name: str) -> str:
 def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
     """Return the effective spelling of *row*, with the line's own aliases if they fit."""
     first, second = (*aliases, "A", "B")[:2]
-    flow = line.owner if line.level is Level.FLOW else f"{first}->{second}"
+    flow = line.owner if line.level is LineLevel.FLOW else f"{first}->{second}"
     source, target = flow.split("->", 1)
-    cluster = line.owner if line.level is Level.CLUSTER else target if row.place is not Place.CONSUMER else source
-    for level, owner in ((Level.FLOW, flow), (Level.CLUSTER, cluster), (Level.TOP, "")):
+    cluster = line.owner if line.level is LineLevel.CLUSTER else target if row.place is not Place.CONSUMER else source
+    for level, owner in ((LineLevel.FLOW, flow), (LineLevel.CLUSTER, cluster), (LineLevel.TOP, "")):
         if forms := FORMS[row.place].get(level):
             yield _written(owner, forms[0] + row.name)
 
@@ -212,7 +212,7 @@ def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
 def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     """Note flow lines that a cluster's line overrides, and producer lines that Java would ignore."""
     for line in lines:
-        if line.level is not Level.FLOW or line.row is None or not line.row.acts:
+        if line.level is not LineLevel.FLOW or line.row is None or not line.row.acts:
             continue
         source, target = line.owner.split("->", 1)
         name, value = line.row.name, line.value

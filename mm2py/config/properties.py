@@ -40,7 +40,7 @@ class Entry:
 
 
 @attrs.frozen
-class Malformed:
+class MalformedLine:
     """A line for which Java would refuse the whole file."""
 
     line: int
@@ -53,7 +53,7 @@ class Document:
 
     name: str
     entries: tuple[Entry, ...]
-    malformed: tuple[Malformed, ...] = ()
+    malformed: tuple[MalformedLine, ...] = ()
     is_utf8: bool = False
 
     def where(self, entry: Entry) -> str:
@@ -86,13 +86,13 @@ def parse_bytes(data: bytes, *, name: str) -> Document:
 def parse_text(text: str, *, name: str) -> Document:
     """Parse a file's text."""
     entries: list[Entry] = []
-    malformed: list[Malformed] = []
+    malformed: list[MalformedLine] = []
     for number, line in _logical_lines(text):
         key, value = _split(line)
         try:
             entry = Entry(_unescape(key), _unescape(value), number, drops_backslash=_drops_backslash(value))
         except ValueError as error:
-            malformed.append(Malformed(number, str(error)))
+            malformed.append(MalformedLine(number, str(error)))
             continue
         comment = _TRAILING_COMMENT.search(entry.value)
         entries.append(attrs.evolve(entry, trailing_comment=comment.group().strip() if comment else ""))

@@ -46,20 +46,20 @@ _LEAST_BUFFER_BYTES = 1024 * 1024
 
 
 @attrs.frozen
-class Read:
+class ParsedValue:
     """A parsed value with the line it came from."""
 
     value: object
     line: Value
 
 
-def read(layers: Layers, key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> Read:
+def read(layers: Layers, key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> ParsedValue:
     """Read *key* for *flow*: the strongest line, or the default."""
     line = layers.first(spellings(key, flow, side)) or Value(key.default or "")
     try:
-        return Read(key.parse(line.text), line)
+        return ParsedValue(key.parse(line.text), line)
     except ValueError:
-        return Read(key.kind.parse(key.default or ""), line)
+        return ParsedValue(key.kind.parse(key.default or ""), line)
 
 
 @attrs.frozen

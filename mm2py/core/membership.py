@@ -29,7 +29,7 @@ class Vacant:
 
 
 @attrs.frozen
-class Taken:
+class Occupied:
     """Another node is in the group, *by* in words; `node` if it is one of ours that identifies itself. `is_certain`
     means that its process runs; otherwise it may have ended on another machine, and will then disappear with its
     session. `dead` members are to be removed nevertheless. While the group rebalances, which takes a session at most,
@@ -43,14 +43,14 @@ class Taken:
     is_settling: bool = False
 
 
-def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Taken:
+def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Occupied:
     """Return who runs a flow whose group is as *found*; *is_alive* checks whether a node on our machine runs."""
     if not found.members:
         return Vacant()
     if found.protocol_type != PROTOCOL_TYPE:
-        return Taken(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
+        return Occupied(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
     if found.protocol not in ("", PROTOCOL):
-        return Taken(f"Java MirrorMaker, {_hosts(found)}")
+        return Occupied(f"Java MirrorMaker, {_hosts(found)}")
     nodes = {member: decode_node(member.metadata) for member in found.members}
     dead = tuple(
         member.member_id
@@ -62,8 +62,8 @@ def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool
         return Vacant(dead)
     node = next((node for node in others if node is not None), None)
     if node is None:
-        return Taken(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
-    return Taken(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
+        return Occupied(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
+    return Occupied(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
 
 
 def _hosts(found: GroupMembers) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mm2py.model.epoch import Measured
+from mm2py.model.epoch import MeasuredTime
 from mm2py.model.state import TimesView
 
 
@@ -30,7 +30,7 @@ class _Times:
         self.least = 0.0
         self.greatest = 0.0
 
-    def add(self, measured: Measured) -> None:
+    def add(self, measured: MeasuredTime) -> None:
         if not self.count or measured.min_ms < self.least:
             self.least = measured.min_ms
         self.greatest = max(self.greatest, measured.max_ms)
@@ -73,7 +73,7 @@ class Window:
         self._last_latency: int | None = None
 
     def note(
-        self, now: float, records: int, size_bytes: int, *, age: Measured | None, latency: Measured | None
+        self, now: float, records: int, size_bytes: int, *, age: MeasuredTime | None, latency: MeasuredTime | None
     ) -> None:
         """Add what an epoch that ended at *now* copied of the partition."""
         sample = self._sample(now)
@@ -132,7 +132,7 @@ class TimesWindow:
 
     def note(self, now: float, value_ms: int) -> None:
         """Add one measurement."""
-        self._window.note(now, 1, 0, age=None, latency=Measured(1, value_ms, value_ms, value_ms, value_ms))
+        self._window.note(now, 1, 0, age=None, latency=MeasuredTime(1, value_ms, value_ms, value_ms, value_ms))
 
     def view(self, now: float) -> TimesView | None:
         """Return the measurements; None before the first."""

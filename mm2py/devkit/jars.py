@@ -37,7 +37,7 @@ _TAIL_LINES = 25
 
 
 @attrs.define(eq=False)
-class JavaMissingError(Mm2Error):
+class JavaUnusableError(Mm2Error):
     """There is no Java, or one that is too old for Kafka."""
 
     hint: ClassVar[str] = (
@@ -90,13 +90,13 @@ def java_command() -> str:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
-        raise JavaMissingError(f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH")
+        raise JavaUnusableError(f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH")
     answer = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
     version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     if version is None:
-        raise JavaMissingError(f"{java} -version says: {(answer.stderr or answer.stdout).strip()}")
+        raise JavaUnusableError(f"{java} -version says: {(answer.stderr or answer.stdout).strip()}")
     if int(version[1]) < OLDEST_JAVA:
-        raise JavaMissingError(f"{java} is Java {version[1]}")
+        raise JavaUnusableError(f"{java} is Java {version[1]}")
     return java
 
 

@@ -84,7 +84,7 @@ class PartitionMeasures:
         """Return the age of the source's end offset."""
         return math.inf if self._asked_at is None else now - self._asked_at
 
-    def take(self, outcome: PartitionOutcome, now: float) -> int:
+    def account(self, outcome: PartitionOutcome, now: float) -> int:
         """Add an epoch's outcome; return its number of records."""
         self.cached = None
         records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
@@ -157,7 +157,7 @@ class TaskMeasures(Effort):
     epochs_ended: int = 0
     epochs: deque[EpochView] = attrs.field(factory=lambda: deque(maxlen=_EPOCHS))
 
-    def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
+    def account(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
         """Add an epoch's outcome."""
         boundary_s = max(0.0, took_s - outcome.elapsed_s)
         self.add(outcome)
@@ -196,7 +196,7 @@ class _Totals(Counters):
     age: Histogram = attrs.field(factory=Histogram)
     throttled_ms: int = 0
 
-    def take(self, outcome: EpochOutcome) -> None:
+    def account(self, outcome: EpochOutcome) -> None:
         if outcome.latency.count:
             self.latency = self.latency.plus(outcome.latency)
         if outcome.age.count:
@@ -227,15 +227,15 @@ class FlowMeasures:
 
     # Epochs.
 
-    def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
+    def account(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
         """Add an epoch's outcome, as a whole and for each of its partitions."""
         now = self._clock.monotonic()
         self._know(plan)
         for partition in outcome.partitions:
             # Records of a lost epoch of this daemon count too, once a resume has found them.
-            self._totals.records += self._partition(partition.source).take(partition, now) - partition.records
-        self._task(plan.task).take(plan, outcome, took_s, self._clock.wall_ms())
-        self._totals.take(outcome)
+            self._totals.records += self._partition(partition.source).account(partition, now) - partition.records
+        self._task(plan.task).account(plan, outcome, took_s, self._clock.wall_ms())
+        self._totals.account(outcome)
         if outcome.records:
             self._window.append(_Sample(now, outcome.latency, outcome.age))
             self._trim(now)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Taken, judge_members
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, judge_members
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
@@ -25,7 +25,7 @@ from mm2py.model.node import Node, encode_node
 from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.groups.membership import Membership, Place
+from mm2py.wire.groups.membership import MemberIdentity, Membership
 from mm2py.wire.security.access import NotAuthorizedError
 
 
@@ -76,13 +76,13 @@ class FlowMembership:
         self._clock = around.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
         self._groups: Sequence[FlowGroup] = ()
-        self._kept: Place | None = None
+        self._kept: MemberIdentity | None = None
         self._hands_over = False
         self._is_ours = False
         #: Whether another node replaced us, which was not reported yet.
         self._was_ours = False
         self._taken_at: float | None = None
-        self._told: Taken | None = None
+        self._told: Occupied | None = None
         self._unguarded_by = ""
         self._before_takeover = before_takeover or _nothing
 
@@ -91,11 +91,11 @@ class FlowMembership:
         self._hands_over = True
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> MemberIdentity | None:
         """Return the membership that was handed over."""
         return self._kept
 
-    def keep(self, place: Place | None) -> None:
+    def keep(self, place: MemberIdentity | None) -> None:
         """Continue with a membership that this node has."""
         self._kept = place
 
@@ -168,7 +168,7 @@ class FlowMembership:
             found = judge_members(await place.look(), us, is_alive)
             for member_id in found.dead:
                 await place.remove(member_id)
-            if isinstance(found, Taken):
+            if isinstance(found, Occupied):
                 self._found(found)
                 return
             try:
@@ -198,7 +198,7 @@ class FlowMembership:
         self._is_ours, self._was_ours, self._taken_at, self._told, self._unguarded_by = True, False, None, None, ""
         self._admit()
 
-    def _found(self, taken: Taken) -> None:
+    def _found(self, taken: Occupied) -> None:
         """Stand by for the current member, and report it once it is certain not to be left over from a crash."""
         now = self._clock.monotonic()
         self._was_ours |= self._is_ours
@@ -214,7 +214,7 @@ class FlowMembership:
             self._tell(taken, was_ours=self._was_ours)
             self._was_ours = False
 
-    def _tell(self, taken: Taken, *, was_ours: bool) -> None:
+    def _tell(self, taken: Occupied, *, was_ours: bool) -> None:
         node = taken.node
         self._around.events.emit(
             FlowRunsElsewhere(

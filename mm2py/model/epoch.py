@@ -271,7 +271,7 @@ RECREATED = PartitionFailure(
 
 
 @attrs.frozen
-class Measured:
+class MeasuredTime:
     """A time that an epoch measured for one partition, in milliseconds, with the number of records."""
 
     count: int
@@ -328,8 +328,8 @@ class PartitionOutcome(Counters):
     #: Where the target appended a batch that belongs further back: from there on it has lost copied records.
     stray_from: int | None = None
     #: Ages of records when they were read, and when the target had them, by the newest record of each batch.
-    age: Measured | None = None
-    latency: Measured | None = None
+    age: MeasuredTime | None = None
+    latency: MeasuredTime | None = None
 
 
 #: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.

@@ -24,7 +24,7 @@ _LONGEST_NUMBER: Final = 20
 
 
 @attrs.frozen
-class Unreadable:
+class UnreadableRecord:
     """A record that looks like one of the mirror's but is invalid; `problem` says why, for the operator."""
 
     problem: str

@@ -7,8 +7,8 @@ from its hash. What Java does not store goes into record headers, which Java ign
 producer, the ids of the source and remote topics, and the source's leader epoch. A record that Java wrote over ours has
 no headers, so a downstream offset always belongs to its position.
 
-Other programs may write to the topic. An invalid record is `Unreadable`, and ignored: earlier or later records of that
-partition are used. An invalid header is ignored, as if Java had written the record.
+Other programs may write to the topic. An invalid record is `UnreadableRecord`, and ignored: earlier or later records of
+that partition are used. An invalid header is ignored, as if Java had written the record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ import attrs
 
 from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import INT32_MOST, INT64_MOST, OFFSET_MOST, Unreadable, read_json, topic_name, whole, words
+from mm2py.model.foreign import (
+    INT32_MOST,
+    INT64_MOST,
+    OFFSET_MOST,
+    UnreadableRecord,
+    read_json,
+    topic_name,
+    whole,
+    words,
+)
 
 
 #: Where in the target's log the last replicated record is, in decimal.
@@ -100,7 +109,7 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
 
 def decode_position(
     key: bytes | None, value: bytes | None, headers: Headers = ()
-) -> tuple[str, Position | TopicPartition] | Unreadable | None:
+) -> tuple[str, Position | TopicPartition] | UnreadableRecord | None:
     """Parse a record: the source cluster and the position, or just the topic-partition if its position was removed.
     None if it belongs to another connector. Spaces and the order of the members do not matter. A negative offset means
     that nothing was replicated.
@@ -114,7 +123,7 @@ def decode_position(
         if offset is None:
             return cluster, source
     except ValueError as error:
-        return Unreadable(str(error))
+        return UnreadableRecord(str(error))
     return cluster, Position(
         source,
         max(0, offset + 1),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions import Headers, Position, decode_position
 from mm2py.model.run_chunk import KeptChunk, decode_chunk
 
@@ -32,7 +32,7 @@ class Kept(Protocol):
     def headers(self) -> Headers: ...
 
 
-def decode_stored(record: Kept) -> tuple[str, Stored] | Unreadable | None:
+def decode_stored(record: Kept) -> tuple[str, Stored] | UnreadableRecord | None:
     """Read a record: the source cluster and what it says of it; None for what belongs to other connectors."""
     return decode_chunk(record.key, record.value) or decode_position(record.key, record.value, record.headers)
 
@@ -46,7 +46,7 @@ class PositionsTopic:
         self.chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
         self._removed: set[TopicPartition] = set()
 
-    def take(self, record: Kept) -> Stored | Unreadable | None:
+    def take(self, record: Kept) -> Stored | UnreadableRecord | None:
         """Take a record, and return what it says; None where that is about something else."""
         match decode_stored(record):
             case (self.cluster, KeptChunk() as chunk):
@@ -60,7 +60,7 @@ class PositionsTopic:
                 self.positions.pop(source, None)
                 self._removed.add(source)
                 return source
-            case Unreadable() as unreadable:
+            case UnreadableRecord() as unreadable:
                 return unreadable
         return None
 

@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import INT32_MOST, Unreadable, read_json, topic_name, whole, words
+from mm2py.model.foreign import INT32_MOST, UnreadableRecord, read_json, topic_name, whole, words
 
 
 OWNER = "mm2py"
@@ -94,7 +94,7 @@ def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
     return _json(value)
 
 
-def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | Unreadable | None:
+def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | UnreadableRecord | None:
     """Parse a record: the source cluster and the chunk; None if it is not a chunk, or of a later version."""
     if key is None or not key.startswith(b'["' + OWNER.encode()):
         return None
@@ -112,9 +112,9 @@ def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk
             topic_id = content["topicId"]
             kept = attrs.evolve(kept, topic_id=None if topic_id is None else words(topic_id), chunk=_chunk(content))
     except KeyError as error:
-        return Unreadable(f"it has no {error.args[0]}")
+        return UnreadableRecord(f"it has no {error.args[0]}")
     except (ValueError, TypeError, OverflowError, zlib.error) as error:
-        return Unreadable(str(error))
+        return UnreadableRecord(str(error))
     return cluster, kept
 
 

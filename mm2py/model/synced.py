@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
-from mm2py.model.foreign import Unreadable, read_json, words
+from mm2py.model.foreign import UnreadableRecord, read_json, words
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
             return _acl_key(acl), None
 
 
-def decode_synced(key: bytes | None, value: bytes | None) -> Synced | Unreadable | None:
+def decode_synced(key: bytes | None, value: bytes | None) -> Synced | UnreadableRecord | None:
     """Parse a record; None for an unknown one, such as a newer version's."""
     try:
         kind, *names = _names(read_json(key or b""))
@@ -85,9 +85,9 @@ def decode_synced(key: bytes | None, value: bytes | None) -> Synced | Unreadable
             acl = _acl(names)
             return ForgottenAcl(acl) if content is None else SyncedAcl(acl)
     except KeyError as error:
-        return Unreadable(f"{error.args[0]} is nothing that an access control entry has")
+        return UnreadableRecord(f"{error.args[0]} is nothing that an access control entry has")
     except ValueError as error:
-        return Unreadable(str(error))
+        return UnreadableRecord(str(error))
     return None
 
 

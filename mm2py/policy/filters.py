@@ -19,7 +19,7 @@ class TopicFilter(Protocol):
         ...
 
 
-class Taken(enum.Enum):
+class Inclusion(enum.Enum):
     """The result of the two lists for a name."""
 
     INCLUDED = "included"
@@ -39,14 +39,14 @@ class DefaultTopicFilter:
         """Compile both lists. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
         return cls(NamePatterns.compile(topics), NamePatterns.compile(topics_exclude))
 
-    def judge(self, topic: str) -> Taken:
+    def judge(self, topic: str) -> Inclusion:
         """Return the result of the lists for *topic*."""
         if self.excluded.matches(topic):
-            return Taken.EXCLUDED
-        return Taken.INCLUDED if self.included.matches(topic) else Taken.NOT_INCLUDED
+            return Inclusion.EXCLUDED
+        return Inclusion.INCLUDED if self.included.matches(topic) else Inclusion.NOT_INCLUDED
 
     def takes_topic(self, topic: str) -> bool:
-        return self.judge(topic) is Taken.INCLUDED
+        return self.judge(topic) is Inclusion.INCLUDED
 
 
 class ConfigPropertyFilter(Protocol):

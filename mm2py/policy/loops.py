@@ -32,7 +32,7 @@ _NEVER = NamePatterns.compile((r"__.*", r"\..*", r"mm2.*internal", r".*checkpoin
 
 
 @attrs.frozen
-class Mirror:
+class FlowNaming:
     """The naming and filtering of a flow."""
 
     flow: Flow
@@ -68,7 +68,7 @@ _Node = tuple[str, str]
 class _Edge:
     """A mirror brings a topic of that name from its source to its target."""
 
-    mirror: Mirror
+    mirror: FlowNaming
     name: str
     there: _Node
 
@@ -91,14 +91,14 @@ class _Circle:
         return tuple(edge.mirror.flow for edge in self.edges)
 
 
-def find_loop(mirrors: Sequence[Mirror]) -> Loop | None:
+def find_loop(mirrors: Sequence[FlowNaming]) -> Loop | None:
     """Find replication loops, certain ones first."""
     sure = [mirror for mirror in mirrors if _is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
     found = _find(sure)
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
 
 
-def _find(mirrors: Sequence[Mirror]) -> Loop | None:
+def _find(mirrors: Sequence[FlowNaming]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
     circles, edges = _possible(mirrors)
@@ -118,7 +118,7 @@ def _find(mirrors: Sequence[Mirror]) -> Loop | None:
     return Loop(doubtful.flows, None, doubtful.grows, is_sure=False) if doubtful is not None else None
 
 
-def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
+def _names_show_all_ways(mirrors: Sequence[FlowNaming]) -> bool:
     """Whether all flows use the same naming that shows each hop, as by default."""
     policies = {mirror.policy for mirror in mirrors if type(mirror.policy) is DefaultReplicationPolicy}
     if len(policies) != 1:
@@ -130,10 +130,10 @@ def _names_show_all_ways(mirrors: Sequence[Mirror]) -> bool:
     return not any(policy.separator in alias for alias in aliases)
 
 
-def _possible(mirrors: Sequence[Mirror]) -> tuple[list[_Circle], list[_Edge]]:
+def _possible(mirrors: Sequence[FlowNaming]) -> tuple[list[_Circle], list[_Edge]]:
     """Follow a name that every filter selects: a cycle from each cluster that has one, and all steps taken."""
 
-    def takes(mirror: Mirror, name: str) -> bool:
+    def takes(mirror: FlowNaming, name: str) -> bool:
         return not mirror.policy.is_internal_topic(name) and not is_cycle(name, mirror.flow, mirror.policy)
 
     circles: list[_Circle] = []
@@ -146,10 +146,10 @@ def _possible(mirrors: Sequence[Mirror]) -> tuple[list[_Circle], list[_Edge]]:
     return circles, edges
 
 
-def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
+def _travel(mirrors: Sequence[FlowNaming], word: str) -> Loop | None:
     """Follow the topic *word* from each cluster through the flows."""
 
-    def takes(mirror: Mirror, name: str) -> bool:
+    def takes(mirror: FlowNaming, name: str) -> bool:
         judged = judge_topic(
             name,
             mirror.flow,
@@ -170,7 +170,7 @@ def _travel(mirrors: Sequence[Mirror], word: str) -> Loop | None:
 
 
 def _explore(
-    mirrors: Sequence[Mirror], start: _Node, takes: Callable[[Mirror, str], bool], seen: set[_Node]
+    mirrors: Sequence[FlowNaming], start: _Node, takes: Callable[[FlowNaming, str], bool], seen: set[_Node]
 ) -> tuple[_Circle | None, list[_Edge]]:
     """Follow every path from *start* to topics not *seen*, depth first; return the first cycle, and each step taken."""
     circle: _Circle | None = None
@@ -203,7 +203,7 @@ def _explore(
     return circle, edges
 
 
-def _ways(mirrors: Sequence[Mirror], node: _Node, takes: Callable[[Mirror, str], bool]) -> Iterator[_Edge]:
+def _ways(mirrors: Sequence[FlowNaming], node: _Node, takes: Callable[[FlowNaming, str], bool]) -> Iterator[_Edge]:
     alias, name = node
     for mirror in mirrors:
         if mirror.flow.source == alias and takes(mirror, name):
@@ -219,7 +219,7 @@ def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
 # Names to try.
 
 
-def _likely(mirrors: Sequence[Mirror]) -> list[str]:
+def _likely(mirrors: Sequence[FlowNaming]) -> list[str]:
     """Return literal names from the settings, and a generic one."""
     written = [
         member
@@ -331,7 +331,7 @@ def _is_opaque(topic_filter: TopicFilter) -> bool:
     return not isinstance(topic_filter, DefaultTopicFilter)
 
 
-def describe(mirrors: Mapping[Flow, Mirror], loop: Loop) -> str:
+def describe(mirrors: Mapping[Flow, FlowNaming], loop: Loop) -> str:
     """Describe *loop* in words."""
     ring = ", ".join(map(str, loop.flows))
     keeps = [str(flow) for flow in loop.flows if isinstance(mirrors[flow].policy, IdentityReplicationPolicy)]

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable
 
 from mm2py.model.flow import Flow
-from mm2py.policy.filters import DefaultTopicFilter, Taken, TopicFilter
+from mm2py.policy.filters import DefaultTopicFilter, Inclusion, TopicFilter
 from mm2py.policy.replication import ReplicationPolicy, keeps_names
 
 
@@ -82,8 +82,8 @@ def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:
     if isinstance(topic_filter, DefaultTopicFilter):
         return {
-            Taken.INCLUDED: Selection.REPLICATED,
-            Taken.NOT_INCLUDED: Selection.NOT_INCLUDED,
-            Taken.EXCLUDED: Selection.EXCLUDED,
+            Inclusion.INCLUDED: Selection.REPLICATED,
+            Inclusion.NOT_INCLUDED: Selection.NOT_INCLUDED,
+            Inclusion.EXCLUDED: Selection.EXCLUDED,
         }[topic_filter.judge(topic)]
     return Selection.REPLICATED if topic_filter.takes_topic(topic) else Selection.NOT_INCLUDED

@@ -27,7 +27,7 @@ from mm2py.rest.handlers import page as for_page
 from mm2py.rest.openapi import document
 from mm2py.rest.page.files import PAGE_NAME, Page, is_open
 from mm2py.rest.page.snapshots import Snapshots
-from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, Measured, Node, Route, Text, encode
+from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, MetricsSource, MirrorNode, Route, Text, encode
 from mm2py.telemetry.events import RestFailed
 from mm2py.telemetry.journal import EventLog
 
@@ -68,13 +68,13 @@ def openapi() -> Json:
 class Rest:
     """Shared by all listeners of a node: views of it, access control, the page."""
 
-    node: Node
+    node: MirrorNode
     pictures: Snapshots
     page: Page
     clock: Clock
     events: EventLog
     gate: Gate
-    metrics: Measured
+    metrics: MetricsSource
     worker_id: str = ""
     is_draining: bool = False
     openapi: Json = attrs.field(factory=openapi, init=False, repr=False)

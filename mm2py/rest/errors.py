@@ -59,7 +59,7 @@ def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - 
     if isinstance(error, web.HTTPException):
         return _of_http(error)
     if isinstance(error, _NOT_FOUND):
-        return RestError(404, _told(error))
+        return RestError(404, _with_hint(error))
     if isinstance(error, OverrideRejectedError):
         return RestError(400, str(error), error.problems)
     if isinstance(error, ConfigError):
@@ -67,12 +67,12 @@ def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - 
     if isinstance(error, OverrideConflictError):
         return RestError(409, str(error))
     if isinstance(error, _AWAY):
-        told = _told(error) if isinstance(error, Mm2Error) else "the cluster did not respond in time"
-        return RestError(503, told, (), ("Retry-After", str(RETRY_AFTER_S)))
+        message = _with_hint(error) if isinstance(error, Mm2Error) else "the cluster did not respond in time"
+        return RestError(503, message, (), ("Retry-After", str(RETRY_AFTER_S)))
     return None
 
 
-def _told(error: Mm2Error) -> str:
+def _with_hint(error: Mm2Error) -> str:
     return f"{error}; {error.hint}" if error.hint else str(error)
 
 

@@ -40,7 +40,7 @@ NOBODY: Final = Guest("", Right.NONE)
 GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
 
 
-class Node(Protocol):
+class MirrorNode(Protocol):
     """The daemon as REST sees it; `control` takes requests for its flows."""
 
     settings: MirrorSettings
@@ -133,7 +133,7 @@ class Routes:
         return declare
 
 
-class Measured(Protocol):
+class MetricsSource(Protocol):
     """The metrics of a node."""
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
@@ -149,7 +149,7 @@ class Shared(Protocol):
     """Shared by all handlers: the node, and views of it, one for all requests within a second."""
 
     @property
-    def node(self) -> Node: ...
+    def node(self) -> MirrorNode: ...
 
     @property
     def worker_id(self) -> str: ...
@@ -161,7 +161,7 @@ class Shared(Protocol):
     def page(self) -> Page: ...
 
     @property
-    def metrics(self) -> Measured: ...
+    def metrics(self) -> MetricsSource: ...
 
     @property
     def openapi(self) -> Json:
@@ -181,7 +181,7 @@ class Ask:
     rest: Shared
 
     @property
-    def node(self) -> Node:
+    def node(self) -> MirrorNode:
         return self.rest.node
 
     @property

@@ -26,7 +26,7 @@ from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import Rest, make_app
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import Snapshots
-from mm2py.rest.route import Measured, Node
+from mm2py.rest.route import MetricsSource, MirrorNode
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import SecuritySettingsError, renew_server_context, server_context, state_of_files
@@ -58,11 +58,11 @@ class RestServer:
 
     def __init__(
         self,
-        node: Node,
+        node: MirrorNode,
         *,
         clock: Clock,
         events: EventLog,
-        metrics: Measured,
+        metrics: MetricsSource,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._clock = clock

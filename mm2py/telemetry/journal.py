@@ -23,7 +23,7 @@ RING_EVENTS = 2_000
 
 
 @attrs.frozen
-class Entry:
+class LogEntry:
     """An event and when it happened."""
 
     wall_ms: int
@@ -37,11 +37,11 @@ class EventLog:
         self.counts: Counter[str] = Counter()
         self._clock = clock
         self._sinks = [sink]
-        self._ring: deque[Entry] = deque(maxlen=RING_EVENTS)
+        self._ring: deque[LogEntry] = deque(maxlen=RING_EVENTS)
 
     def emit(self, event: Event) -> None:
         """Keep *event*, count it, and write its log line."""
-        self._ring.append(Entry(self._clock.wall_ms(), event))
+        self._ring.append(LogEntry(self._clock.wall_ms(), event))
         self.counts[event.name] += 1
         for sink in self._sinks:
             sink(event)
@@ -54,5 +54,5 @@ class EventLog:
         """Return the kept events of one *kind*, oldest first."""
         return tuple(entry.event for entry in self._ring if isinstance(entry.event, kind))
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LogEntry]:
         return iter(tuple(self._ring))

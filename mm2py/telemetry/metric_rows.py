@@ -12,7 +12,7 @@ import enum
 import attrs
 
 
-class Kind(enum.Enum):
+class MetricType(enum.Enum):
     """Prometheus's types. Java's counters are gauges in the JMX exporter, and so they are here."""
 
     COUNTER = "counter"
@@ -25,7 +25,7 @@ class Metric:
     """One metric. `java` is its name in other mirrors."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     labels: tuple[str, ...]
     doc: str
     java: str = ""
@@ -40,7 +40,7 @@ class Chapter:
     metrics: tuple[Metric, ...]
 
 
-_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 _FLOW = ("source", "target")
 _JMX = ("source", "target", "destination")
 _JAVA_PARTITION = (*_JMX, "topic", "partition")

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
-from mm2py.telemetry.metric_rows import Kind, Metric
+from mm2py.telemetry.metric_rows import Metric, MetricType
 from mm2py.telemetry.series import Labels
 
 
@@ -68,7 +68,7 @@ def text_of(families: Iterable[Family], *, is_open: bool) -> str:
 
 
 def _head(metric: Metric, *, is_open: bool) -> tuple[str, str]:
-    is_counter = metric.kind is Kind.COUNTER
+    is_counter = metric.kind is MetricType.COUNTER
     name = metric.name.removesuffix("_total") if is_open and is_counter else metric.name
     doc = metric.doc.replace("\\", "\\\\").replace("\n", "\\n")
     doc = doc.replace('"', '\\"') if is_open else doc

@@ -24,7 +24,7 @@ _LEAST = Level.INFO
 
 
 @attrs.frozen
-class Told:
+class ShownEvent:
     """One event for display. `id` counts since the daemon started; `flow` is empty if it concerns none. `mark`
     identifies it across restarts: marks of an earlier daemon are not recognised. `about` explains events of that name,
     `text` has the fields of this one.
@@ -50,12 +50,12 @@ class RecentEvents:
     def __init__(self, events: EventLog, clock: Clock, *, keep: int = RECENT_EVENTS) -> None:
         self.spark: SparkStarted | SparkEnded | None = None
         self._clock = clock
-        self._ring: deque[Told] = deque(maxlen=keep)
+        self._ring: deque[ShownEvent] = deque(maxlen=keep)
         self._last_id = 0
         self._life = f"{clock.wall_ms():x}"
         for entry in events:
             self._keep(entry.event, entry.wall_ms)
-        events.attach(self.take)
+        events.attach(self.record)
 
     @property
     def last_id(self) -> int:
@@ -68,17 +68,17 @@ class RecentEvents:
         is_ours = life == self._life and number.isascii() and number.isdigit()
         return min(int(number), self._last_id) if is_ours else 0
 
-    def take(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Keep *event* as having happened now."""
         self._keep(event, self._clock.wall_ms())
 
-    def since(self, last_id: int) -> tuple[Told, ...]:
+    def since(self, last_id: int) -> tuple[ShownEvent, ...]:
         """Return the events after *last_id*; all for 0."""
         if last_id >= self._last_id:
             return ()
-        return tuple(told for told in self._ring if told.id > last_id)
+        return tuple(event for event in self._ring if event.id > last_id)
 
-    def __iter__(self) -> Iterator[Told]:
+    def __iter__(self) -> Iterator[ShownEvent]:
         return iter(tuple(self._ring))
 
     def _keep(self, event: Event, wall_ms: int) -> None:
@@ -92,7 +92,7 @@ class RecentEvents:
         flow = _flow_of(facts)
         facts.pop("flow", None)
         self._ring.append(
-            Told(
+            ShownEvent(
                 id=self._last_id,
                 mark=f"{self._life}.{self._last_id}",
                 wall_ms=wall_ms,

@@ -46,10 +46,10 @@ class EventTally:
         self._details: Counter[tuple[str, Flow | None, str]] = Counter()
         self._amounts: Counter[tuple[str, Flow | None]] = Counter()
         for entry in events:
-            self.take(entry.event)
-        events.attach(self.take)
+            self.record(entry.event)
+        events.attach(self.record)
 
-    def take(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Count *event*."""
         name, flow = event.name, _flow_of(event)
         self.counts[name, flow] += 1

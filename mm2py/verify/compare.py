@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from mm2py.verify.anchors import find_anchor, paired
 from mm2py.verify.findings import Findings
-from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Rows, Want
+from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, WaitingRecords, Want
 
 
 #: Search window for an anchor: initial and maximum, on either side.
@@ -39,7 +39,7 @@ class Comparison:
         self._edges = edges
         self._mark_of = mark_of
         self._ignore_timestamps = ignore_timestamps
-        self._rows = [Rows(), Rows()]
+        self._rows = [WaitingRecords(), WaitingRecords()]
         self._windows: list[deque[tuple[int, Mark]]] = [deque(), deque()]
         self._has_ended = [False, False]
         self._in_trouble = False
@@ -69,7 +69,7 @@ class Comparison:
         """Take the next records of a side, of which nothing was left over."""
         if self._ignore_timestamps:
             contents = [(-1, *rest) for _, *rest in contents]
-        self._rows[side] = Rows(offsets, contents)
+        self._rows[side] = WaitingRecords(offsets, contents)
         self.findings.add("target" if side else "source", len(offsets))
 
     def end(self, side: int) -> None:
@@ -192,7 +192,7 @@ class Comparison:
             waiting = len(self._windows[side]) + self._rows[side].left
             self.findings.add(name, len(passed.near[side]) + passed.further[side] - waiting)
             self._windows[side].clear()
-            self._rows[side] = Rows()
+            self._rows[side] = WaitingRecords()
         is_head = not self.findings.has_matched
         for offset, mark in passed.near[SOURCE]:
             self.findings.only_at_source(offset, mark, None, at_end=passed.is_end)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Edges, Mark
-from mm2py.verify.values import Counts, Difference, Kind
+from mm2py.verify.values import Counts, Difference, DifferenceKind
 
 
 #: So many differences are described; all are counted.
@@ -46,7 +46,7 @@ class Findings:
     def note_damaged(self, side: int, offset: int) -> None:
         """Count a batch that cannot be read, by its first offset."""
         self.add("damaged")
-        self._describe(Difference(Kind.DAMAGED, None if side else offset, offset if side else None))
+        self._describe(Difference(DifferenceKind.DAMAGED, None if side else offset, offset if side else None))
 
     def note_pending(self, count: int) -> None:
         """Count records of the source after the flow's position."""
@@ -72,13 +72,14 @@ class Findings:
             # Each of two records stands where the other one was: nothing was changed.
             self._count_changed(parts, -1)
             self.differences = [
-                attrs.evolve(it, kind=Kind.OUT_OF_ORDER, parts=()) if it == swapped else it for it in self.differences
+                attrs.evolve(it, kind=DifferenceKind.OUT_OF_ORDER, parts=()) if it == swapped else it
+                for it in self.differences
             ]
             self.add("out_of_order")
             self.moved(upstream, downstream)
             return
         self._count_changed(parts, 1)
-        difference = Difference(Kind.CHANGED, upstream, downstream, parts)
+        difference = Difference(DifferenceKind.CHANGED, upstream, downstream, parts)
         self._describe(difference)
         if len(self._versions) < _REMEMBERED:
             self._versions[mark, other] = difference
@@ -100,7 +101,7 @@ class Findings:
             self.moved(upstream, downstream)
         else:
             self.add("missing")
-            self._describe(Difference(Kind.MISSING, upstream, downstream))
+            self._describe(Difference(DifferenceKind.MISSING, upstream, downstream))
 
     def only_at_target(self, downstream: int, mark: Mark, upstream: int | None) -> None:
         if not self.has_matched and self._edges.finds_start:
@@ -112,7 +113,7 @@ class Findings:
             self.moved(upstream, downstream)
         else:
             self.add("foreign")
-            self._describe(Difference(Kind.FOREIGN, upstream, downstream))
+            self._describe(Difference(DifferenceKind.FOREIGN, upstream, downstream))
 
     def _is_elsewhere(self, other: int, mark: Mark, side: int, offset: int) -> bool:
         """Whether the *other* side has that record at another place; remember it where it has not."""
@@ -122,7 +123,7 @@ class Findings:
             if not lone:
                 del self._lone[other][mark]
             self._remembered -= 1
-            kind = Kind.FOREIGN if other == TARGET else Kind.MISSING
+            kind = DifferenceKind.FOREIGN if other == TARGET else DifferenceKind.MISSING
             self._forget(kind, at)
             return True
         if self._remembered < _REMEMBERED:
@@ -134,13 +135,13 @@ class Findings:
 
     def moved(self, upstream: int | None, downstream: int | None) -> None:
         self.add("out_of_order")
-        self._describe(Difference(Kind.OUT_OF_ORDER, upstream, downstream))
+        self._describe(Difference(DifferenceKind.OUT_OF_ORDER, upstream, downstream))
 
-    def _forget(self, kind: Kind, offset: int) -> None:
+    def _forget(self, kind: DifferenceKind, offset: int) -> None:
         """Do not call a record missing or foreign any more that was found at another place."""
 
         def place(it: Difference) -> int | None:
-            return it.downstream if kind is Kind.FOREIGN else it.upstream
+            return it.downstream if kind is DifferenceKind.FOREIGN else it.upstream
 
         self.differences = [it for it in self.differences if not (it.kind is kind and place(it) == offset)]
 
@@ -178,7 +179,9 @@ class Findings:
         self.add("foreign", -len(offsets))
         self.add("repeated", len(offsets))
         self.differences = [
-            attrs.evolve(it, kind=Kind.REPEATED) if it.kind is Kind.FOREIGN and it.downstream in offsets else it
+            attrs.evolve(it, kind=DifferenceKind.REPEATED)
+            if it.kind is DifferenceKind.FOREIGN and it.downstream in offsets
+            else it
             for it in self.differences
         ]
 

@@ -27,11 +27,11 @@ from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.selection import near_misses
 from mm2py.verify.job import VerifyRunner
-from mm2py.verify.values import PartitionReport, Slice, SliceOutcome, Verdict, VerifyPlan, VerifyReport
+from mm2py.verify.values import Equality, PartitionReport, Slice, SliceOutcome, VerifyPlan, VerifyReport
 from mm2py.verify.verdicts import (
     LEAST_SPAN,
     SAMPLE_SPAN,
-    Look,
+    PartitionBounds,
     Whole,
     cut,
     judge,
@@ -152,7 +152,7 @@ class Verification:
 
     # Looking.
 
-    async def _look(self) -> list[Look]:
+    async def _look(self) -> list[PartitionBounds]:
         settings = self._settings
         async with Cluster(settings.source, self._clock) as source, Cluster(settings.target, self._clock) as target:
             there = (await Admin(source).list_topics()).topics
@@ -179,7 +179,7 @@ class Verification:
             start, end, remote_start, remote_end = (fact for fact in facts if isinstance(fact, int))
             position = self._positions.get(tp)
             ids = there[tp.topic].topic_id, remote[other.topic].topic_id
-            look = Look(tp, other.topic, start, end, remote_start, remote_end, topic_ids=ids)
+            look = PartitionBounds(tp, other.topic, start, end, remote_start, remote_end, topic_ids=ids)
             proven = None if position is None else position.next_upstream
             looks.append(attrs.evolve(look, proven=proven, asked_from=asked[0].get(tp), asked_to=asked[1].get(tp)))
         return looks
@@ -265,7 +265,7 @@ class Verification:
         return found
 
     def _cannot_tell(self, tp: TopicPartition, other: TopicPartition, reason: str) -> None:
-        self._reports.append(PartitionReport(tp, other, Verdict.CANNOT_TELL, reasons=(reason,), share=0.0))
+        self._reports.append(PartitionReport(tp, other, Equality.CANNOT_TELL, reasons=(reason,), share=0.0))
 
     @staticmethod
     def _remote(tp: TopicPartition, remote_of: Mapping[str, str]) -> TopicPartition:
@@ -286,7 +286,7 @@ class Verification:
 
     # Planning.
 
-    def _whole(self, look: Look) -> Whole:
+    def _whole(self, look: PartitionBounds) -> Whole:
         remote = TopicPartition(look.remote_topic, look.source.partition)
         return whole_of(look, self._downstream(look.source), lambda at: _exact(self._translations.upstream(remote, at)))
 

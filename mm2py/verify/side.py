@@ -55,7 +55,7 @@ class SliceLostError(Mm2Error):
         return f"{self.partition} of cluster {self.cluster}: {self.problem}"
 
 
-class Side:
+class PartitionReader:
     """
     The records of one partition from offset *start* up to *end*.
 

@@ -16,7 +16,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.verify.anchors import ANCHOR
 from mm2py.verify.compare import Comparison
-from mm2py.verify.side import Side, SliceLostError, are_same
+from mm2py.verify.side import PartitionReader, SliceLostError, are_same
 from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want
 from mm2py.verify.values import Slice, SliceOutcome, VerifyPlan
 from mm2py.wire.batches.batch import MalformedRecordSetError
@@ -66,8 +66,8 @@ class _Reading:
         )
         self._comparison = Comparison(edges, mark_of, ignore_timestamps=ignore_timestamps)
         #: The two that are compared, and all that were read, by what they are of.
-        self._sides: tuple[Side, Side]
-        self._read: tuple[list[Side], list[Side]] = [], []
+        self._sides: tuple[PartitionReader, PartitionReader]
+        self._read: tuple[list[PartitionReader], list[PartitionReader]] = [], []
         self._unopened = self._opened = 0
 
     async def run(self) -> SliceOutcome:
@@ -106,7 +106,9 @@ class _Reading:
             batches_opened=self._opened,
         )
 
-    def _side(self, tasks: asyncio.TaskGroup, which: int, start: int, end: int, purpose: str = "verify") -> Side:
+    def _side(
+        self, tasks: asyncio.TaskGroup, which: int, start: int, end: int, purpose: str = "verify"
+    ) -> PartitionReader:
         """Begin to read one side; each reader of one time has a purpose, and so a connection, of its own."""
         plan, part = self._plan, self._slice
         # The target's aborted records are ignored.
@@ -114,7 +116,9 @@ class _Reading:
         sizes = FetchSizes(1, plan.fetch_bytes, plan.fetch_bytes, reads_committed)
         tp = part.remote if which == TARGET else part.source
         cluster, topic_id = self._clusters[which], part.topic_ids[which]
-        side = Side(cluster, tp, f"{purpose} {which}", (start, end), sizes=sizes, tasks=tasks, topic_id=topic_id)
+        side = PartitionReader(
+            cluster, tp, f"{purpose} {which}", (start, end), sizes=sizes, tasks=tasks, topic_id=topic_id
+        )
         self._read[which].append(side)
         return side
 

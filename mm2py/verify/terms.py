@@ -60,7 +60,7 @@ class Passed:
 
 
 @attrs.define
-class Rows:
+class WaitingRecords:
     """Records of one side that wait to be compared, from index `at` on."""
 
     offsets: Sequence[int] = ()

@@ -16,7 +16,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 
 
-class Kind(enum.Enum):
+class DifferenceKind(enum.Enum):
     """How a record differs, in the words of the report."""
 
     MISSING = "missing"
@@ -81,7 +81,7 @@ class Difference:
     one *upstream* is the record that it stands in front of. None where that side has come to its end.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     upstream: int | None
     downstream: int | None
     parts: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class SliceOutcome:
     elapsed_s: float = 0.0
 
 
-class Verdict(enum.IntEnum):
+class Equality(enum.IntEnum):
     """The verdict on a partition, a topic and a flow. The numbers are the exit codes of ``mm2py verify``."""
 
     EQUAL = 0
@@ -169,7 +169,7 @@ class PartitionReport:
 
     source: TopicPartition
     remote: TopicPartition
-    verdict: Verdict
+    verdict: Equality
     upstream: tuple[int, int] | None = None
     downstream: tuple[int, int] | None = None
     counts: Counts = Counts()
@@ -200,12 +200,12 @@ class VerifyReport:
     left_out: int = 0
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Equality:
         """One different partition makes the flow different; else one that could not be compared makes it undecided."""
         verdicts = {report.verdict for report in self.partitions}
-        if Verdict.DIFFERENT in verdicts:
-            return Verdict.DIFFERENT
-        return Verdict.CANNOT_TELL if Verdict.CANNOT_TELL in verdicts or not verdicts else Verdict.EQUAL
+        if Equality.DIFFERENT in verdicts:
+            return Equality.DIFFERENT
+        return Equality.CANNOT_TELL if Equality.CANNOT_TELL in verdicts or not verdicts else Equality.EQUAL
 
     @property
     def counts(self) -> Counts:

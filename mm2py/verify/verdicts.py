@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.verify.values import Counts, PartitionReport, Slice, SliceOutcome, Verdict
+from mm2py.verify.values import Counts, Equality, PartitionReport, Slice, SliceOutcome
 
 
 #: So many differences of a partition are described.
@@ -29,7 +29,7 @@ Translate = Callable[[int], int | None]
 
 
 @attrs.frozen
-class Look:
+class PartitionBounds:
     """A partition before its comparison; ends are after the last record. `proven` is the flow's position, None if
     there is none. `asked_from` and `asked_to` are the requested range, in upstream offsets.
     """
@@ -56,7 +56,7 @@ class Whole:
     notes: tuple[str, ...] = ()
 
 
-def whole_of(look: Look, downstream: Translate, upstream: Translate) -> Whole:
+def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) -> Whole:
     """Return what of a partition is to be compared with what."""
     begin = max(look.source_start, look.asked_from or 0)
     end = max(begin, look.source_end if look.asked_to is None else min(look.asked_to, look.source_end))
@@ -192,9 +192,9 @@ def judge(
             notes.append(f"{counts.pending:,} offsets of the source are not mirrored yet")
     if any(outcome.ignored_timestamps for outcome in outcomes):
         notes.append("the target stamps records itself: timestamps were not compared")
-    verdict = Verdict.CANNOT_TELL if reasons else Verdict.EQUAL
+    verdict = Equality.CANNOT_TELL if reasons else Equality.EQUAL
     if counts.differing and not excused:
-        verdict = Verdict.DIFFERENT
+        verdict = Equality.DIFFERENT
     differences = [difference for outcome in outcomes for difference in outcome.differences]
     part = whole.slice
     return PartitionReport(

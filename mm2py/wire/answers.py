@@ -80,13 +80,13 @@ def read_response(prepared: Any, frame: memoryview) -> Any:
     return response
 
 
-def told_of(asked: Iterable[K], rows: Iterable[tuple[K, V]], silent: V) -> dict[K, V]:
+def by_asked(asked: Iterable[K], rows: Iterable[tuple[K, V]], silent: V) -> dict[K, V]:
     """Return the result in an answer's *rows* for each one *asked*: *silent* if it is missing."""
-    told = dict.fromkeys(asked, silent)
+    found = dict.fromkeys(asked, silent)
     for key, value in rows:
-        if key in told:
-            told[key] = value
-    return told
+        if key in found:
+            found[key] = value
+    return found
 
 
 def _check_row(row: Sequence[Any], schema: Schema) -> None:

@@ -20,7 +20,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.connections import Connections
 from mm2py.wire.error_codes import ErrorCode, error_of
@@ -282,7 +282,7 @@ class Cluster:
             for topic, answers, *_ in response.topics
             for number, code, _timestamp, offset, *_ in answers
         )
-        return told_of(partitions, rows, silent)
+        return by_asked(partitions, rows, silent)
 
 
 def _unreachable(alias: str, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:

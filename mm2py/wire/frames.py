@@ -28,7 +28,7 @@ class _FramePool:
     def __init__(self) -> None:
         self._buffers: list[bytearray] = []
 
-    def take(self, size: int) -> memoryview:
+    def allocate(self, size: int) -> memoryview:
         """Return memory for an answer of *size*; less of it, to be grown, for one that is not to be believed yet."""
         if size < POOLED_FROM_BYTES:
             return memoryview(bytearray(size))
@@ -105,7 +105,7 @@ class FrameReader:
                 raise MalformedAnswerError("a request", f"it claims a size of {size} bytes")
             at += _SIZE.size
             here = min(size, filled - at)
-            frame = self._pool.take(size)
+            frame = self._pool.allocate(size)
             frame[:here] = small[at : at + here]
             at += here
             if here < size:

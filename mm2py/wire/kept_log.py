@@ -173,9 +173,9 @@ class KeptLog(TopicLog):
         while self._correct is not None and (corrections := await self._correct()):
             await super().append(corrections)
         policy = await wrong_policy(self._cluster, self.topic)
-        told = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
+        refilled = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
         self._is_owed = self._was_made = False
-        self._tell(told)
+        self._tell(refilled)
 
     def _is_new(self) -> bool:
         """Whether the topic, as it was seen last, is one that was not there before."""

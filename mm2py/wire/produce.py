@@ -103,14 +103,14 @@ def _message(frame: memoryview, at: int, record_errors: int) -> tuple[str, int]:
     """Return the broker's message about a batch, and where the next field begins. Brokers repeat it for every rejected
     record, so the first one is returned, with the number of others.
     """
-    told = ""
+    first = ""
     for _ in range(record_errors):
         text, at = _nullable_string(frame, at + _INT32.size)
-        told = told or text
-    if told and record_errors > 1:
-        told = f"{told} (and {record_errors - 1} more records)"
+        first = first or text
+    if first and record_errors > 1:
+        first = f"{first} (and {record_errors - 1} more records)"
     text, at = _nullable_string(frame, at)
-    return "; ".join(shortened(it) for it in (told, text) if it), at
+    return "; ".join(shortened(it) for it in (first, text) if it), at
 
 
 def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:

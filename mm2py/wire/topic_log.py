@@ -26,7 +26,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError, Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import NewTopic
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
 from mm2py.wire.batches.rebuild import UNDECODABLE
 from mm2py.wire.cluster import Cluster
@@ -225,7 +225,7 @@ class TopicLog:
                 later = self._error(ErrorCode.NETWORK_EXCEPTION, "Fetch", str(error))
                 return
             rows = ((row[0], row) for name, answers in response.topics if name == self.topic for row in answers)
-            for number, row in told_of(numbers, rows, None).items():
+            for number, row in by_asked(numbers, rows, None).items():
                 later = (self._take(by_number[number], row) if row is not None else None) or later
 
         await self._at_leaders([reading.tp for reading in readings], fetch)
@@ -307,8 +307,8 @@ class TopicLog:
                 lost = self._error(ErrorCode.NETWORK_EXCEPTION, "Produce", str(error))
                 errors.update({TopicPartition(self.topic, number): lost for number in numbers})
                 return
-            told = ((row[0], int(row[1])) for name, answers in response.topics if name == self.topic for row in answers)
-            for number, code in told_of(numbers, told, int(ErrorCode.UNKNOWN_SERVER_ERROR)).items():
+            codes = ((it[0], int(it[1])) for name, answers in response.topics if name == self.topic for it in answers)
+            for number, code in by_asked(numbers, codes, int(ErrorCode.UNKNOWN_SERVER_ERROR)).items():
                 tp = TopicPartition(self.topic, number)
                 if code:
                     errors[tp] = self._error(code, "Produce", str(tp))

@@ -22,7 +22,7 @@ from mm2py.pipeline.spark.settings import with_retries
 from mm2py.telemetry.journal import EventLog
 from mm2py.verify.job import VerifyRunner
 from mm2py.verify.run import Verification, VerifyRequest
-from mm2py.verify.values import Slice, SliceOutcome, Verdict, VerifyPlan
+from mm2py.verify.values import Equality, Slice, SliceOutcome, VerifyPlan
 from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings
 from tests.support.planting import copy_with
@@ -129,7 +129,7 @@ async def test_a_comparison_goes_on_behind_a_stopped_worker(
         request = VerifyRequest(slots=_SLOTS)
         report = await Verification(settings, request, comparing.runner, clock=SystemClock()).run()
 
-    assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, 4_000)
+    assert (report.verdict, report.counts.equal) == (Equality.EQUAL, 4_000)
     assert len(comparing.notices) == 1
     assert f"process {idle.pid} has not moved" in comparing.notices[0]
     assert _is_dead(idle)

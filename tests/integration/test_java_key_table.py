@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from mm2py.config.keys.row import Key, Kind, Level
+from mm2py.config.keys.row import Key, Kind, LineLevel
 from mm2py.config.keys.table import find_key
 from tests.support.java_programs import java_program
 
 
 #: Where each of Java's tables is written, and what stands before its keys there.
 _WRITTEN = {
-    "process": (Level.TOP, ""),
-    "connector": (Level.FLOW, ""),
-    "checkpoints": (Level.FLOW, ""),
-    "heartbeats": (Level.FLOW, ""),
-    "source connector": (Level.FLOW, ""),
-    "filter DefaultTopicFilter": (Level.FLOW, ""),
-    "filter DefaultGroupFilter": (Level.FLOW, ""),
-    "filter DefaultConfigPropertyFilter": (Level.FLOW, ""),
-    "worker": (Level.CLUSTER, ""),
-    "consumer": (Level.CLUSTER, "consumer."),
-    "producer": (Level.CLUSTER, "producer."),
-    "admin": (Level.CLUSTER, "admin."),
+    "process": (LineLevel.TOP, ""),
+    "connector": (LineLevel.FLOW, ""),
+    "checkpoints": (LineLevel.FLOW, ""),
+    "heartbeats": (LineLevel.FLOW, ""),
+    "source connector": (LineLevel.FLOW, ""),
+    "filter DefaultTopicFilter": (LineLevel.FLOW, ""),
+    "filter DefaultGroupFilter": (LineLevel.FLOW, ""),
+    "filter DefaultConfigPropertyFilter": (LineLevel.FLOW, ""),
+    "worker": (LineLevel.CLUSTER, ""),
+    "consumer": (LineLevel.CLUSTER, "consumer."),
+    "producer": (LineLevel.CLUSTER, "producer."),
+    "admin": (LineLevel.CLUSTER, "admin."),
 }
 _KINDS = {
     "BOOLEAN": {Kind.BOOLEAN}, "SHORT": {Kind.SHORT, Kind.INT}, "INT": {Kind.INT}, "LONG": {Kind.LONG},
@@ -69,7 +69,7 @@ def java_keys() -> list[tuple[str, str, str, str]]:
 
 def _row(table: str, name: str) -> Key | None:
     level, prefix = _WRITTEN[table]
-    row = find_key(level, prefix + name) or find_key(Level.TOP, name)
+    row = find_key(level, prefix + name) or find_key(LineLevel.TOP, name)
     return row if row is not None and (row.stem is None or row.name != "*") else None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mm2py.core.windows import Window
 from mm2py.devkit.jars import kafka_jars
-from mm2py.model.epoch import Measured
+from mm2py.model.epoch import MeasuredTime
 from mm2py.telemetry.metric_rows import METRICS
 from tests.support.java_programs import java_program
 
@@ -45,7 +45,7 @@ def test_windows_are_java_s(seed: int) -> None:
         now_ms += chance.choice((200, 1_000, 5_000, 5_000, 5_000, 20_000, 29_999, 30_000, 45_000, 61_000, 200_000))
         value = chance.randrange(1, 500)
         asked.append(f"{now_ms}={value}")
-        window.note(now_ms / 1000, value, 0, age=None, latency=Measured(1, value, value, value, value))
+        window.note(now_ms / 1000, value, 0, age=None, latency=MeasuredTime(1, value, value, value, value))
         for pause_ms in (0, chance.choice((1, 300, 4_000, 33_000, 59_999, 70_000))):
             now_ms += pause_ms
             asked.append(str(now_ms))

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.config.keys.row import Level, Place
+from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, key_named
 from mm2py.config.layers import Layers, Side, spellings
 from mm2py.config.properties import parse_bytes
@@ -146,7 +146,7 @@ def test_a_worker_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java])
         layers = _layers(folder, name)
         for flow in running_flows(layers) if not java.refusal else ():
             for key, text in java.maps[str(flow), "worker"].items():
-                row = find_key(Level.CLUSTER, key)
+                row = find_key(LineLevel.CLUSTER, key)
                 if row is None or row.place not in _WORKER or row.stem is not None or key in _FILLED_IN_BY_DRIVER:
                     continue
                 compared += 1
@@ -165,7 +165,7 @@ def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java]) -
         layers = _layers(folder, name)
         for flow in running_flows(layers) if not java.refusal else ():
             for key, text in java.maps[str(flow), "values"].items():
-                row = find_key(Level.FLOW, key)
+                row = find_key(LineLevel.FLOW, key)
                 if row is None or row.place is not Place.FLOW or key in _FILLED_IN_BY_FLOW:
                     continue
                 compared += 1

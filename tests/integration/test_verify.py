@@ -10,7 +10,7 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.verify.run import Moment
-from mm2py.verify.values import Kind, Verdict, VerifyReport
+from mm2py.verify.values import DifferenceKind, Equality, VerifyReport
 from mm2py.wire.batches.rebuild import RecordContent
 from tests.support.damage import delete_records, recreate_topic
 from tests.support.eventually import eventually
@@ -79,7 +79,7 @@ async def test_each_mistake_in_a_million_records(primary: KafkaCluster, backup: 
     report = await verify(source, target, prefix)
 
     told = f"seed {seed}: {report}"
-    assert report.verdict is Verdict.DIFFERENT
+    assert report.verdict is Equality.DIFFERENT
     assert _differing(report, 0) == {"missing": 1}, told
     assert _differing(report, 1) == {"repeated": 1}, told
     assert _differing(report, 2) in ({"out_of_order": 1}, {"out_of_order": 2}), told
@@ -88,7 +88,7 @@ async def test_each_mistake_in_a_million_records(primary: KafkaCluster, backup: 
     assert [first.parts for first in firsts[3:]] == [("value",), ("headers",), ("timestamp",)]
     assert [firsts[n].upstream for n in (0, 3, 4, 5)] == [plants[n][0] for n in (0, 3, 4, 5)]
     assert firsts[1].downstream == plants[1][0] + 1
-    assert [of_partition(report, n).verdict for n in (6, 7)] == [Verdict.EQUAL] * 2, told
+    assert [of_partition(report, n).verdict for n in (6, 7)] == [Equality.EQUAL] * 2, told
     assert [_differing(report, n) for n in (6, 7)] == [{}, {}], told
     # A batch or two around each mistake were opened, and those alone.
     assert report.batches_opened < report.batches_unopened / 10
@@ -112,7 +112,7 @@ async def test_a_running_flow_is_equal_up_to_a_fixed_pair_of_offsets(
         await flow.drain()
     last = await verify(source, target, prefix, alias=alias)
 
-    assert [report.verdict for report in (*reports, sliced, last)] == [Verdict.EQUAL] * 7, reports
+    assert [report.verdict for report in (*reports, sliced, last)] == [Equality.EQUAL] * 7, reports
     equal = [report.counts.equal for report in reports]
     assert equal == sorted(equal)
     assert equal[0] >= 5_000
@@ -129,8 +129,8 @@ async def test_what_java_mirrored(mirror_by_java: JavaMirror) -> None:
     some = await verify(java.source, java.target, java.topic, alias=java.source_alias, start=Moment(offset=100))
 
     assert str(settings.flow) == report.flow
-    assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, 600), report
-    assert (some.verdict, some.counts.equal) == (Verdict.EQUAL, 400), some
+    assert (report.verdict, report.counts.equal) == (Equality.EQUAL, 600), report
+    assert (some.verdict, some.counts.equal) == (Equality.EQUAL, 400), some
 
 
 async def test_every_kind_of_record_in_other_batches(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -143,7 +143,7 @@ async def test_every_kind_of_record_in_other_batches(primary: KafkaCluster, back
     await produce(target, f"A.{prefix}", written, codec="lz4", batch_records=77)
     report = await verify(source, target, prefix)
 
-    assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, 4_001), report
+    assert (report.verdict, report.counts.equal) == (Equality.EQUAL, 4_001), report
 
 
 async def test_transactions_of_the_source(
@@ -163,7 +163,7 @@ async def test_transactions_of_the_source(
             await flow.drain()
         report = await verify(source, target, prefix, alias=alias, **keys)
 
-        assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, count), report
+        assert (report.verdict, report.counts.equal) == (Equality.EQUAL, count), report
 
 
 async def test_a_partition_compacted_on_one_side_only(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -187,8 +187,8 @@ async def test_a_partition_compacted_on_one_side_only(primary: KafkaCluster, bac
     await eventually(compacted, within_s=60, what="the remote topic is compacted", every_s=0.5)
     report = await verify(source, target, prefix)
 
-    assert before.verdict is Verdict.EQUAL
-    assert report.verdict is Verdict.CANNOT_TELL, report
+    assert before.verdict is Equality.EQUAL
+    assert report.verdict is Equality.CANNOT_TELL, report
     (reason,) = of_partition(report, 0).reasons
     assert reason.startswith("compacted at the target")
 
@@ -212,9 +212,9 @@ async def test_what_retention_removed_on_one_side_only(
 
         only = "only_target" if shorter == "source" else "only_source"
         assert (report.counts.equal, getattr(report.counts, only)) == (1_300, 700), report
-        assert report.verdict is Verdict.CANNOT_TELL, report
+        assert report.verdict is Equality.CANNOT_TELL, report
         assert "retention" in of_partition(report, 0).reasons[0]
-        assert lenient.verdict is Verdict.EQUAL
+        assert lenient.verdict is Equality.EQUAL
 
 
 async def test_many_repeated_and_many_missing_records(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -231,7 +231,7 @@ async def test_many_repeated_and_many_missing_records(primary: KafkaCluster, bac
     assert _differing(report, 0) == {"repeated": 100_000}
     assert _differing(report, 1) == {"missing": 90_000}
     assert of_partition(report, 1).differences[0].upstream == 10_000
-    assert of_partition(report, 0).differences[0].kind is Kind.REPEATED
+    assert of_partition(report, 0).differences[0].kind is DifferenceKind.REPEATED
 
 
 async def test_a_target_that_stamps_records(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -243,7 +243,7 @@ async def test_a_target_that_stamps_records(primary: KafkaCluster, backup: Kafka
     await copy_with(source, prefix, target, f"A.{prefix}", {})
     report = await verify(source, target, prefix)
 
-    assert (report.verdict, report.counts.equal) == (Verdict.EQUAL, 500), report
+    assert (report.verdict, report.counts.equal) == (Equality.EQUAL, 500), report
     assert "timestamps were not compared" in of_partition(report, 0).notes[0]
 
 
@@ -263,12 +263,12 @@ async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluste
     recent = await verify(source, target, prefix, alias=alias, start=Moment(timestamp_ms=begun_ms - 60_000))
     later = await verify(source, target, prefix, alias=alias, start=Moment(timestamp_ms=begun_ms + 3_600_000))
 
-    assert report.verdict is Verdict.EQUAL, report
-    assert (recent.verdict, recent.counts.equal) == (Verdict.EQUAL, 60_000), recent
-    assert (later.verdict, later.counts.source) == (Verdict.EQUAL, 0), later
+    assert report.verdict is Equality.EQUAL, report
+    assert (recent.verdict, recent.counts.equal) == (Equality.EQUAL, 60_000), recent
+    assert (later.verdict, later.counts.source) == (Equality.EQUAL, 0), later
     assert (report.counts.equal, report.counts.pending) == (60_000, 1_000)
     assert report.slices > 2
-    assert (part.verdict, part.counts.equal, part.counts.target) == (Verdict.EQUAL, 5_000, 5_000)
+    assert (part.verdict, part.counts.equal, part.counts.target) == (Equality.EQUAL, 5_000, 5_000)
     assert len(by_partition(part)) == 2
 
 
@@ -285,5 +285,5 @@ async def test_a_topic_made_anew_while_it_is_compared(primary: KafkaCluster, bac
 
     report = of_partition(await verify(source, target, prefix, before=exchange), 0)
 
-    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.verdict is Equality.CANNOT_TELL
     assert any("created again while it was compared" in reason for reason in report.reasons)

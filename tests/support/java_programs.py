@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.devkit.jars import JavaMissingError, cache_directory, java_command, kafka_jars
+from mm2py.devkit.jars import JavaUnusableError, cache_directory, java_command, kafka_jars
 
 
 SOURCES = Path(__file__).parent / "java"
@@ -79,7 +79,7 @@ def _compiler() -> str:
     beside = Path(java_command()).resolve().with_name("javac")
     found = str(beside) if beside.exists() else shutil.which("javac")
     if found is None:
-        raise JavaMissingError("no javac: these tests need a JDK, for example openjdk-17-jdk-headless")
+        raise JavaUnusableError("no javac: these tests need a JDK, for example openjdk-17-jdk-headless")
     return found
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import attrs
 
 from mm2py.flow.source.partitions import SourceTasks
-from mm2py.flow.topics.remote_topics import Mirrored, Place
+from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
 from mm2py.model.epoch import (
     EpochOutcome,
     EpochPlan,
@@ -114,7 +114,7 @@ class Group:
 
 
 def mirrored(*partitions: int, topic: str = "t", topic_id: str | None = None) -> Mirrored:
-    place = Place(f"A.{topic}", topic_id, 1_048_588)
+    place = RemotePartition(f"A.{topic}", topic_id, 1_048_588)
     return Mirrored({TopicPartition(topic, number): place for number in partitions}, is_settled=True)
 
 

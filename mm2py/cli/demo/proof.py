@@ -10,7 +10,7 @@ from mm2py.wire.sample_load import FINGERPRINT_BYTES
 
 
 @attrs.frozen
-class Difference:
+class PartitionDifference:
     """A partition whose two sides differ. `first_at` is the first differing record, counted from the log's start."""
 
     topic: str
@@ -34,7 +34,7 @@ class Proof:
     partitions: int
     written: int
     records: int
-    differences: tuple[Difference, ...]
+    differences: tuple[PartitionDifference, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -63,11 +63,11 @@ def prove(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes], 
     )
 
 
-def _differences(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes]) -> Iterator[Difference]:
+def _differences(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes]) -> Iterator[PartitionDifference]:
     for partition in sorted(source.keys() | remote.keys()):
         ours, theirs = source.get(partition, b""), remote.get(partition, b"")
         if ours != theirs:
-            yield Difference(
+            yield PartitionDifference(
                 topic=topic,
                 partition=partition,
                 source_records=len(ours) // FINGERPRINT_BYTES,

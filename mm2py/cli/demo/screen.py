@@ -25,7 +25,7 @@ _LOUD = {"warn": "yellow", "error": "bold red"}
 class Screen(Protocol):
     """Output of the demo."""
 
-    def step(self, doing: str) -> AbstractContextManager[Step]:
+    def step(self, doing: str) -> AbstractContextManager[DemoStep]:
         """Show a step in progress, and how long it took."""
         ...
 
@@ -43,7 +43,7 @@ class Screen(Protocol):
 
 
 @attrs.define
-class Step:
+class DemoStep:
     """A step in progress; `result` is the text shown at its end."""
 
     result: str = ""
@@ -64,9 +64,9 @@ class PlainScreen:
         self._shown_at = self._started
 
     @contextmanager
-    def step(self, doing: str) -> Iterator[Step]:
+    def step(self, doing: str) -> Iterator[DemoStep]:
         self._line(f"{doing} …")
-        step = Step()
+        step = DemoStep()
         yield step
         self._line(step.result or f"{doing}: done")
 
@@ -101,8 +101,8 @@ class LiveScreen:
         self._title = ""
 
     @contextmanager
-    def step(self, doing: str) -> Iterator[Step]:
-        step = Step()
+    def step(self, doing: str) -> Iterator[DemoStep]:
+        step = DemoStep()
         begun = self._clock.monotonic()
         with self._console.status(f"{doing} …"):
             yield step

@@ -80,7 +80,7 @@ class Lines:
 
 
 @attrs.frozen
-class Read:
+class ParsedFile:
     """A parsed file: its effective entries by key, and problems and notes about the file as such."""
 
     name: str
@@ -89,7 +89,7 @@ class Read:
     notes: tuple[Problem, ...] = ()
 
 
-def read_files(*paths: Path) -> tuple[Read, ...]:
+def read_files(*paths: Path) -> tuple[ParsedFile, ...]:
     """Read properties files, or connectors' JSON as posted to Kafka Connect; each gets a distinct name."""
     return tuple(_read(path, name) for path, name in zip(paths, _names(paths), strict=True))
 
@@ -100,26 +100,28 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [str(path) if last.count(path.name) > 1 else path.name for path in paths]
 
 
-def _read(path: Path, name: str) -> Read:
+def _read(path: Path, name: str) -> ParsedFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        return Read(name, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
+        return ParsedFile(name, {}, (Problem(str(path), "", f"cannot be read: {error.strerror or error}"),))
     if path.suffix == ".json":
         return _read_json(name, data.decode("utf-8", "replace"))
     document = parse_bytes(data, name=name)
     problems = tuple(Problem(f"{name}:{bad.line}", "", bad.message) for bad in document.malformed)
     entries = {key: attrs.evolve(entry, where=document.where(entry)) for key, entry in document.latest().items()}
-    return Read(name, entries, problems, tuple(note_document(document)))
+    return ParsedFile(name, entries, problems, tuple(note_document(document)))
 
 
-def _read_json(name: str, text: str) -> Read:
+def _read_json(name: str, text: str) -> ParsedFile:
     try:
         found = json.loads(text)
     except ValueError as error:
-        return Read(name, {}, (Problem(name, "", f"is not valid JSON: {error}"),))
+        return ParsedFile(name, {}, (Problem(name, "", f"is not valid JSON: {error}"),))
     if not isinstance(found, dict) or not isinstance(found.get("config", {}), dict):
-        return Read(name, {}, (Problem(name, "", "is not a connector: an object of keys and values is expected"),))
+        return ParsedFile(
+            name, {}, (Problem(name, "", "is not a connector: an object of keys and values is expected"),)
+        )
     # The body of POST /connectors has name and config; that of PUT …/config only the config.
     pairs = {**{key: value for key, value in found.items() if key != "config"}, **found.get("config", {})}
     entries: dict[str, Entry] = {}
@@ -132,7 +134,7 @@ def _read_json(name: str, text: str) -> Read:
         else:
             text_of = value if isinstance(value, str) else json.dumps(value)
             entries[key] = Entry(key, text_of, line, where=where)
-    return Read(name, entries, tuple(problems))
+    return ParsedFile(name, entries, tuple(problems))
 
 
 def hosts_of(servers: str) -> set[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.importers.lines import Imported, Lines, Read, read_files
+from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.problem import Problem
 from mm2py.config.ways import is_client_key
 
@@ -106,7 +106,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
     return Imported((options.consumer_config, options.producer_config), lines.document(), tuple(problems), tuple(notes))
 
 
-def _take_client(lines: Lines, file: Read, alias: str, client: str) -> None:
+def _take_client(lines: Lines, file: ParsedFile, alias: str, client: str) -> None:
     for key, entry in file.entries.items():
         if key in _ITS_OWN or key == "group.id":
             continue
@@ -134,7 +134,7 @@ def _expression(text: str) -> str:
     return text.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
 
-def _judge(consumer: Read, producer: Read) -> list[Problem]:
+def _judge(consumer: ParsedFile, producer: ParsedFile) -> list[Problem]:
     problems = []
     for file, what in ((consumer, "the source"), (producer, "the target")):
         if not file.problems and "bootstrap.servers" not in file.entries:
@@ -163,7 +163,7 @@ def _judge_options(options: LegacyOptions) -> list[Problem]:
     return problems
 
 
-def _notes(options: LegacyOptions, consumer: Read, producer: Read, source: str) -> Iterator[Problem]:
+def _notes(options: LegacyOptions, consumer: ParsedFile, producer: ParsedFile, source: str) -> Iterator[Problem]:
     if options.include_option == "--whitelist":
         yield Problem(COMMAND, "--whitelist", "a former name of --include", "write --include")
     if options.abort_on_send_failure is not None and options.abort_on_send_failure.strip().lower() != "true":

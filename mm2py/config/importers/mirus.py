@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from mm2py.config.importers.lines import Lines, Read
+from mm2py.config.importers.lines import Lines, ParsedFile
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
 from mm2py.model.flow import Flow
@@ -27,7 +27,7 @@ _OFF = ("emit.offset-syncs.enabled", "sync.topic.configs.enabled", "sync.topic.a
 _DEFAULT_LOOK_S = 60
 
 
-def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
+def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
     """Convert a connector's file; return notes about it."""
     entries = file.entries
     yield from _take_topics(lines, file, flow)
@@ -45,7 +45,7 @@ def take_mirus(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
         lines.set(f"{flow}.{key}", "false")
 
 
-def judge_names(file: Read, target: Entry | None) -> Iterator[Problem]:
+def judge_names(file: ParsedFile, target: Entry | None) -> Iterator[Problem]:
     """Refuse renaming that only a policy class of the user's could do, unless there is one."""
     if _POLICY in file.entries:
         return
@@ -68,7 +68,7 @@ def _seconds(entry: Entry) -> str:
     return str(max(1, int(text) // 1000)) if text.isascii() and text.isdigit() else entry.value
 
 
-def _take_topics(lines: Lines, file: Read, flow: Flow) -> Iterator[Problem]:
+def _take_topics(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
     """Return one list of names and expressions, with the dots in names escaped."""
     found = [entry for key in _TOPICS if (entry := file.entries.get(key)) is not None and entry.value.strip()]
     if not found:

@@ -15,10 +15,10 @@ from pathlib import Path
 import attrs
 
 from mm2py.config.connectors import only_reader_of
-from mm2py.config.importers.lines import Imported, Lines, Read, hosts_of, read_files
+from mm2py.config.importers.lines import Imported, Lines, ParsedFile, hosts_of, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import judge_names, take_mirus
-from mm2py.config.keys.row import Level, Place
+from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.problem import Problem
@@ -36,7 +36,7 @@ _SERVERS = "bootstrap.servers"
 _NO_TASKS = "without effect: tasks.max of the MirrorSourceConnector sets the number of copy tasks"
 
 
-class Kind(enum.Enum):
+class ConnectorClass(enum.Enum):
     """A connector's class, by MirrorMaker's name; the first of a flow's kinds leads."""
 
     SOURCE = "MirrorSourceConnector"
@@ -46,15 +46,15 @@ class Kind(enum.Enum):
 
 
 #: The lines that switch off the task group of a missing connector.
-_SWITCH = {Kind.CHECKPOINT: "emit.checkpoints.enabled", Kind.HEARTBEAT: "emit.heartbeats.enabled"}
+_SWITCH = {ConnectorClass.CHECKPOINT: "emit.checkpoints.enabled", ConnectorClass.HEARTBEAT: "emit.heartbeats.enabled"}
 
 
 @attrs.frozen
 class Connector:
     """A connector's file, with its flow and task group."""
 
-    file: Read
-    kind: Kind
+    file: ParsedFile
+    kind: ConnectorClass
     flow: Flow
 
     def get(self, key: str) -> Entry | None:
@@ -73,7 +73,7 @@ def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imp
             problems.append(found)
         elif found is not None:
             connectors.append(found)
-    connectors.sort(key=lambda connector: list(Kind).index(connector.kind))
+    connectors.sort(key=lambda connector: list(ConnectorClass).index(connector.kind))
     lines = Lines(NAME)
     flows = tuple(dict.fromkeys(connector.flow for connector in connectors))
     aliases = dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target))
@@ -96,15 +96,15 @@ def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imp
 # The kind of a connector.
 
 
-def _classify(file: Read) -> Connector | Problem:
+def _classify(file: ParsedFile) -> Connector | Problem:
     line = file.entries.get("connector.class")
-    known = f"mm2py runs {', '.join(kind.value for kind in Kind)}"
+    known = f"mm2py runs {', '.join(kind.value for kind in ConnectorClass)}"
     if line is None:
         return Problem(file.name, "connector.class", "missing: what the connector does", known)
     kind = _kind_of(line.value.strip())
     if kind is None:
         return Problem(line.where, line.key, f"mm2py has no connector {line.value.strip()}", known)
-    if kind is Kind.MIRUS:
+    if kind is ConnectorClass.MIRUS:
         name = file.entries.get("name")
         if name is None or not name.value.strip():
             return Problem(file.name, "name", "missing: positions are stored under the connector's name")
@@ -116,16 +116,16 @@ def _classify(file: Read) -> Connector | Problem:
     return Connector(file, kind, Flow(source, target))
 
 
-def _kind_of(name: str) -> Kind | None:
+def _kind_of(name: str) -> ConnectorClass | None:
     if name in {MIRUS, MIRUS.rpartition(".")[2]}:
-        return Kind.MIRUS
+        return ConnectorClass.MIRUS
     short = name.removeprefix(_PACKAGE)
     # Connect also accepts a plugin's simple name, with or without its last word.
     whole = short if short.endswith("Connector") else f"{short}Connector"
-    return next((kind for kind in Kind if kind.value == whole and kind is not Kind.MIRUS), None)
+    return next((kind for kind in ConnectorClass if kind.value == whole and kind is not ConnectorClass.MIRUS), None)
 
 
-def _alias(file: Read, side: str) -> str:
+def _alias(file: ParsedFile, side: str) -> str:
     entry = file.entries.get(f"{side}.cluster.alias")
     return entry.value.strip() if entry is not None and entry.value.strip() else side
 
@@ -133,7 +133,7 @@ def _alias(file: Read, side: str) -> str:
 # The worker.
 
 
-def _take_worker(lines: Lines, worker: Read, targets: Sequence[str]) -> Iterator[Problem]:
+def _take_worker(lines: Lines, worker: ParsedFile, targets: Sequence[str]) -> Iterator[Problem]:
     for key, entry in worker.entries.items():
         if key.removeprefix("internal.").startswith(_CONVERTERS) or key == "clusters":
             continue
@@ -142,7 +142,7 @@ def _take_worker(lines: Lines, worker: Read, targets: Sequence[str]) -> Iterator
             yield Problem(entry.where, key, message)
         elif _is_of_process(key) or key.startswith("copy."):
             lines.take(key, entry)
-        elif find_key(Level.CLUSTER, key) is None and find_key(Level.FLOW, key) is not None:
+        elif find_key(LineLevel.CLUSTER, key) is None and find_key(LineLevel.FLOW, key) is not None:
             yield Problem(entry.where, key, "has no effect in a worker's file", "write it in the connector's file")
         else:
             for target in targets:
@@ -150,23 +150,23 @@ def _take_worker(lines: Lines, worker: Read, targets: Sequence[str]) -> Iterator
 
 
 def _is_of_process(key: str) -> bool:
-    row = find_key(Level.TOP, key)
+    row = find_key(LineLevel.TOP, key)
     return row is not None and row.place is Place.TOP
 
 
 # A flow.
 
 
-def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Read) -> Iterator[Problem]:
+def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: ParsedFile) -> Iterator[Problem]:
     kinds = {connector.kind for connector in group}
     for connector in group:
-        if connector.kind is Kind.MIRUS:
+        if connector.kind is ConnectorClass.MIRUS:
             yield from take_mirus(lines, connector.file, flow)
         else:
             yield from _take_connector(lines, connector, group, worker)
-    lines.set(f"{flow}.enabled", "true" if kinds & {Kind.SOURCE, Kind.MIRUS} else "false")
-    lines.set(f"{flow}.emit.checkpoints.enabled", "true" if Kind.CHECKPOINT in kinds else "false")
-    lines.set(f"{flow}.emit.heartbeats.enabled", "true" if Kind.HEARTBEAT in kinds else "false")
+    lines.set(f"{flow}.enabled", "true" if kinds & {ConnectorClass.SOURCE, ConnectorClass.MIRUS} else "false")
+    lines.set(f"{flow}.emit.checkpoints.enabled", "true" if ConnectorClass.CHECKPOINT in kinds else "false")
+    lines.set(f"{flow}.emit.heartbeats.enabled", "true" if ConnectorClass.HEARTBEAT in kinds else "false")
     _settle_replication(lines, flow)
     _settle_servers(lines, flow)
 
@@ -189,7 +189,9 @@ def _settle_servers(lines: Lines, flow: Flow) -> None:
         lines.set(f"{flow}.source.cluster.{_SERVERS}", target.value)
 
 
-def _take_connector(lines: Lines, connector: Connector, group: Sequence[Connector], worker: Read) -> Iterator[Problem]:
+def _take_connector(
+    lines: Lines, connector: Connector, group: Sequence[Connector], worker: ParsedFile
+) -> Iterator[Problem]:
     for entry in connector.file.entries.values():
         name, note = _modern(entry)
         if note is not None:
@@ -197,7 +199,7 @@ def _take_connector(lines: Lines, connector: Connector, group: Sequence[Connecto
         if _is_read_elsewhere(name, connector, worker):
             continue
         reader = only_reader_of(name)
-        owner = connector.kind if reader is None else Kind(reader)
+        owner = connector.kind if reader is None else ConnectorClass(reader)
         owners = [other for other in group if other.kind is owner]
         if not owners:
             yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
@@ -205,7 +207,7 @@ def _take_connector(lines: Lines, connector: Connector, group: Sequence[Connecto
             yield from _take_line(lines, connector, name, entry)
 
 
-def _is_read_elsewhere(name: str, connector: Connector, worker: Read) -> bool:
+def _is_read_elsewhere(name: str, connector: Connector, worker: ParsedFile) -> bool:
     if name in {"name", "connector.class", "source.cluster.alias", "target.cluster.alias"}:
         return True
     if name.startswith("target.cluster.") and is_client_key(name.removeprefix("target.cluster.")):
@@ -224,7 +226,7 @@ def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> I
     if before is not None and before.value.strip() != entry.value.strip():
         message = _NO_TASKS if name == "tasks.max" else f"overruled by {before.where}: a flow has one such setting"
         yield Problem(entry.where, entry.key, message)
-    elif name != "tasks.max" or kind is Kind.SOURCE:
+    elif name != "tasks.max" or kind is ConnectorClass.SOURCE:
         lines.take(mapped, entry)
 
 
@@ -240,11 +242,11 @@ def _modern(entry: Entry) -> tuple[str, Problem | None]:
 # Problems.
 
 
-def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> Iterator[Problem]:
+def _judge_flow(group: Sequence[Connector], worker: ParsedFile, *, is_whole: bool) -> Iterator[Problem]:
     kinds = [connector.kind for connector in group]
     lead = group[0]
     line = lead.file.entries["connector.class"]
-    if lead.kind is Kind.CHECKPOINT and is_whole:
+    if lead.kind is ConnectorClass.CHECKPOINT and is_whole:
         message = f"checkpoints of {lead.flow} depend on its MirrorSourceConnector in the same process"
         yield Problem(line.where, line.key, message, "name the MirrorSourceConnector's file as well")
     for connector, kind in zip(group[1:], kinds[1:], strict=True):
@@ -253,12 +255,12 @@ def _judge_flow(group: Sequence[Connector], worker: Read, *, is_whole: bool) -> 
             first = next(other for other in group if other.kind is kind)
             message = f"{connector.flow} has a {kind.value} already ({first.file.name})"
             yield Problem(again.where, again.key, message, "give each a source.cluster.alias, or make one file of both")
-    if lead.kind is Kind.MIRUS:
+    if lead.kind is ConnectorClass.MIRUS:
         yield from _judge_target(lead, worker, ("destination.consumer.bootstrap.servers",))
         yield from _judge_source(lead, ("consumer.bootstrap.servers",))
         yield from judge_names(lead.file, _writer(lead, worker))
         return
-    if Kind.SOURCE in kinds or Kind.CHECKPOINT in kinds:
+    if ConnectorClass.SOURCE in kinds or ConnectorClass.CHECKPOINT in kinds:
         yield from _judge_source(
             lead,
             ("source.cluster.bootstrap.servers", "source.cluster.brokers.list", "source.consumer.bootstrap.servers"),
@@ -278,7 +280,7 @@ def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem
         yield Problem(connector.file.name, keys[0], message, f"add {keys[0]} = host:port")
 
 
-def _writer(connector: Connector, worker: Read) -> Entry | None:
+def _writer(connector: Connector, worker: ParsedFile) -> Entry | None:
     """Return the line with the brokers to which Connect's producer writes this connector's records."""
     ways = (
         connector.get(f"producer.override.{_SERVERS}"),
@@ -288,10 +290,10 @@ def _writer(connector: Connector, worker: Read) -> Entry | None:
     return next((line for line in ways if line is not None), None)
 
 
-def _judge_target(connector: Connector, worker: Read, keys: Sequence[str]) -> Iterator[Problem]:
+def _judge_target(connector: Connector, worker: ParsedFile, keys: Sequence[str]) -> Iterator[Problem]:
     writer = _writer(connector, worker)
     named = next((line for key in keys if (line := connector.get(key)) is not None), None)
-    if writer is None and (named is None or connector.kind is Kind.MIRUS):
+    if writer is None and (named is None or connector.kind is ConnectorClass.MIRUS):
         yield Problem(worker.name, _SERVERS, "missing: the brokers of the target", f"add {_SERVERS} = host:port")
     elif writer is not None and named is not None and not hosts_of(writer.value) & hosts_of(named.value):
         message = f"another cluster than the one that the worker writes to ({writer.where})"
@@ -310,9 +312,9 @@ def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
             yield Problem(line.where, "name", message, "give each connector a name of its own")
 
 
-def _judge_converters(connector: Connector, worker: Read) -> Iterator[Problem]:
+def _judge_converters(connector: Connector, worker: ParsedFile) -> Iterator[Problem]:
     """Refuse converters that would change records; the connector's take precedence over the worker's."""
-    of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is Kind.MIRUS else ()
+    of_source = tuple(f"source.{key}" for key in _CONVERTERS) if connector.kind is ConnectorClass.MIRUS else ()
     for key in (*_CONVERTERS, *of_source):
         line = connector.get(key) or worker.entries.get(key)
         if line is None or line.value.strip() in {BYTES, BYTES.rpartition(".")[2], ""}:

@@ -18,7 +18,7 @@ from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_p
 Check = Callable[[object], str | None]
 
 
-class Level(enum.Enum):
+class LineLevel(enum.Enum):
     """The level at which a line is written."""
 
     TOP = "at the top level"
@@ -52,27 +52,27 @@ class Place(enum.Enum):
 _CLIENT_FORMS = ("consumer.", "producer.", "admin.")
 _SIDES = ("source.", "target.")
 #: Possible prefixes of a key at each level.
-FORMS: dict[Place, dict[Level, tuple[str, ...]]] = {
-    Place.TOP: {Level.TOP: ("",)},
-    Place.FLOW: {Level.TOP: ("",), Level.FLOW: ("",)},
-    Place.FLOW_ONLY: {Level.FLOW: ("",)},
+FORMS: dict[Place, dict[LineLevel, tuple[str, ...]]] = {
+    Place.TOP: {LineLevel.TOP: ("",)},
+    Place.FLOW: {LineLevel.TOP: ("",), LineLevel.FLOW: ("",)},
+    Place.FLOW_ONLY: {LineLevel.FLOW: ("",)},
     Place.CLUSTER: {
-        Level.TOP: ("",),
-        Level.CLUSTER: ("", *_CLIENT_FORMS),
-        Level.FLOW: (
+        LineLevel.TOP: ("",),
+        LineLevel.CLUSTER: ("", *_CLIENT_FORMS),
+        LineLevel.FLOW: (
             *(side + form for side in _SIDES for form in ("cluster.", *_CLIENT_FORMS)),
             *_CLIENT_FORMS,
             "producer.override.",
         ),
     },
-    Place.WORKER: {Level.CLUSTER: ("",)},
-    Place.WORKER_TOP: {Level.TOP: ("",), Level.CLUSTER: ("",)},
-    Place.CONSUMER: {Level.CLUSTER: ("consumer.",), Level.FLOW: ("source.consumer.", "consumer.")},
+    Place.WORKER: {LineLevel.CLUSTER: ("",)},
+    Place.WORKER_TOP: {LineLevel.TOP: ("",), LineLevel.CLUSTER: ("",)},
+    Place.CONSUMER: {LineLevel.CLUSTER: ("consumer.",), LineLevel.FLOW: ("source.consumer.", "consumer.")},
     Place.PRODUCER: {
-        Level.CLUSTER: ("producer.",),
-        Level.FLOW: ("producer.override.", "target.producer.", "producer."),
+        LineLevel.CLUSTER: ("producer.",),
+        LineLevel.FLOW: ("producer.override.", "target.producer.", "producer."),
     },
-    Place.ADMIN: {Level.CLUSTER: ("admin.",), Level.FLOW: ("source.admin.", "target.admin.", "admin.")},
+    Place.ADMIN: {LineLevel.CLUSTER: ("admin.",), LineLevel.FLOW: ("source.admin.", "target.admin.", "admin.")},
 }
 #: The prefix of a client's settings, after an alias or a flow.
 _ROLES = {Place.CONSUMER: "consumer.", Place.PRODUCER: "producer.", Place.ADMIN: "admin."}
@@ -144,7 +144,7 @@ class Key:
             raise ValueError(reason)
         return value
 
-    def spelled(self, level: Level, owner: str) -> tuple[str, ...]:
+    def spelled(self, level: LineLevel, owner: str) -> tuple[str, ...]:
         """Return the spellings of this key at *level*, for the cluster or flow *owner*."""
         before = f"{owner}." if owner else ""
         return tuple(before + form + self.name for form in FORMS[self.place].get(level, ()))

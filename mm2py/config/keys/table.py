@@ -11,7 +11,7 @@ from mm2py.config.keys import cluster as rows_cluster
 from mm2py.config.keys import flow as rows_flow
 from mm2py.config.keys import security as rows_security
 from mm2py.config.keys import transform as rows_transform
-from mm2py.config.keys.row import FORMS, Key, Level, Section
+from mm2py.config.keys.row import FORMS, Key, LineLevel, Section
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -24,8 +24,8 @@ SECTIONS: tuple[Section, ...] = (
 KEYS: tuple[Key, ...] = tuple(key for section in SECTIONS for key in section.keys)
 
 _BY_FULL_NAME = {key.full_name: key for key in KEYS}
-_EXACT: dict[tuple[Level, str], Key] = {}
-_STEMS: dict[Level, list[tuple[str, Key]]] = {level: [] for level in Level}
+_EXACT: dict[tuple[LineLevel, str], Key] = {}
+_STEMS: dict[LineLevel, list[tuple[str, Key]]] = {level: [] for level in LineLevel}
 
 
 def _index() -> None:
@@ -49,26 +49,26 @@ def key_named(full_name: str) -> Key:
     return _BY_FULL_NAME[full_name]
 
 
-def find_key(level: Level, name: str) -> Key | None:
+def find_key(level: LineLevel, name: str) -> Key | None:
     """Find the row of a line written at *level* as *name*, preferring a row for exactly that name."""
     if (exact := _EXACT.get((level, name))) is not None:
         return exact
     return next((key for stem, key in _STEMS[level] if name.startswith(stem) and name != stem), None)
 
 
-def levels_of(name: str) -> dict[Level, Key]:
+def levels_of(name: str) -> dict[LineLevel, Key]:
     """Return the levels at which *name* is known."""
-    return {level: key for level in Level if (key := _EXACT.get((level, name))) is not None}
+    return {level: key for level in LineLevel if (key := _EXACT.get((level, name))) is not None}
 
 
-def known_names(level: Level) -> Iterable[str]:
+def known_names(level: LineLevel) -> Iterable[str]:
     """Return all names that can be written at *level*."""
     return (name for known, name in _EXACT if known is level)
 
 
 def first_words() -> frozenset[str]:
     """Return the first words of keys; an alias with that name makes lines ambiguous."""
-    prefixes = ("source", "target", *(name.split(".")[0] for level in Level for name in known_names(level)))
+    prefixes = ("source", "target", *(name.split(".")[0] for level in LineLevel for name in known_names(level)))
     return frozenset((*prefixes, *(stem.split(".")[0] for stems in _STEMS.values() for stem, _ in stems)))
 
 

@@ -23,7 +23,7 @@ _LAST_EPOCH: Final = 2**15 - 2
 
 
 @attrs.frozen
-class Place:
+class PartitionOffsets:
     """The offsets of a topic-partition on both clusters. `remote_end` is 0 if there is no remote topic yet."""
 
     start: int
@@ -103,7 +103,7 @@ class Altered:
 def altered_positions(
     asked: Sequence[ConnectorOffset],
     known: Mapping[TopicPartition, Position],
-    places: Mapping[TopicPartition, Place | str],
+    places: Mapping[TopicPartition, PartitionOffsets | str],
 ) -> tuple[Altered, ...]:
     """Return the positions for *asked*; a *place* that is a text is the reason why there is none. Each has the end of
     the remote topic as its downstream offset: records copied from there on are appended. Records that the source has
@@ -127,7 +127,7 @@ def altered_positions(
     return tuple(altered)
 
 
-def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, place: Place) -> Altered:
+def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, place: PartitionOffsets) -> Altered:
     position = Position(
         source,
         goes_on_at,

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.connectors import only_reader_of
-from mm2py.config.keys.row import Key, Kind, Level, Place
+from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key, key_named, nearest
 from mm2py.config.layers import DEFAULT, LIVE, spellings
 from mm2py.config.legacy import FOREIGN_KEYS
@@ -86,13 +86,13 @@ def connector_config(settings: MirrorSettings, flow: Flow, connector: str) -> di
 def _shown_name(flow: Flow, connector: str, key: str) -> str | None:
     """Return a connector's name for a setting of its flow, None if it has none."""
     side, _, rest = key.partition(".")
-    if side in {"source", "target"} and (row := find_key(Level.CLUSTER, rest)) and row.place is Place.CLUSTER:
+    if side in {"source", "target"} and (row := find_key(LineLevel.CLUSTER, rest)) and row.place is Place.CLUSTER:
         return f"{side}.cluster.{rest}"
     for alias, side in ((flow.source, "source"), (flow.target, "target")):
         rest = key.removeprefix(f"{alias}.")
-        if rest != key and (row := find_key(Level.CLUSTER, rest)) is not None:
+        if rest != key and (row := find_key(LineLevel.CLUSTER, rest)) is not None:
             return f"{side}.cluster.{rest}" if row.place is Place.CLUSTER else None
-    row = find_key(Level.FLOW, key)
+    row = find_key(LineLevel.FLOW, key)
     if row is None or row.place not in _CHANGEABLE:
         return None
     return key if connector_of(key) == connector or key.startswith(_SHARED) else None
@@ -145,7 +145,7 @@ def revert_config(overrides: Overrides, flow: Flow, connector: str, keys: Iterab
     _check(flow, connector)
     if keys is None:
         return _with_config(overrides, connector, {})
-    gone = {row.full_name if (row := find_key(Level.FLOW, key)) is not None else key for key in keys}
+    gone = {row.full_name if (row := find_key(LineLevel.FLOW, key)) is not None else key for key in keys}
     kept = {key: value for key, value in overrides.config.get(connector, {}).items() if key not in gone}
     return _with_config(overrides, connector, kept)
 
@@ -161,7 +161,7 @@ def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: Mi
     values: dict[str, str | None] = {}
     problems: list[str] = []
     for name, value in body.items():
-        row = find_key(Level.FLOW, name)
+        row = find_key(LineLevel.FLOW, name)
         if value is None:
             if row is None or connector_of(row.full_name) != connector:
                 problems.append(_why_not(flow, connector, name, row))
@@ -232,9 +232,9 @@ def _unknown(flow: Flow, connector: str, name: str) -> str:
     side, _, rest = name.partition(".cluster.")
     if side in {"source", "target"} and rest:
         return f"{name} is a connection setting of a cluster: {_IN_FILE}"
-    if (row := find_key(Level.CLUSTER, name)) is not None and row.place in {Place.WORKER, Place.WORKER_TOP}:
+    if (row := find_key(LineLevel.CLUSTER, name)) is not None and row.place in {Place.WORKER, Place.WORKER_TOP}:
         return f"{name} applies to all flows into cluster {flow.target}: {_IN_FILE}, as {flow.target}.{name}"
-    if find_key(Level.TOP, name) is not None:
+    if find_key(LineLevel.TOP, name) is not None:
         return f"{name} applies to the whole process: {_IN_FILE}"
     if (instead := FOREIGN_KEYS.get(name)) is not None:
         return f"{name} is a key of another mirror: {instead}"
@@ -259,7 +259,7 @@ def lines_of(flow: Flow, overrides: Overrides) -> dict[str, str]:
     lines: dict[str, str] = {}
     for connector, values in overrides.config.items():
         for name, value in values.items():
-            row = find_key(Level.FLOW, name)
+            row = find_key(LineLevel.FLOW, name)
             if row is None or (reason := _why_not(flow, connector, name, row)):
                 problems.append(_unknown(flow, connector, name) if row is None else reason)
             else:

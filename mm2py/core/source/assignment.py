@@ -25,7 +25,7 @@ _BASE_WEIGHT = 1024.0
 _MOVES_PER_PARTITION = 16
 
 
-class Reason(enum.Enum):
+class AssignmentReason(enum.Enum):
     """Why the assignment is what it is, in the words of the log."""
 
     UNCHANGED = "every copy task carries its share"
@@ -42,7 +42,7 @@ class Assignment:
     task_of: Mapping[TopicPartition, int]
     copy_tasks: int
     moves: int
-    reason: Reason
+    reason: AssignmentReason
 
     def of_task(self, task: int) -> tuple[TopicPartition, ...]:
         """Return the partitions of *task*, in order."""
@@ -122,7 +122,7 @@ def assign_beside(
     of_records = {it: record_task_of[it] for it in partitions if it in record_task_of}
     task_of = {it: task + record_tasks for it, task in now.task_of.items()} | of_records
     has_changed = previous is not None and set(previous.task_of) != set(task_of)
-    reason = Reason.PARTITIONS_CHANGED if has_changed else now.reason
+    reason = AssignmentReason.PARTITIONS_CHANGED if has_changed else now.reason
     return Assignment(task_of, now.copy_tasks + record_tasks, now.moves, reason)
 
 
@@ -166,11 +166,11 @@ def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> boo
 
 def _reason(
     previous: Assignment | None, copy_tasks: int, partitions: set[TopicPartition], *, is_balanced_anew: bool
-) -> Reason:
+) -> AssignmentReason:
     if previous is None:
-        return Reason.FIRST
+        return AssignmentReason.FIRST
     if previous.copy_tasks != copy_tasks:
-        return Reason.COPY_TASKS_CHANGED
+        return AssignmentReason.COPY_TASKS_CHANGED
     if set(previous.task_of) != partitions:
-        return Reason.PARTITIONS_CHANGED
-    return Reason.UNBALANCED if is_balanced_anew else Reason.UNCHANGED
+        return AssignmentReason.PARTITIONS_CHANGED
+    return AssignmentReason.UNBALANCED if is_balanced_anew else AssignmentReason.UNCHANGED

@@ -27,7 +27,7 @@ _BY_HAND = "or remove the partition's record from the offsets topic; then restar
 _SEARCHES = 2
 
 
-class Trouble(enum.Enum):
+class HistoryBreak(enum.Enum):
     """Kinds of broken history."""
 
     RECREATED = "source topic re-created"
@@ -38,7 +38,7 @@ class Trouble(enum.Enum):
 
 
 @attrs.frozen
-class Look:
+class Observation:
     """A topic-partition on both clusters. `history_end` is where, according to the source's leader, the leader epoch
     of the last copied record ends, -1 if its log does not know that epoch, None if it could not be queried. Ends are
     offsets that the next record will get.
@@ -61,7 +61,7 @@ class Finding:
     is not the copied one, None if unknown.
     """
 
-    trouble: Trouble
+    trouble: HistoryBreak
     records: int
     message: str
     diverges_at: int | None = None
@@ -97,7 +97,7 @@ class RecreateRemote:
 Act = Stop | GoOn | RecreateRemote
 
 
-def diagnose(state: PartitionState, look: Look) -> Finding | None:
+def diagnose(state: PartitionState, look: Observation) -> Finding | None:
     """Return the most serious finding; None if both clusters match the position."""
     position, downstream, remote_topic_id = _stood(state)
     if is_other_topic(state.topic_id, look.topic_id):
@@ -105,70 +105,70 @@ def diagnose(state: PartitionState, look: Look) -> Finding | None:
         message = f"{state.source.topic} was deleted and created again at the source"
         if left:
             message += f", with {left} records or more of partition {state.source.partition} not copied"
-        return Finding(Trouble.RECREATED, left, message)
+        return Finding(HistoryBreak.RECREATED, left, message)
     if is_other_topic(remote_topic_id, look.remote_topic_id):
         had = 0 if downstream is None else downstream + 1
         message = f"{state.remote_topic} was deleted and created again at the target, where it held {had} records"
-        return Finding(Trouble.REMADE, had, message)
+        return Finding(HistoryBreak.REMADE, had, message)
     kept = _kept(state, look)
     if downstream is not None and kept <= downstream:
         gone = downstream + 1 - kept
         message = f"{state.remote_topic} lost its last {gone} records at the target, from offset {kept} on"
-        return Finding(Trouble.REWOUND, gone, message)
+        return Finding(HistoryBreak.REWOUND, gone, message)
     return _of_source(state, look, position)
 
 
-def _of_source(state: PartitionState, look: Look, position: int) -> Finding | None:
+def _of_source(state: PartitionState, look: Observation, position: int) -> Finding | None:
     if look.history_end is not None and 0 <= look.history_end < position:
         at = look.history_end
         if state.leader is not None and look.history_epoch < state.leader.epoch:
             # The whole epoch is missing, so everything read of it differs, even if an older one reaches further.
             at = min(at, state.leader.since)
         message = f"{state.source} at the source is not what was copied from upstream offset {at} to {position}"
-        return Finding(Trouble.TRUNCATED, position - at, message, at)
+        return Finding(HistoryBreak.TRUNCATED, position - at, message, at)
     if position > look.log_end or look.history_end == -1:
         message = f"{state.source} was copied up to upstream offset {position}, the source ends at {look.log_end}"
-        return Finding(Trouble.TRUNCATED, max(0, position - look.log_end), message)
+        return Finding(HistoryBreak.TRUNCATED, max(0, position - look.log_end), message)
     if position < look.log_start:
         gone = look.log_start - position
         message = f"{gone} records of {state.source} were removed at the source before they were copied"
-        return Finding(Trouble.EXPIRED, gone, message)
+        return Finding(HistoryBreak.EXPIRED, gone, message)
     return None
 
 
-def decide(finding: Finding, state: PartitionState, look: Look, settings: SourceTruthSettings) -> Act:
+def decide(finding: Finding, state: PartitionState, look: Observation, settings: SourceTruthSettings) -> Act:
     """Return the action for *finding*."""
     match finding.trouble:
-        case Trouble.RECREATED:
+        case HistoryBreak.RECREATED:
             return _after_recreation(finding, state, look, settings.on_source_recreated)
-        case Trouble.EXPIRED:
+        case HistoryBreak.EXPIRED:
             return _after_expiry(finding, state, look, settings.on_source_expired)
-        case Trouble.TRUNCATED:
+        case HistoryBreak.TRUNCATED:
             return _after_truncation(finding, look, settings.on_source_truncated)
-        case Trouble.REWOUND | Trouble.REMADE:
+        case HistoryBreak.REWOUND | HistoryBreak.REMADE:
             return _after_rewind(finding, state, look, settings.on_target_rewound)
 
 
-def policy_of(trouble: Trouble, settings: SourceTruthSettings) -> tuple[str, str]:
+def policy_of(trouble: HistoryBreak, settings: SourceTruthSettings) -> tuple[str, str]:
     """Return the key that decides about *trouble*, and its value."""
     match trouble:
-        case Trouble.RECREATED:
+        case HistoryBreak.RECREATED:
             return "copy.on.source.recreated", settings.on_source_recreated
-        case Trouble.EXPIRED:
+        case HistoryBreak.EXPIRED:
             return "copy.on.source.expired", settings.on_source_expired
-        case Trouble.TRUNCATED:
+        case HistoryBreak.TRUNCATED:
             return "copy.on.source.truncated", settings.on_source_truncated
-        case Trouble.REWOUND | Trouble.REMADE:
+        case HistoryBreak.REWOUND | HistoryBreak.REMADE:
             return "copy.on.target.rewound", settings.on_target_rewound
 
 
-def position_after(act: GoOn, state: PartitionState, look: Look) -> Position:
+def position_after(act: GoOn, state: PartitionState, look: Observation) -> Position:
     """Return the position to store."""
     producer = state.producer if act.keeps_producer else None
     return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id)
 
 
-def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> PartitionState:
+def reset(state: PartitionState, act: GoOn, look: Observation, *, now: float) -> PartitionState:
     """Continue as *act* says; `core.source.progress.write` records what was stored."""
     return attrs.evolve(
         state,
@@ -189,7 +189,7 @@ def reset(state: PartitionState, act: GoOn, look: Look, *, now: float) -> Partit
     )
 
 
-def _after_recreation(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+def _after_recreation(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:
     behind = look.remote_end - 1
     match policy:
         case "earliest":
@@ -205,7 +205,7 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Look, polic
             return _stop(finding, hint, "TopicRecreated")
 
 
-def _after_expiry(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+def _after_expiry(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:
     match policy:
         case "earliest" if state.is_unsure:
             # The target may have more than is known: its last record may still be in the source.
@@ -219,7 +219,7 @@ def _after_expiry(finding: Finding, state: PartitionState, look: Look, policy: s
             return _stop(finding, "set copy.on.source.expired to earliest or latest", "RecordsExpired")
 
 
-def _after_truncation(finding: Finding, look: Look, policy: str) -> Act:
+def _after_truncation(finding: Finding, look: Observation, policy: str) -> Act:
     behind, at = look.remote_end - 1, finding.diverges_at
     match policy:
         case "continue" if at is not None:
@@ -237,7 +237,7 @@ def _after_truncation(finding: Finding, look: Look, policy: str) -> Act:
             return _stop(finding, hint, "SourceTruncated")
 
 
-def _after_rewind(finding: Finding, state: PartitionState, look: Look, policy: str) -> Act:
+def _after_rewind(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:
     position, downstream, _ = _stood(state)
     if downstream == -1:
         return GoOn(position, look.remote_end - 1)  # nothing had been copied yet
@@ -251,7 +251,7 @@ def _after_rewind(finding: Finding, state: PartitionState, look: Look, policy: s
             return _stop(finding, hint, "TargetRewound")
 
 
-def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
+def _copy_again(finding: Finding, state: PartitionState, look: Observation) -> Act:
     """Copy what the target lacks: from the source's start, or after the target's last record, once found."""
     position, downstream, remote_topic_id = _stood(state)
     end, kept = look.remote_end, _kept(state, look)
@@ -260,26 +260,26 @@ def _copy_again(finding: Finding, state: PartitionState, look: Look) -> Act:
         return _from_start(finding, position, look, behind=end - 1)
     attempt = state.repair.attempt + 1 if state.repair is not None else 1
     limit = position - missing if missing is not None and missing > 0 else None
-    if limit is not None and limit <= look.log_start and finding.trouble is Trouble.REWOUND:
+    if limit is not None and limit <= look.log_start and finding.trouble is HistoryBreak.REWOUND:
         # The target's last record is older than everything in the source: there is nothing to search for.
         return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
     if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
         start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
         found_at = kept - 1 if kept < end else None
         return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
-    if finding.trouble is Trouble.REMADE and limit is not None:
+    if finding.trouble is HistoryBreak.REMADE and limit is not None:
         # Records in the new topic were sent before it was detected: append everything after them.
         return _from_start(finding, position, look, behind=end - 1)
     hint = "its last record is not in the source: set copy.on.target.rewound to continue"
     return _stop(finding, hint, "TargetRewound")
 
 
-def _kept(state: PartitionState, look: Look) -> int:
+def _kept(state: PartitionState, look: Observation) -> int:
     """Return where the target's copy ends: before its end, if a late batch got in."""
     return look.remote_end if state.stray_from is None else min(look.remote_end, state.stray_from)
 
 
-def _from_start(finding: Finding, position: int, look: Look, *, behind: int) -> GoOn:
+def _from_start(finding: Finding, position: int, look: Observation, *, behind: int) -> GoOn:
     left = max(0, position - look.log_start)
     return GoOn(look.log_start, behind, lost=max(0, finding.records - left), repeated=min(left, finding.records))
 

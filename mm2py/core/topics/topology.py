@@ -17,7 +17,7 @@ from mm2py.policy.replication import ReplicationPolicy
 from mm2py.policy.selection import judge_topic
 
 
-class Reason(enum.Enum):
+class ActionReason(enum.Enum):
     """Why an action is due, in the words of the log."""
 
     NO_REMOTE_TOPIC = "the source has the topic, the target has no remote topic of it"
@@ -31,7 +31,7 @@ class CreateTopic:
     topic: str
     remote_topic: str
     partitions: int
-    reason: Reason = Reason.NO_REMOTE_TOPIC
+    reason: ActionReason = ActionReason.NO_REMOTE_TOPIC
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class GrowPartitions:
     remote_topic: str
     before: int
     after: int
-    reason: Reason = Reason.FEWER_PARTITIONS
+    reason: ActionReason = ActionReason.FEWER_PARTITIONS
 
 
 Action = CreateTopic | GrowPartitions

@@ -17,7 +17,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.control.connector_offsets import Place, altered_positions
+from mm2py.core.control.connector_offsets import PartitionOffsets, altered_positions
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import remote_names_of
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
@@ -150,7 +150,7 @@ class ConnectorOffsets:
 
     async def _places(
         self, target: Cluster, sources: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Place | str]:
+    ) -> Mapping[TopicPartition, PartitionOffsets | str]:
         """Return where each of *sources* and its remote partition begin and end; a text is the reason why not."""
         if not sources:
             return {}
@@ -166,7 +166,7 @@ class ConnectorOffsets:
             ends = await source_cluster.list_offsets(there, LATEST) if there else {}
             remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
             remote_ends = await _remote_ends(target, remotes)
-            places: dict[TopicPartition, Place | str] = {}
+            places: dict[TopicPartition, PartitionOffsets | str] = {}
             for source, remote in remote_of.items():
                 answers = (starts.get(source), ends.get(source), remote_ends.get(remote, 0))
                 places[source] = _place(answers, source_cluster.topic_id(source.topic), target.topic_id(remote.topic))
@@ -186,10 +186,10 @@ class ConnectorOffsets:
 
 def _place(
     answers: tuple[int | BrokerAnsweredError | None, ...], topic_id: str | None, remote_topic_id: str | None
-) -> Place | str:
+) -> PartitionOffsets | str:
     start, end, remote_end = answers
     if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
-        return Place(start, end, topic_id, remote_end, remote_topic_id)
+        return PartitionOffsets(start, end, topic_id, remote_end, remote_topic_id)
     if start is None or end is None:
         return "the source has no such topic-partition"
     return str(next(answer for answer in answers if isinstance(answer, BrokerAnsweredError)))

@@ -9,7 +9,7 @@ import attrs
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
-from mm2py.policy.loops import Loop, Mirror, describe, find_loop
+from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
 from mm2py.policy.plugins import PluginError
 
 
@@ -38,7 +38,7 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
 
-def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
+def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
     """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and reports that itself."""
     for flow in flows:
         if not flow.is_enabled:
@@ -50,10 +50,10 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[Mirror]:
         except Mm2Error:
             continue
         routed = transforms.routed if transforms.has_routers else None
-        yield Mirror(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed)
+        yield FlowNaming(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed)
 
 
-def _found(mirrors: Sequence[Mirror]) -> Loop | None:
+def _found(mirrors: Sequence[FlowNaming]) -> Loop | None:
     try:
         return find_loop(mirrors)
     except Exception as error:  # errors of custom classes

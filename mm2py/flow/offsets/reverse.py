@@ -17,7 +17,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import remote_names_of
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.topic import is_other_topic
 from mm2py.policy.plugins import PluginError
@@ -129,7 +129,7 @@ class StoredTranslations:
         if record.partition is not None and record.offset is not None:
             self._read_to[record.partition] = record.offset + 1
         found = self._stored.take(record)
-        return found is not None and not isinstance(found, Unreadable)
+        return found is not None and not isinstance(found, UnreadableRecord)
 
     def _made(self) -> Translations:
         flow_runs, partition_runs = self._sizes

@@ -114,7 +114,7 @@ class Translations:
                 self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
 
-    def take(self, outcome: PartitionOutcome, begun_at: int) -> None:
+    def account(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Add the runs of an epoch that began at upstream offset *begun_at*."""
         known = self._known.get(outcome.source)
         if known is None:

@@ -16,10 +16,10 @@ from mm2py.core.source.broken_history import (
     Act,
     Finding,
     GoOn,
-    Look,
+    HistoryBreak,
+    Observation,
     RecreateRemote,
     Stop,
-    Trouble,
     decide,
     diagnose,
     policy_of,
@@ -55,11 +55,11 @@ _TICK_S = 1.0
 #: How often partitions that are interrupted again and again are asked about.
 _SUSPECTS_EVERY_S = 5.0
 _EVENTS = {
-    Trouble.RECREATED: SourceTopicRecreated,
-    Trouble.EXPIRED: SourceRecordsExpired,
-    Trouble.TRUNCATED: SourceTruncated,
-    Trouble.REWOUND: RemoteTopicRewound,
-    Trouble.REMADE: RemoteTopicRecreated,
+    HistoryBreak.RECREATED: SourceTopicRecreated,
+    HistoryBreak.EXPIRED: SourceRecordsExpired,
+    HistoryBreak.TRUNCATED: SourceTruncated,
+    HistoryBreak.REWOUND: RemoteTopicRewound,
+    HistoryBreak.REMADE: RemoteTopicRecreated,
 }
 
 
@@ -68,7 +68,7 @@ class _Case:
     """A partition, what was seen of it, and what follows."""
 
     state: PartitionState
-    look: Look
+    look: Observation
     finding: Finding
     act: Act
 
@@ -85,7 +85,7 @@ class BrokenHistory:
         self._reach = around.reach
         self._life = life
         self._doubts = life.tasks.doubts
-        self._told: dict[TopicPartition, tuple[Trouble, str | None, str | None]] = {}
+        self._told: dict[TopicPartition, tuple[HistoryBreak, str | None, str | None]] = {}
         #: Reported findings whose action could not be completed yet.
         self._undone: set[TopicPartition] = set()
         self._remaking: set[str] = set()
@@ -131,7 +131,7 @@ class BrokenHistory:
                 self._doubts.stop(case.state.source, case.act.failure)
         for topic in sorted({case.state.source.topic for case in cases if isinstance(case.act, RecreateRemote)}):
             await self._recreate(topic)
-        if any(case.finding.trouble is Trouble.RECREATED for case in cases):
+        if any(case.finding.trouble is HistoryBreak.RECREATED for case in cases):
             self._life.topics.want_refresh()
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
         return True
@@ -146,7 +146,7 @@ class BrokenHistory:
 
     # Looking.
 
-    async def _look(self, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
+    async def _look(self, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
         """Check both clusters; partitions that cannot be checked now stay in question."""
         source, target = self._life.source, self._life.target
         before = await self._topic_ids(states)
@@ -158,13 +158,13 @@ class BrokenHistory:
         remote_ends = await _remote_ends(target, list(map(_remote_of, present)))
         # Offsets are asked for by name: they count where that stood for the same topics all the while.
         after = await self._topic_ids(present)
-        found: list[tuple[PartitionState, Look]] = []
+        found: list[tuple[PartitionState, Observation]] = []
         for state in present:
             start, end, remote_end = starts[state.source], ends[state.source], remote_ends[_remote_of(state)]
             history, ids = histories.get(state.source), after[state.source]
             are_same = ids == before[state.source]
             if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int) and are_same:
-                look = Look(ids[0], start, end, ids[1], remote_end)
+                look = Observation(ids[0], start, end, ids[1], remote_end)
                 if isinstance(history, EpochEnd):
                     look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
                 found.append((state, look))
@@ -237,7 +237,7 @@ class BrokenHistory:
                 repeated=act.repeated if isinstance(act, GoOn) else None,
             )
         )
-        if finding.trouble is Trouble.RECREATED:
+        if finding.trouble is HistoryBreak.RECREATED:
             for other in self._life.tasks.ledger.of_topic(state.source.topic):
                 if is_other_topic(other.topic_id, case.look.topic_id):
                     self._doubts.question(other, Ended.RECREATED, RECREATED)
@@ -266,7 +266,7 @@ class BrokenHistory:
             state = reset(case.state, act, case.look, now=now)
             if act.repair is None:
                 state = attrs.evolve(state, written=position, unwritten_bytes=0)
-            breaks_history = case.finding.trouble is not Trouble.EXPIRED
+            breaks_history = case.finding.trouble is not HistoryBreak.EXPIRED
             self._doubts.reset(state, breaks_history=breaks_history)
 
     async def _recreate(self, topic: str) -> None:

@@ -15,7 +15,7 @@ from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
 from mm2py.flow.source.epoch_events import partition_news
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
-from mm2py.flow.topics.remote_topics import Place
+from mm2py.flow.topics.remote_topics import RemotePartition
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import PartitionStage
@@ -78,7 +78,7 @@ class Doubts:
             and not state.is_questioned
         )
 
-    def compare(self, state: PartitionState, place: Place) -> None:
+    def compare(self, state: PartitionState, place: RemotePartition) -> None:
         """Question a partition whose topic, or remote one, is another of its name by now."""
         if is_other_topic(state.topic_id, place.topic_id):
             self.question(state, Ended.RECREATED, RECREATED)

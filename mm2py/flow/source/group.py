@@ -193,7 +193,7 @@ class SourceGroup(FlowGroup):
                 measures=self._measures,
             )
             positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
-            tasks.listeners.append(self._translations.take)
+            tasks.listeners.append(self._translations.account)
             tasks.doubts.break_listeners.append(self._forget)
             mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
             adopted = await self._reach.insist(

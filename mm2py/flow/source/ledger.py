@@ -17,7 +17,7 @@ from mm2py.core.source import due, progress
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.flow.source.holders import Holders
-from mm2py.flow.topics.remote_topics import Mirrored, Place
+from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
@@ -30,7 +30,7 @@ class Ledger:
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
         #: Where the partitions go that are mirrored now.
-        self.places: Mapping[TopicPartition, Place] = {}
+        self.places: Mapping[TopicPartition, RemotePartition] = {}
         #: Set when a partition waits for a position of its own to be written: see `unfenced`.
         self.has_unfenced = asyncio.Event()
         #: What operators ask for.
@@ -48,7 +48,7 @@ class Ledger:
     def topics(self) -> int:
         return len({partition.topic for partition in self.places})
 
-    def unknown(self, mirrored: Mirrored) -> dict[TopicPartition, Place]:
+    def unknown(self, mirrored: Mirrored) -> dict[TopicPartition, RemotePartition]:
         """Return those of the mirrored partitions that have no state yet."""
         return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
 

@@ -164,11 +164,11 @@ class SourceTasks:
 
     def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         now, jitter = self._clock.monotonic(), self._jitter()  # one for all: what failed together comes back together
-        self.measures.take(plan, outcome, took_s)
-        self._rates.take(plan, outcome, took_s)
-        told = {partition.source: partition for partition in outcome.partitions}
+        self.measures.account(plan, outcome, took_s)
+        self._rates.account(plan, outcome, took_s)
+        outcomes = {partition.source: partition for partition in outcome.partitions}
         for planned in plan.partitions:
-            before, partition = self._states[planned.source], told.get(planned.source)
+            before, partition = self._states[planned.source], outcomes.get(planned.source)
             if is_other_topic(planned.topic_id, before.topic_id):
                 continue  # its outcome belongs to an earlier topic with the name
             accounted = progress.account(

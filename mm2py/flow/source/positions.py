@@ -18,11 +18,11 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import transforms_of
-from mm2py.flow.topics.remote_topics import Place
+from mm2py.flow.topics.remote_topics import RemotePartition
 from mm2py.flow.unreadable_records import PassedOver
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
@@ -79,7 +79,7 @@ class Positions:
         await self.log.await_stable()
         stored = PositionsTopic(settings.flow.source)
         taken = [(record, stored.take(record)) for record in await self.log.read_all()]
-        strange = [(record, found.problem) for record, found in taken if isinstance(found, Unreadable)]
+        strange = [(record, found.problem) for record, found in taken if isinstance(found, UnreadableRecord)]
         self._passed_over.note(self.log.topic, strange)
         self.known, self._removed = stored.positions, stored.removed
         self.runs = tuple(stored.chunks.values())
@@ -117,7 +117,7 @@ class Positions:
             records.append(LogRecord(key, value, tuple(headers)))
         return records
 
-    async def begin(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+    async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         """
         Decide where the topic-partitions that have no position start; `fence` writes that down.
 

@@ -72,7 +72,7 @@ class RateShares:
             found.append(RateShare(of, bucket.given, level))
         return tuple(found)
 
-    def take(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
+    def account(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
         """Take over what an epoch used; of the *took_s* that it took, its bucket knows only what it ran."""
         uses = {use.of: use for use in outcome.rates}
         for share in plan.rates:

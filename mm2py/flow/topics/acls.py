@@ -76,8 +76,8 @@ class AclSync:
         self._note(plan, {**uncreated, **undeleted})
         created = [acl for acl in plan.create if acl not in uncreated]
         if created or deleted:
-            told = (tuple(map(str, created)), tuple(map(str, deleted)))
-            self._events.emit(TopicAclsChanged(self._settings.flow, *told))
+            changes = (tuple(map(str, created)), tuple(map(str, deleted)))
+            self._events.emit(TopicAclsChanged(self._settings.flow, *changes))
         return True
 
     async def _describe(self, cluster: Cluster) -> frozenset[TopicAcl] | None:

@@ -17,7 +17,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.unreadable_records import PassedOver
 from mm2py.model.acl import TopicAcl
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.synced import (
     ForgottenAcl,
     ForgottenConfig,
@@ -79,7 +79,7 @@ class SyncedMemory:
             strange: list[tuple[LogRecord, str]] = []
             for record in records:
                 match decode_synced(record.key, record.value):
-                    case Unreadable(problem):
+                    case UnreadableRecord(problem):
                         strange.append((record, problem))
                     case None:
                         continue

@@ -45,7 +45,7 @@ _LOOK_PAUSE_S = 0.1
 
 
 @attrs.frozen
-class Place:
+class RemotePartition:
     """The remote partition of a topic-partition, and its batch size limit."""
 
     remote_topic: str
@@ -58,7 +58,7 @@ class Place:
 class Mirrored:
     """What a flow mirrors, as of one refresh. `is_settled` is False if something could not be created or grown."""
 
-    places: Mapping[TopicPartition, Place]
+    places: Mapping[TopicPartition, RemotePartition]
     is_settled: bool
     #: Number of partitions missing at the target.
     missing_partitions: int = 0
@@ -127,7 +127,7 @@ class Topics:
         places = copyable(remote_of, source, target)
         limits = await self._message_limits(sorted(set(places.values())))
         found = {
-            partition: Place(
+            partition: RemotePartition(
                 remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
             )
             for partition, remote in places.items()

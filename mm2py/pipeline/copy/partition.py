@@ -19,7 +19,7 @@ from mm2py.model.epoch import (
     Histogram,
     LeaderMark,
     LogOffsets,
-    Measured,
+    MeasuredTime,
     PartitionFailure,
     PartitionOutcome,
     PartitionPlan,
@@ -125,11 +125,11 @@ class Spread:
         self._total += value_ms * count
         self._last = value_ms
 
-    def measured(self) -> Measured | None:
+    def measured(self) -> MeasuredTime | None:
         """Return what was noted, None where nothing was."""
         if not self._count:
             return None
-        return Measured(self._count, self._total, self._least, self._greatest, self._last)
+        return MeasuredTime(self._count, self._total, self._least, self._greatest, self._last)
 
 
 @attrs.define(eq=False)

@@ -336,18 +336,18 @@ def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]
             line = raw.rstrip()
             if line and not line.startswith(_IDLE_TALK):
                 last_words.append(line)
-                told = sayings.take(line)
-                if told is None:
+                message = sayings.take(line)
+                if message is None:
                     continue
                 try:
-                    tell(told)
+                    tell(message)
                 except RuntimeError:  # the event loop is closed: there is no listener any more
                     continue
 
 
 def _reason(last_words: deque[str], fallback: str) -> str:
-    told = [line for line in last_words if "rror" in line or "xception" in line]
-    return (told or list(last_words) or [fallback])[0 if told else -1]
+    errors = [line for line in last_words if "rror" in line or "xception" in line]
+    return (errors or list(last_words) or [fallback])[0 if errors else -1]
 
 
 def _zip_package(scratch: Path) -> Path:

@@ -21,7 +21,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.rest import RestSettings, Right
 from mm2py.core.backoff import Backoff
-from mm2py.rest.access.rules import Guest, Password, Shown, Token, Unreadable, credentials
+from mm2py.rest.access.rules import BearerToken, Guest, MalformedCredentials, Password, Shown, credentials
 from mm2py.rest.access.users import User, Users, is_password, read_users, users_of_tokens
 from mm2py.rest.errors import RestError
 from mm2py.telemetry.events import RestLoginRefused, RestUsersRefused
@@ -75,11 +75,11 @@ class Gate:
             return Guest("", anonymous) if user is None else Guest(user.name, user.right)
         if not settings.has_users and anonymous is not Right.NONE:
             return Guest("", anonymous)  # without configured users credentials are ignored
-        user = users.of_token(found.token) if isinstance(found, Token) else None
+        user = users.of_token(found.token) if isinstance(found, BearerToken) else None
         if isinstance(found, Password):
             user = self._recall(users, found) or await self._check(users, found, address)
         elif user is None:
-            why = found.why if isinstance(found, Unreadable) else "unknown token"
+            why = found.why if isinstance(found, MalformedCredentials) else "unknown token"
             await self._refuse(why, "", address)
         if user is None:
             raise RestError(401, "wrong name or password")

@@ -55,33 +55,33 @@ class Password:
 
 
 @attrs.frozen
-class Token:
+class BearerToken:
     """A bearer token to be checked."""
 
     token: str = attrs.field(repr=False)
 
 
 @attrs.frozen
-class Unreadable:
+class MalformedCredentials:
     """An invalid Authorization header."""
 
     why: str
 
 
-def credentials(shown: Shown) -> Password | Token | Unreadable | None:
+def credentials(shown: Shown) -> Password | BearerToken | MalformedCredentials | None:
     """Parse the Authorization header (RFC 7617 and 6750); None if there is none."""
     if not shown.authorization:
         return None
     scheme, _, rest = shown.authorization.partition(" ")
     if scheme.lower() == "bearer" and rest.strip():
-        return Token(rest.strip())
+        return BearerToken(rest.strip())
     if scheme.lower() != "basic":
-        return Unreadable("the Authorization header is neither Basic nor Bearer")
+        return MalformedCredentials("the Authorization header is neither Basic nor Bearer")
     try:
         name, colon, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        return Unreadable("the Basic credentials are not base64 of name:password")
-    return Password(name, password) if colon else Unreadable("the Basic credentials have no colon")
+        return MalformedCredentials("the Basic credentials are not base64 of name:password")
+    return Password(name, password) if colon else MalformedCredentials("the Basic credentials have no colon")
 
 
 def judge_host(host: str, listener: Listener, settings: RestSettings) -> str:

@@ -134,9 +134,9 @@ class Page:
 
     def get_events(self, flow: str = "", level: str = "", after: str = "") -> list[dict[str, Any]]:
         """Return the recent events, oldest first, filtered by *flow*, *level*, and *after* a mark."""
-        told = self.recent.since(self.recent.id_of(after))
+        events = self.recent.since(self.recent.id_of(after))
         return [
-            attrs.asdict(one) for one in told if (not flow or one.flow == flow) and (not level or one.level == level)
+            attrs.asdict(one) for one in events if (not flow or one.flow == flow) and (not level or one.level == level)
         ]
 
     async def get_stream(self, request: web.Request) -> web.StreamResponse:

@@ -31,7 +31,7 @@ from mm2py.rest.page.view import (
     overview,
     partition_rows,
 )
-from mm2py.telemetry.recent import RecentEvents, Told
+from mm2py.telemetry.recent import RecentEvents, ShownEvent
 
 
 #: Interval of snapshots while there are viewers.
@@ -95,7 +95,7 @@ class FlowChannel:
     """The last state that viewers of one flow have; the next message is the difference to it."""
 
     def __init__(self, flow: FlowView, overrides: Overrides | None) -> None:
-        self._details = _told_details(flow, overrides)
+        self._details = _all_details(flow, overrides)
         self._partitions = partition_rows(flow)
         self._groups = group_rows(flow)
 
@@ -109,8 +109,8 @@ class FlowChannel:
 
     def advance(self, flow: FlowView, overrides: Overrides | None) -> bytes:
         """Adopt the current state; return the changes, if any."""
-        told, partitions, groups = _told_details(flow, overrides), partition_rows(flow), group_rows(flow)
-        message = told if told != self._details else {"flow": told["flow"]}
+        about, partitions, groups = _all_details(flow, overrides), partition_rows(flow), group_rows(flow)
+        message = about if about != self._details else {"flow": about["flow"]}
         for name, before, after in (
             ("partitions", self._partitions, partitions),
             ("groups", self._groups, groups),
@@ -118,7 +118,7 @@ class FlowChannel:
             changed, gone = changes(before, after)
             if changed or gone:
                 message = {**message, name: {"all": False, "set": list(changed.values()), "gone": gone}}
-        self._details, self._partitions, self._groups = told, partitions, groups
+        self._details, self._partitions, self._groups = about, partitions, groups
         return _encode("flow", message) if len(message) > 1 else b""
 
 
@@ -203,8 +203,8 @@ class LiveStream:
 
     def _snapshot(self, flow: Flow | None) -> bytes:
         view = self._look()
-        told = overview(view, self._history, self._recent.spark)
-        message = _encode("overview", {**told, "wall_ms": view.wall_ms})
+        current = overview(view, self._history, self._recent.spark)
+        message = _encode("overview", {**current, "wall_ms": view.wall_ms})
         if flow is None:
             return message
         found = find_flow(view, flow)
@@ -218,11 +218,11 @@ class LiveStream:
 
     def _advance(self, view: MirrorView) -> tuple[bytes, dict[Flow, bytes]]:
         """Return the message for all viewers, and those for viewers of single flows."""
-        told = overview(view, self._history, self._recent.spark)
+        current = overview(view, self._history, self._recent.spark)
         shared = b""
-        if told != self._overview:
-            self._overview = told
-            shared = _encode("overview", {**told, "wall_ms": view.wall_ms})
+        if current != self._overview:
+            self._overview = current
+            shared = _encode("overview", {**current, "wall_ms": view.wall_ms})
         by_flow: dict[Flow, bytes] = {}
         for flow, channel in tuple(self._channels.items()):
             found = find_flow(view, flow)
@@ -236,11 +236,11 @@ class LiveStream:
         return shared, by_flow
 
     def _events(self, viewer: Viewer) -> bytes:
-        told = self._recent.since(viewer.last_event)
+        events = self._recent.since(viewer.last_event)
         viewer.last_event = self._recent.last_id
         if viewer.only_events and viewer.flow is not None:
-            told = tuple(one for one in told if one.flow == str(viewer.flow))
-        return b"".join(_encode_event(one) for one in told)
+            events = tuple(one for one in events if one.flow == str(viewer.flow))
+        return b"".join(_encode_event(one) for one in events)
 
     def _forget(self) -> None:
         looked_at = {viewer.flow for viewer in self._viewers}
@@ -250,12 +250,12 @@ class LiveStream:
             self._overview = {}
 
 
-def _told_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
+def _all_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
     return {**details(flow), "overrides": None if overrides is None else ordered(overrides)}
 
 
-def _encode_event(told: Told) -> bytes:
-    return f"id: {told.mark}\n".encode() + _encode("event", attrs.asdict(told))
+def _encode_event(event: ShownEvent) -> bytes:
+    return f"id: {event.mark}\n".encode() + _encode("event", attrs.asdict(event))
 
 
 def _encode(kind: str, value: object) -> bytes:

@@ -18,7 +18,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, GroupType
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
 from mm2py.wire.groups.requests import (
@@ -270,7 +270,7 @@ class Groups:
             rows = [(key, (node, code, message)) for key, node, _, _, code, message, *_ in response.coordinators]
         lost: dict[str, Failure] = {}
         silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the answer")
-        for group, (node, code, message) in told_of(groups, rows, silent).items():
+        for group, (node, code, message) in by_asked(groups, rows, silent).items():
             if code:
                 lost[group] = self._error(code, "FindCoordinator", message or group)
             else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
 from mm2py.wire.groups.requests import TRANSACTION_KEY, FindCoordinatorsRequest
@@ -54,7 +54,7 @@ class Coordinator:
         if hasattr(response, "coordinators"):
             rows = ((found, (node, code, message)) for found, node, _, _, code, message, *_ in response.coordinators)
             silent = (-1, ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the answer")
-            node, code, message = told_of([key], rows, silent)[key]
+            node, code, message = by_asked([key], rows, silent)[key]
         else:
             node, code, message = response.coordinator_id, response.error_code, response.error_message
         if code:

@@ -16,7 +16,7 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGro
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.group import GroupMember, GroupMembers
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.coordinator import Coordinator
@@ -37,7 +37,7 @@ _AGAIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_
 
 
 @attrs.frozen
-class Place:
+class MemberIdentity:
     """What a coordinator knows a member by."""
 
     group: str
@@ -68,11 +68,11 @@ class Membership:
         return self._generation >= 0
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> MemberIdentity | None:
         """Return our place, so that another `Membership` may keep it; None where we have none."""
-        return Place(self.group, self._member_id, self._generation) if self.is_in else None
+        return MemberIdentity(self.group, self._member_id, self._generation) if self.is_in else None
 
-    def keep(self, place: Place) -> None:
+    def keep(self, place: MemberIdentity) -> None:
         """Take over what another `Membership` had, as far as the coordinator knows it still: `beat` finds out."""
         if place.group == self.group:
             self._member_id, self._generation = place.member_id, place.generation
@@ -91,7 +91,7 @@ class Membership:
     def _row(self, described: Any) -> Sequence[Any]:
         silent = (ErrorCode.UNKNOWN_SERVER_ERROR,)
         rows: Iterator[tuple[str, Sequence[Any]]] = ((row[1], row) for row in described.groups)
-        return told_of([self.group], rows, silent)[self.group]
+        return by_asked([self.group], rows, silent)[self.group]
 
     async def join(self, metadata: bytes) -> bool:
         """Join with *metadata*; False if another member came first, which is not disturbed."""

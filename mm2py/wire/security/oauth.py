@@ -55,7 +55,7 @@ class TokenError(Exception):
 
 
 @attrs.frozen
-class Token:
+class OAuthToken:
     """What a broker gets; `use_until` is in the event loop's seconds."""
 
     text: str = attrs.field(repr=False)
@@ -63,11 +63,11 @@ class Token:
     extensions: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
-_tokens: dict[Security, Token] = {}
+_tokens: dict[Security, OAuthToken] = {}
 _locks: dict[Security, asyncio.Lock] = {}
 
 
-async def token_for(endpoint: ClusterEndpoint) -> Token:
+async def token_for(endpoint: ClusterEndpoint) -> OAuthToken:
     """Return a token for *endpoint* that is good for a while; raise `TokenError` where none can be got."""
     security = endpoint.security
     now = asyncio.get_running_loop().time()
@@ -83,7 +83,7 @@ async def token_for(endpoint: ClusterEndpoint) -> Token:
         while len(_tokens) >= _TOKENS_KEPT:
             _locks.pop(gone := next(iter(_tokens)), None)
             del _tokens[gone]
-        token = Token(text, asyncio.get_running_loop().time() + life_s * _USED_SHARE, extensions)
+        token = OAuthToken(text, asyncio.get_running_loop().time() + life_s * _USED_SHARE, extensions)
         _tokens[security] = token
     return token
 

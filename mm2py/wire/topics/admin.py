@@ -14,7 +14,7 @@ from aiokafka.protocol.admin import CreatePartitionsRequest, DeleteTopicsRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER
@@ -152,8 +152,8 @@ class Admin:
             return dict.fromkeys(topics, error_of(ErrorCode.NETWORK_EXCEPTION, alias, name, str(error)))
         silent = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, alias, name, "left out of the answer")
         rows = response.topic_error_codes if name == "DeleteTopics" else response.topic_errors
-        told = ((topic, _refusal(alias, name, topic, code, *rest)) for topic, code, *rest in rows)
-        return told_of(topics, told, silent)
+        results = ((topic, _refusal(alias, name, topic, code, *rest)) for topic, code, *rest in rows)
+        return by_asked(topics, results, silent)
 
     async def topic_configs(
         self, topics: Collection[str], keys: Collection[str] | None = None
@@ -200,11 +200,11 @@ class Admin:
     def _described(self, asked: Sequence[str], response: Any) -> dict[str, Configs | BrokerAnsweredError]:
         alias, request = self._cluster.alias, "DescribeConfigs"
         silent = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, alias, request, "left out of the answer")
-        told: Iterator[tuple[str, Configs | BrokerAnsweredError]] = (
+        results: Iterator[tuple[str, Configs | BrokerAnsweredError]] = (
             (name, _refusal(alias, request, name, code, message) or {key: _entry(*fields) for key, *fields in rows})
             for code, message, _kind, name, rows in response.resources
         )
-        return told_of(asked, told, silent)
+        return by_asked(asked, results, silent)
 
 
 def _refusal(cluster: str, request: str, name: str, code: int, message: str | None = None) -> Result:

@@ -18,7 +18,7 @@ from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.types import Boolean, Int8, Int16, Schema, String
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.wire.answers import told_of
+from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.patience import Patience
@@ -118,4 +118,4 @@ async def _alter_once(cluster: Cluster, changes: Mapping[str, Changes]) -> dict[
         (topic, error_of(code, cluster.alias, _REQUEST, f"{topic}: {message}" if message else topic) if code else None)
         for code, message, _kind, topic in response.responses
     )
-    return {topic: error for topic, error in told_of(changes, rows, silent).items() if error is not None}
+    return {topic: error for topic, error in by_asked(changes, rows, silent).items() if error is not None}

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from mm2py.cli.demo import command
 from mm2py.cli.demo.command import DemoExit, main
-from mm2py.cli.demo.proof import Difference, prove
+from mm2py.cli.demo.proof import PartitionDifference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
 from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
@@ -85,7 +85,7 @@ def test_any_difference_is_found(remote: bytes, first_at: int) -> None:
     """Whatever is wrong with a partition is found, with the first record that differs."""
     proof = prove("orders", {0: digests("a", "b", "c")}, {0: remote}, written=3)
 
-    assert proof.differences == (Difference("orders", 0, 3, len(remote) // 16, first_at),)
+    assert proof.differences == (PartitionDifference("orders", 0, 3, len(remote) // 16, first_at),)
     assert not proof.is_complete
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mm2py.cli import main as command
 from mm2py.cli import record_printing
-from mm2py.cli.asking import Mirror
+from mm2py.cli.asking import MirrorFile
 from mm2py.cli.exit_code import ExitCode
 from mm2py.client.records import KeptRuns, Malformed, MirrorRecord, RecordKind, Removed, SourcePosition
 from mm2py.model.checkpoint import Checkpoint
@@ -96,7 +96,7 @@ def test_the_naming_comes_from_the_flow(file: Path) -> None:
             **{"A->B.offset.storage.topic": "kept"},
         )
     )
-    mirror = Mirror.read(str(file))
+    mirror = MirrorFile.read(str(file))
 
     assert mirror.client_config("B", source="A").policy == DefaultReplicationPolicy("_")
     assert mirror.client_config("B", source="C").policy == IdentityReplicationPolicy("C")

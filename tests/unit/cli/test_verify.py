@@ -13,7 +13,7 @@ from mm2py.cli import verify
 from mm2py.cli.verify_report import as_json, in_words, print_report
 from mm2py.model.flow import TopicPartition
 from mm2py.verify.run import Moment
-from mm2py.verify.values import Counts, Difference, Kind, PartitionReport, Verdict, VerifyReport
+from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
 
 
 NOW_MS = 1_763_737_200_000
@@ -80,16 +80,19 @@ REPORT = VerifyReport(
         PartitionReport(
             TopicPartition("orders", 0),
             TopicPartition("A.orders", 0),
-            Verdict.DIFFERENT,
+            Equality.DIFFERENT,
             upstream=(0, 10),
             downstream=(0, 9),
             counts=Counts(source=10, target=9, equal=8, missing=1, changed=1, changed_values=1),
-            differences=(Difference(Kind.MISSING, 4, 4), Difference(Kind.CHANGED, 7, 6, ("value",))),
+            differences=(
+                Difference(DifferenceKind.MISSING, 4, 4),
+                Difference(DifferenceKind.CHANGED, 7, 6, ("value",)),
+            ),
         ),
         PartitionReport(
             TopicPartition("orders", 1),
             TopicPartition("A.orders", 1),
-            Verdict.CANNOT_TELL,
+            Equality.CANNOT_TELL,
             reasons=("topic A.orders has only 1 partitions",),
             share=0.0,
         ),
@@ -137,6 +140,6 @@ def test_json_has_everything() -> None:
 
 def test_each_kind_has_words() -> None:
     """No difference is printed without saying what it is."""
-    for kind in Kind:
+    for kind in DifferenceKind:
         assert "offset 5" in in_words(Difference(kind, 5, 5, ("value",)))
-    assert "the end" in in_words(Difference(Kind.MISSING, 5, None))
+    assert "the end" in in_words(Difference(DifferenceKind.MISSING, 5, None))

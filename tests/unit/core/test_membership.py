@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Taken, Vacant, judge_members
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, Vacant, judge_members
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, encode_node
 
@@ -27,25 +27,25 @@ def _group(*members: bytes, protocol: str = PROTOCOL, protocol_type: str = PROTO
     [
         (GroupMembers(), True, Vacant()),
         (GroupMembers("Empty", PROTOCOL_TYPE), True, Vacant()),
-        (_group(encode_node(NEIGHBOUR)), True, Taken("mm2py on here, process 2", NEIGHBOUR, is_certain=True)),
+        (_group(encode_node(NEIGHBOUR)), True, Occupied("mm2py on here, process 2", NEIGHBOUR, is_certain=True)),
         (_group(encode_node(NEIGHBOUR)), False, Vacant(("m0",))),
-        (_group(encode_node(STRANGER)), False, Taken("mm2py on there, process 2", STRANGER)),
+        (_group(encode_node(STRANGER)), False, Occupied("mm2py on there, process 2", STRANGER)),
         (
             _group(encode_node(NEIGHBOUR), encode_node(STRANGER)),
             False,
-            Taken("mm2py on there, process 2", STRANGER, dead=("m0",)),
+            Occupied("mm2py on there, process 2", STRANGER, dead=("m0",)),
         ),
-        (_group(b"\0\1", protocol="sessioned"), True, Taken("Java MirrorMaker, at 10.0.0.0")),
-        (_group(b"", b"", protocol=""), True, Taken("another mirror, at 10.0.0.0, 10.0.0.1", is_settling=True)),
-        (_group(b"[" * 100_000), True, Taken("another mirror, at 10.0.0.0")),
+        (_group(b"\0\1", protocol="sessioned"), True, Occupied("Java MirrorMaker, at 10.0.0.0")),
+        (_group(b"", b"", protocol=""), True, Occupied("another mirror, at 10.0.0.0, 10.0.0.1", is_settling=True)),
+        (_group(b"[" * 100_000), True, Occupied("another mirror, at 10.0.0.0")),
         (
             _group(b"", protocol="range", protocol_type="consumer"),
             True,
-            Taken("a group of protocol type consumer, at 10.0.0.0"),
+            Occupied("a group of protocol type consumer, at 10.0.0.0"),
         ),
     ],
 )
-def test_who_runs_a_flow(found: GroupMembers, is_alive: bool, expected: Vacant | Taken) -> None:
+def test_who_runs_a_flow(found: GroupMembers, is_alive: bool, expected: Vacant | Occupied) -> None:
     """Only a process of this machine can be known to have ended; whoever else is there may run the flow."""
     assert judge_members(found, US, lambda _node: is_alive) == expected
 
@@ -73,11 +73,11 @@ def test_a_machine_that_does_not_say_which_it_is_tells_nothing_of_its_processes(
     nameless = attrs.evolve(NEIGHBOUR, machine="")
     found = judge_members(_group(encode_node(nameless)), attrs.evolve(US, machine=""), lambda _node: False)
 
-    assert found == Taken(str(nameless), nameless)
+    assert found == Occupied(str(nameless), nameless)
 
 
 def test_many_hosts_are_counted() -> None:
     """A Connect cluster has as many hosts as it likes."""
     found = judge_members(_group(*[b""] * 5, protocol="compatible"), US, lambda _node: True)
 
-    assert found == Taken("Java MirrorMaker, at 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more")
+    assert found == Occupied("Java MirrorMaker, at 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more")

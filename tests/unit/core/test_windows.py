@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.core.windows import TimesWindow, Window
-from mm2py.model.epoch import Measured
+from mm2py.model.epoch import MeasuredTime
 from mm2py.model.state import TimesView
 
 
@@ -17,8 +17,8 @@ def window_of(*notes: tuple[float, int]) -> Window:
     return window
 
 
-def measured(*values_ms: int) -> Measured:
-    return Measured(len(values_ms), sum(values_ms), min(values_ms), max(values_ms), values_ms[-1])
+def measured(*values_ms: int) -> MeasuredTime:
+    return MeasuredTime(len(values_ms), sum(values_ms), min(values_ms), max(values_ms), values_ms[-1])
 
 
 @pytest.mark.parametrize(

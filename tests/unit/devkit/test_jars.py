@@ -8,7 +8,7 @@ import pytest
 
 from mm2py.devkit.jars import (
     JarsMissingError,
-    JavaMissingError,
+    JavaUnusableError,
     KafkaJars,
     cache_directory,
     java_command,
@@ -48,7 +48,7 @@ def test_java_of_java_home_comes_first(path: Path, tmp_path: Path, monkeypatch: 
 
 def test_no_java_says_how_to_get_it(path: Path) -> None:
     """Without Java the error names the package."""
-    with pytest.raises(JavaMissingError, match="apt-get install openjdk"):
+    with pytest.raises(JavaUnusableError, match="apt-get install openjdk"):
         java_command()
 
 
@@ -57,7 +57,7 @@ def test_old_java_is_refused(path: Path, version: str) -> None:
     """Kafka needs Java 17; older ones are named and refused."""
     _program(path, "java", f"echo '{version}' >&2")
 
-    with pytest.raises(JavaMissingError, match=r"is Java (1|11)\b"):
+    with pytest.raises(JavaUnusableError, match=r"is Java (1|11)\b"):
         java_command()
 
 
@@ -65,7 +65,7 @@ def test_something_else_called_java_is_refused(path: Path) -> None:
     """A program that tells no version is not Java; what it said is in the error."""
     _program(path, "java", "echo I am coffee")
 
-    with pytest.raises(JavaMissingError, match="I am coffee"):
+    with pytest.raises(JavaUnusableError, match="I am coffee"):
         java_command()
 
 

@@ -9,7 +9,7 @@ from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, LogOffsets, Measured, PartitionOutcome
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, LogOffsets, MeasuredTime, PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -52,7 +52,7 @@ class MeasuresRig:
             FLOW, 0, self.epoch, (attrs.evolve(outcome, **facts),), elapsed_s=4.9, cpu_s=0.25, rss_bytes=77,
             fetches=3, produces=2, retries=1, throttled_ms=40,
         )  # fmt: skip
-        self.measures.take(plan or self.plan(), whole, 5.0)
+        self.measures.account(plan or self.plan(), whole, 5.0)
         self.state = attrs.evolve(self.state, position=self.state.position + records)
         self.measures.look(self.state)
         self.epoch += 1
@@ -121,7 +121,7 @@ def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> No
 def test_times_and_rates_are_those_of_the_window() -> None:
     """A partition shows what its epochs measured, and a minute later only that it was once."""
     rig = MeasuresRig()
-    took = Measured(30, 300, 5, 20, 12)
+    took = MeasuredTime(30, 300, 5, 20, 12)
     rig.run(30, age=took, latency=took)
     busy = rig.partition()
     rig.clock.advance(60.0)
@@ -220,11 +220,11 @@ def test_histograms_go_on_and_quantiles_forget() -> None:
     slow = Histogram(counts=(*([0] * 27), 5), total_ms=5e8, min_ms=1e8, max_ms=1e8)
     quick = Histogram(counts=(5, *([0] * 27)), total_ms=1.0, min_ms=0.2, max_ms=0.2)
     for latency in (slow, quick):
-        rig.measures.take(
+        rig.measures.account(
             rig.plan(), EpochOutcome(FLOW, 0, 0, (PartitionOutcome(SOURCE, 1, 1, False, records=5),), latency), 5.0
         )
         rig.clock.advance(61.0)
-    rig.measures.take(
+    rig.measures.account(
         rig.plan(), EpochOutcome(FLOW, 0, 0, (PartitionOutcome(SOURCE, 1, 1, False, records=5),), quick), 5.0
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions import (
     DOWNSTREAM_HEADER,
     LEADER_HEADER,
@@ -210,7 +210,7 @@ UNREADABLE = {
 @pytest.mark.parametrize(("key", "value"), UNREADABLE.values(), ids=UNREADABLE)
 def test_refuses_what_cannot_be_a_position(key: bytes | None, value: bytes) -> None:
     """A record that nobody can read, or whose numbers cannot be, is refused with the reason."""
-    assert isinstance(decode_position(key, value), Unreadable)
+    assert isinstance(decode_position(key, value), UnreadableRecord)
 
 
 POSITIONS = st.builds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_as_if_it_were_not_there() -> None:
     stored = read(position(ORDERS, 5))
     found = stored.take(LogRecord(position_key("A", ORDERS), b'{"offset":"many"}'))
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableRecord)
     assert stored.positions[ORDERS].next_upstream == 5
 
 

@@ -10,7 +10,7 @@ from array import array
 import pytest
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions import decode_position
 from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, decode_chunk, encode_chunk
 
@@ -66,7 +66,7 @@ def changed(**members: object) -> bytes:
 )
 def test_what_is_no_chunk_is_unreadable(key: bytes, value: bytes) -> None:
     """Neither damage nor what others write under its key is taken for one."""
-    assert isinstance(decode_chunk(key, value), Unreadable)
+    assert isinstance(decode_chunk(key, value), UnreadableRecord)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_few_bytes_cannot_fill_the_memory() -> None:
     bomb = zlib.compressobj(9)
     packed = b"".join([*(bomb.compress(bytes(1 << 20)) for _ in range(64)), bomb.flush()])
 
-    assert decode_chunk(KEY, changed(runs=base64.b64encode(packed).decode())) == Unreadable(
+    assert decode_chunk(KEY, changed(runs=base64.b64encode(packed).decode())) == UnreadableRecord(
         "its runs are cut short, or more than a chunk holds"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
-from mm2py.model.foreign import Unreadable
+from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.synced import (
     ForgottenAcl,
     ForgottenConfig,
@@ -58,7 +58,7 @@ def test_bytes() -> None:
 )
 def test_strange_records_are_unreadable(key: bytes | None, value: bytes) -> None:
     """A record that cannot be what its key says is none, and says why."""
-    assert isinstance(decode_synced(key, value), Unreadable)
+    assert isinstance(decode_synced(key, value), UnreadableRecord)
 
 
 def test_another_kind_means_nothing() -> None:

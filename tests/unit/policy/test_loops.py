@@ -10,7 +10,7 @@ import pytest
 from mm2py.model.flow import Flow
 from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.policy.loops import Loop, Mirror, describe, find_loop
+from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
@@ -40,7 +40,9 @@ class ShortNames:
         return len(topic) == 3
 
 
-def mirror(flow: str, topics: str = ".*", *, policy: str = "identity", exclude: tuple[str, ...] = EXCLUDED) -> Mirror:
+def mirror(
+    flow: str, topics: str = ".*", *, policy: str = "identity", exclude: tuple[str, ...] = EXCLUDED
+) -> FlowNaming:
     """Make a flow that takes *topics*, parted by blanks."""
     source, target = flow.split("->")
     policies = {
@@ -50,7 +52,7 @@ def mirror(flow: str, topics: str = ".*", *, policy: str = "identity", exclude: 
         "blind": BlindPolicy(),
         "keeping": KeepingPolicy(source),
     }
-    return Mirror(Flow(source, target), policies[policy], DefaultTopicFilter.of(topics.split(), exclude))
+    return FlowNaming(Flow(source, target), policies[policy], DefaultTopicFilter.of(topics.split(), exclude))
 
 
 def said(loop: Loop | None) -> tuple[str, str | None] | None:
@@ -171,7 +173,7 @@ def test_a_sure_loop_is_found_beside_others() -> None:
     ],
     ids=["an expression that cannot be walked", "a filter of one's own"],
 )
-def test_what_cannot_be_ruled_out_is_said(back: Mirror) -> None:
+def test_what_cannot_be_ruled_out_is_said(back: FlowNaming) -> None:
     """Where no name is found, but none can be ruled out, there may be a loop."""
     found = find_loop([mirror("A->B", "x.{300}"), back])
 

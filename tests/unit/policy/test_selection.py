@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.model.flow import Flow
-from mm2py.policy.filters import DefaultTopicFilter, Taken
+from mm2py.policy.filters import DefaultTopicFilter, Inclusion
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
 from mm2py.policy.selection import Selection, is_cycle, judge_topic, near_misses
 
@@ -106,9 +106,9 @@ def test_a_topic_without_upstream_is_no_cycle() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "expected"),
-    [("orders", Taken.INCLUDED), ("orders-tmp", Taken.EXCLUDED), ("order", Taken.NOT_INCLUDED)],
+    [("orders", Inclusion.INCLUDED), ("orders-tmp", Inclusion.EXCLUDED), ("order", Inclusion.NOT_INCLUDED)],
 )
-def test_the_filter_matches_whole_names(topic: str, expected: Taken) -> None:
+def test_the_filter_matches_whole_names(topic: str, expected: Inclusion) -> None:
     """Members match the whole name, and exclusion beats inclusion."""
     topic_filter = DefaultTopicFilter.of(("orders.*",), ("orders-.*",))
 

@@ -26,7 +26,7 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metric_docs import render
-from mm2py.telemetry.metric_rows import METRICS, Kind
+from mm2py.telemetry.metric_rows import METRICS, MetricType
 from mm2py.telemetry.metrics import Metrics
 from tests.support.clocks import ManualClock
 from tests.support.views import FLOW, WALL_MS, flow_view, mirror_view, partition_view
@@ -110,7 +110,7 @@ def test_each_metric_has_the_labels_of_its_row() -> None:
 
     for name, labels in series:
         row = METRICS.get(name) or METRICS[re.sub("_(bucket|count|sum)$", "", name)]
-        found = {label for label, _ in labels} - ({"le"} if row.kind is Kind.HISTOGRAM else set())
+        found = {label for label, _ in labels} - ({"le"} if row.kind is MetricType.HISTOGRAM else set())
         assert found == set(row.labels) or (name == "mm2py_events_total" and found == {"event"})
 
 
@@ -171,7 +171,7 @@ def test_counters_are_numbers() -> None:
     """No counter is ever negative or not a number, whatever is unknown, and each of them is there from the start."""
     view = mirror_view(flow_view([partition_view("t", 0)]), wall_ms=WALL_MS - 100_000)
     series = scraped(metrics_of(), view)
-    counters = {name for name, row in METRICS.items() if row.kind is Kind.COUNTER} | {COUNT, BYTES}
+    counters = {name for name, row in METRICS.items() if row.kind is MetricType.COUNTER} | {COUNT, BYTES}
     found = {name for name, _ in series if name in counters}
 
     assert all(value >= 0 for (name, _), value in series.items() if name in counters)

@@ -14,7 +14,7 @@ from mm2py.verify import compare as verify
 from mm2py.verify.anchors import find_anchor, paired
 from mm2py.verify.compare import Comparison
 from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want
-from mm2py.verify.values import Counts, Difference, Kind
+from mm2py.verify.values import Counts, Difference, DifferenceKind
 
 
 Records = list[tuple[int, Content]]
@@ -97,7 +97,7 @@ def test_a_missing_record(at: int, seed: int) -> None:
 
     assert _differing(found.counts) == {"missing": 1}
     (difference,) = found.differences
-    assert (difference.kind, difference.upstream) == (Kind.MISSING, 1000 + at)
+    assert (difference.kind, difference.upstream) == (DifferenceKind.MISSING, 1000 + at)
     assert difference.downstream == (at if at < LENGTH - 1 else None)
 
 
@@ -123,7 +123,7 @@ def test_a_foreign_record(at: int, seed: int) -> None:
     found = _compare(source, _renumbered(contents), seed=seed)
 
     assert _differing(found.counts) == {"foreign": 1}
-    assert [(it.kind, it.downstream) for it in found.differences] == [(Kind.FOREIGN, at)]
+    assert [(it.kind, it.downstream) for it in found.differences] == [(DifferenceKind.FOREIGN, at)]
 
 
 @given(one=st.integers(0, LENGTH - 1), other=st.integers(0, LENGTH - 1), seed=st.integers(0, 9))
@@ -137,7 +137,7 @@ def test_two_swapped_records(one: int, other: int, seed: int) -> None:
     wanted = {1, 2} if one != other else {0}
     assert _differing(found.counts).keys() <= {"out_of_order"}
     assert found.counts.out_of_order in wanted
-    assert {it.kind for it in found.differences} <= {Kind.OUT_OF_ORDER}
+    assert {it.kind for it in found.differences} <= {DifferenceKind.OUT_OF_ORDER}
 
 
 CHANGES: dict[str, Callable[[Content], Content]] = {
@@ -158,7 +158,7 @@ def test_a_changed_record(part: str, at: int, seed: int) -> None:
     found = _compare(source, _renumbered(contents, 70), seed=seed)
 
     assert _differing(found.counts) == {"changed": 1}
-    assert found.differences == [Difference(Kind.CHANGED, 1000 + at, 70 + at, (part,))]
+    assert found.differences == [Difference(DifferenceKind.CHANGED, 1000 + at, 70 + at, (part,))]
     plural = part if part == "headers" else f"{part}s"
     assert getattr(found.counts, f"changed_{plural}") == 1
 

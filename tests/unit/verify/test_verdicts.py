@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mm2py.core.offsets.translation import RunIndex, Translated, Translation
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
-from mm2py.verify.values import Counts, PartitionReport, SliceOutcome, Verdict, VerifyReport
-from mm2py.verify.verdicts import Look, Whole, cut, judge, needs_one_piece, sampled, span_for, whole_of
+from mm2py.verify.values import Counts, Equality, PartitionReport, SliceOutcome, VerifyReport
+from mm2py.verify.verdicts import PartitionBounds, Whole, cut, judge, needs_one_piece, sampled, span_for, whole_of
 
 
 TP = TopicPartition("orders", 3)
-LOOK = Look(TP, "A.orders", source_start=0, source_end=1_000, target_start=0, target_end=900, proven=900)
+LOOK = PartitionBounds(TP, "A.orders", source_start=0, source_end=1_000, target_start=0, target_end=900, proven=900)
 
 
 def _exact(translation: Translation) -> int | None:
@@ -31,7 +31,7 @@ def _index(*runs: tuple[int, int, int]) -> RunIndex:
     return index
 
 
-def _whole(look: Look, index: RunIndex | None) -> Whole:
+def _whole(look: PartitionBounds, index: RunIndex | None) -> Whole:
     if index is None:
         return whole_of(look, lambda _: None, lambda _: None)
     return whole_of(look, lambda at: _exact(index.downstream(at)), lambda at: _exact(index.upstream(at)))
@@ -127,39 +127,47 @@ def test_the_same_seed_takes_the_same_sample() -> None:
 @pytest.mark.parametrize(
     ("outcome", "verdict", "said"),
     [
-        (_outcome(equal=5), Verdict.EQUAL, ""),
-        (_outcome(equal=5, missing=1), Verdict.DIFFERENT, ""),
-        (_outcome(equal=5, changed=1, changed_values=1), Verdict.DIFFERENT, ""),
-        (_outcome(equal=5, pending=3), Verdict.EQUAL, "3 offsets of the source are not mirrored yet"),
-        (_outcome(equal=5, only_source=3), Verdict.CANNOT_TELL, "retention has removed more on one side"),
-        (_outcome(equal=5, only_target=3, missing=1), Verdict.DIFFERENT, "retention has removed more on one side"),
-        (attrs.evolve(_outcome(missing=4), target_holes=9), Verdict.CANNOT_TELL, "compacted at the target"),
-        (attrs.evolve(_outcome(foreign=4), source_holes=9), Verdict.CANNOT_TELL, "compacted at the source"),
-        (attrs.evolve(_outcome(missing=4), target_holes=3), Verdict.DIFFERENT, ""),
-        (attrs.evolve(_outcome(missing=4), source_holes=9), Verdict.DIFFERENT, ""),
+        (_outcome(equal=5), Equality.EQUAL, ""),
+        (_outcome(equal=5, missing=1), Equality.DIFFERENT, ""),
+        (_outcome(equal=5, changed=1, changed_values=1), Equality.DIFFERENT, ""),
+        (_outcome(equal=5, pending=3), Equality.EQUAL, "3 offsets of the source are not mirrored yet"),
+        (_outcome(equal=5, only_source=3), Equality.CANNOT_TELL, "retention has removed more on one side"),
+        (
+            _outcome(equal=5, only_target=3, missing=1),
+            Equality.DIFFERENT,
+            "retention has removed more on one side",
+        ),
+        (attrs.evolve(_outcome(missing=4), target_holes=9), Equality.CANNOT_TELL, "compacted at the target"),
+        (attrs.evolve(_outcome(foreign=4), source_holes=9), Equality.CANNOT_TELL, "compacted at the source"),
+        (attrs.evolve(_outcome(missing=4), target_holes=3), Equality.DIFFERENT, ""),
+        (attrs.evolve(_outcome(missing=4), source_holes=9), Equality.DIFFERENT, ""),
         (
             attrs.evolve(_outcome(missing=4, changed=1, changed_values=1), target_holes=9, source_holes=9),
-            Verdict.DIFFERENT,
+            Equality.DIFFERENT,
             "",
         ),
-        (SliceOutcome(0, trouble="no rights", hint="grant READ"), Verdict.CANNOT_TELL, "no rights; grant READ"),
-        (SliceOutcome(0, ignored_timestamps=True), Verdict.EQUAL, "timestamps were not compared"),
+        (
+            SliceOutcome(0, trouble="no rights", hint="grant READ"),
+            Equality.CANNOT_TELL,
+            "no rights; grant READ",
+        ),
+        (SliceOutcome(0, ignored_timestamps=True), Equality.EQUAL, "timestamps were not compared"),
     ],
 )
-def test_each_verdict_and_its_reason(outcome: SliceOutcome, verdict: Verdict, said: str) -> None:
+def test_each_verdict_and_its_reason(outcome: SliceOutcome, verdict: Equality, said: str) -> None:
     """What differs for sure makes different; what may have another cause could not be told."""
     report = judge(_whole(LOOK, None), [outcome])
 
     assert report.verdict is verdict
     assert said in "; ".join((*report.reasons, *report.notes))
-    assert bool(report.reasons) or verdict is not Verdict.CANNOT_TELL
+    assert bool(report.reasons) or verdict is not Equality.CANNOT_TELL
 
 
 def test_without_a_position_nobody_knows_what_is_missing_at_the_end() -> None:
     """It may have been copied and lost, or not be copied yet."""
     report = judge(_whole(attrs.evolve(LOOK, proven=None), None), [_outcome(equal=5, pending=2)])
 
-    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.verdict is Equality.CANNOT_TELL
     assert "no position says" in report.reasons[0]
 
 
@@ -167,7 +175,7 @@ def test_what_expired_may_be_ignored() -> None:
     """Then it is told, and does not count."""
     report = judge(_whole(LOOK, None), [_outcome(equal=5, only_source=3)], ignore_expired=True)
 
-    assert report.verdict is Verdict.EQUAL
+    assert report.verdict is Equality.EQUAL
     assert report.notes
 
 
@@ -185,10 +193,10 @@ def test_when_slices_tell_too_little() -> None:
 def test_a_flow_is_as_good_as_its_worst_partition() -> None:
     """Different comes before could not tell, and nothing compared is nothing known."""
 
-    def flow(*verdicts: Verdict) -> Verdict:
+    def flow(*verdicts: Equality) -> Equality:
         return VerifyReport("A->B", tuple(PartitionReport(TP, TP, verdict) for verdict in verdicts)).verdict
 
-    assert flow(Verdict.EQUAL, Verdict.EQUAL) is Verdict.EQUAL
-    assert flow(Verdict.CANNOT_TELL, Verdict.DIFFERENT) is Verdict.DIFFERENT
-    assert flow(Verdict.CANNOT_TELL, Verdict.EQUAL) is Verdict.CANNOT_TELL
-    assert flow() is Verdict.CANNOT_TELL
+    assert flow(Equality.EQUAL, Equality.EQUAL) is Equality.EQUAL
+    assert flow(Equality.CANNOT_TELL, Equality.DIFFERENT) is Equality.DIFFERENT
+    assert flow(Equality.CANNOT_TELL, Equality.EQUAL) is Equality.CANNOT_TELL
+    assert flow() is Equality.CANNOT_TELL

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mm2py.config.keys.row import FORMS, Key, Kind, Level
+from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel
 from mm2py.config.keys.table import KEYS, find_key, key_named
 
 
@@ -76,21 +76,21 @@ def test_no_two_rows_claim_one_line() -> None:
 @pytest.mark.parametrize(
     ("level", "name", "expected"),
     [
-        (Level.TOP, "tasks.max", "tasks.max"),
-        (Level.TOP, "spark.master", "spark.master"),
-        (Level.TOP, "spark.executor.cores", "spark.*"),
-        (Level.FLOW, "source.consumer.fetch.min.bytes", "consumer.fetch.min.bytes"),
-        (Level.FLOW, "consumer.max.poll.record", "consumer.*"),
-        (Level.FLOW, "producer.override.max.request.size", "producer.max.request.size"),
-        (Level.FLOW, "producer.override.ssl.key.password", "ssl.key.password"),
-        (Level.FLOW, "producer.override.ssl.provider", "ssl.*"),
-        (Level.CLUSTER, "consumer.sasl.mechanism", "sasl.mechanism"),
-        (Level.CLUSTER, "consumer.sasl.kerberos.kinit.cmd", "sasl.*"),
-        (Level.CLUSTER, "offset.storage.cleanup.policy", "offset.storage.*"),
-        (Level.TOP, "topics.blacklist", "topics.exclude"),
+        (LineLevel.TOP, "tasks.max", "tasks.max"),
+        (LineLevel.TOP, "spark.master", "spark.master"),
+        (LineLevel.TOP, "spark.executor.cores", "spark.*"),
+        (LineLevel.FLOW, "source.consumer.fetch.min.bytes", "consumer.fetch.min.bytes"),
+        (LineLevel.FLOW, "consumer.max.poll.record", "consumer.*"),
+        (LineLevel.FLOW, "producer.override.max.request.size", "producer.max.request.size"),
+        (LineLevel.FLOW, "producer.override.ssl.key.password", "ssl.key.password"),
+        (LineLevel.FLOW, "producer.override.ssl.provider", "ssl.*"),
+        (LineLevel.CLUSTER, "consumer.sasl.mechanism", "sasl.mechanism"),
+        (LineLevel.CLUSTER, "consumer.sasl.kerberos.kinit.cmd", "sasl.*"),
+        (LineLevel.CLUSTER, "offset.storage.cleanup.policy", "offset.storage.*"),
+        (LineLevel.TOP, "topics.blacklist", "topics.exclude"),
     ],
 )
-def test_a_line_finds_the_row_that_speaks_of_it_most_closely(level: Level, name: str, expected: str) -> None:
+def test_a_line_finds_the_row_that_speaks_of_it_most_closely(level: LineLevel, name: str, expected: str) -> None:
     """A row for the very name comes first, then the longest stem."""
     row = find_key(level, name)
 
@@ -100,8 +100,8 @@ def test_a_line_finds_the_row_that_speaks_of_it_most_closely(level: Level, name:
 
 def test_unknown_names_have_no_row() -> None:
     """What no row speaks of is not found, and neither is a bare stem."""
-    assert find_key(Level.TOP, "nonsense") is None
-    assert find_key(Level.TOP, "spark.") is None
+    assert find_key(LineLevel.TOP, "nonsense") is None
+    assert find_key(LineLevel.TOP, "spark.") is None
 
 
 def test_client_rows_differ_by_client() -> None:

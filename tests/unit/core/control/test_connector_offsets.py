@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mm2py.core.control.connector_offsets import Altered, Place, altered_positions, read_offsets
+from mm2py.core.control.connector_offsets import Altered, PartitionOffsets, altered_positions, read_offsets
 from mm2py.errors import OverrideRejectedError
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE, ConnectorOffset
 from mm2py.model.epoch import LeaderMark, ProducerMark
@@ -18,7 +18,7 @@ FLOW = Flow("A", "B")
 TP = TopicPartition("t", 0)
 T0 = {"cluster": "A", "topic": "t", "partition": 0}
 GROUP = {"group": "g", "topic": "A.t", "partition": 0}
-PLACE = Place(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down")
+PLACE = PartitionOffsets(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down")
 
 
 def test_a_body_as_connect_gives_it_is_taken() -> None:
@@ -85,7 +85,7 @@ def test_every_problem_is_named() -> None:
     ]
 
 
-def _alter(offset: int, before: Position | None, place: Place | str = PLACE) -> tuple[Altered, ...]:
+def _alter(offset: int, before: Position | None, place: PartitionOffsets | str = PLACE) -> tuple[Altered, ...]:
     return altered_positions(
         [ConnectorOffset(T0, {"offset": offset})], {} if before is None else {TP: before}, {TP: place}
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.source.assignment import Assignment, Reason, assign, assign_beside
+from mm2py.core.source.assignment import Assignment, AssignmentReason, assign, assign_beside
 from mm2py.model.flow import TopicPartition
 
 
@@ -37,7 +37,7 @@ def test_first_assignment_spreads(count: int, tasks_max: int, expected: list[int
     assignment = assign(partitions(count), {}, None, tasks_max=tasks_max)
 
     assert expected == sorted(counts(assignment), reverse=True)
-    assert Reason.FIRST is assignment.reason
+    assert AssignmentReason.FIRST is assignment.reason
 
 
 def test_heavy_partitions_are_kept_apart() -> None:
@@ -60,12 +60,12 @@ def hot_and_cold(hot: float, cold: float) -> tuple[Assignment, Mapping[TopicPart
 @pytest.mark.parametrize(
     ("hot", "cold", "moves", "reason"),
     [
-        pytest.param(20 * MIB, 1 * MIB, 1, Reason.UNBALANCED, id="worth a move"),
-        pytest.param(20 * MIB, 16 * MIB, 0, Reason.UNCHANGED, id="ratio tolerated"),
-        pytest.param(0.5 * MIB, 0.0, 0, Reason.UNCHANGED, id="surplus too small to matter"),
+        pytest.param(20 * MIB, 1 * MIB, 1, AssignmentReason.UNBALANCED, id="worth a move"),
+        pytest.param(20 * MIB, 16 * MIB, 0, AssignmentReason.UNCHANGED, id="ratio tolerated"),
+        pytest.param(0.5 * MIB, 0.0, 0, AssignmentReason.UNCHANGED, id="surplus too small to matter"),
     ],
 )
-def test_moves_have_to_be_worth_it(hot: float, cold: float, moves: int, reason: Reason) -> None:
+def test_moves_have_to_be_worth_it(hot: float, cold: float, moves: int, reason: AssignmentReason) -> None:
     """A partition moves away from a copy task only where that carries clearly more than its share."""
     before, rates = hot_and_cold(hot, cold)
 
@@ -93,7 +93,7 @@ def test_new_partitions_leave_the_others_alone() -> None:
 
     assert after.moves == 0
     assert counts(after) == [3, 3]
-    assert Reason.PARTITIONS_CHANGED is after.reason
+    assert AssignmentReason.PARTITIONS_CHANGED is after.reason
 
 
 def test_a_new_copy_task_gets_work() -> None:
@@ -103,7 +103,7 @@ def test_a_new_copy_task_gets_work() -> None:
     after = assign(partitions(4), {}, before, tasks_max=4)
 
     assert counts(after) == [1, 1, 1, 1]
-    assert Reason.COPY_TASKS_CHANGED is after.reason
+    assert AssignmentReason.COPY_TASKS_CHANGED is after.reason
 
 
 @given(
@@ -128,12 +128,12 @@ def test_every_partition_has_one_copy_task(count: int, tasks_max: int, rates: li
 def test_the_same_rates_move_nothing_twice() -> None:
     """A partition as heavy as what two copy tasks differ by stays: its move would only turn the imbalance round."""
     known = dict(zip(partitions(4), [1e9, 1e9, 0.0, 1e9], strict=True))
-    crowded = Assignment(dict(zip(partitions(4), [0, 0, 0, 1], strict=True)), 2, 0, Reason.FIRST)
+    crowded = Assignment(dict(zip(partitions(4), [0, 0, 0, 1], strict=True)), 2, 0, AssignmentReason.FIRST)
     once = assign(partitions(4), known, crowded, tasks_max=2)
     twice = assign(partitions(4), known, once, tasks_max=2)
 
     assert counts(once) == [2, 2]
-    assert (twice.moves, twice.reason) == (0, Reason.UNCHANGED)
+    assert (twice.moves, twice.reason) == (0, AssignmentReason.UNCHANGED)
 
 
 def test_record_tasks_come_before_copy_tasks_and_keep_their_partitions() -> None:

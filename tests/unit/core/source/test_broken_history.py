@@ -9,10 +9,10 @@ from mm2py.config.settings import SourceTruthSettings
 from mm2py.core.source.broken_history import (
     Finding,
     GoOn,
-    Look,
+    HistoryBreak,
+    Observation,
     RecreateRemote,
     Stop,
-    Trouble,
     decide,
     diagnose,
     policy_of,
@@ -31,7 +31,9 @@ STATE = PartitionState(
     TP, "A.t", 1100, 99, is_unsure=False, topic_id="s1", remote_topic_id="r1", producer=ProducerMark(7, 0, 100),
     leader=LeaderMark(4, 1050), log=LogOffsets(high_watermark=1130),
 )  # fmt: skip
-LOOK = Look("s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4)
+LOOK = Observation(
+    "s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4
+)
 OTHER_SOURCE = attrs.evolve(LOOK, topic_id="s2", log_start=0, log_end=20, history_end=-1)
 OTHER_TARGET = attrs.evolve(LOOK, remote_topic_id="r2", remote_end=0)
 
@@ -40,17 +42,17 @@ def state(**changes: object) -> PartitionState:
     return attrs.evolve(STATE, **changes)
 
 
-def look(**changes: object) -> Look:
+def look(**changes: object) -> Observation:
     return attrs.evolve(LOOK, **changes)
 
 
-def found(before: PartitionState, seen: Look) -> Finding:
+def found(before: PartitionState, seen: Observation) -> Finding:
     finding = diagnose(before, seen)
     assert finding is not None
     return finding
 
 
-def act(before: PartitionState, seen: Look, **policies: str) -> object:
+def act(before: PartitionState, seen: Observation, **policies: str) -> object:
     return decide(found(before, seen), before, seen, SourceTruthSettings(**policies))
 
 
@@ -67,7 +69,7 @@ def act(before: PartitionState, seen: Look, **policies: str) -> object:
         pytest.param(state(downstream=-1), look(remote_end=0), id="nothing copied yet"),
     ],
 )
-def test_nothing_is_wrong(before: PartitionState, seen: Look) -> None:
+def test_nothing_is_wrong(before: PartitionState, seen: Observation) -> None:
     """Both clusters are what the position is about."""
     assert diagnose(before, seen) is None
 
@@ -75,34 +77,34 @@ def test_nothing_is_wrong(before: PartitionState, seen: Look) -> None:
 @pytest.mark.parametrize(
     ("before", "seen", "trouble", "records", "diverges_at"),
     [
-        pytest.param(STATE, OTHER_SOURCE, Trouble.RECREATED, 30, None, id="re-created, with records not copied"),
-        pytest.param(STATE, OTHER_TARGET, Trouble.REMADE, 100, None, id="another remote topic"),
+        pytest.param(STATE, OTHER_SOURCE, HistoryBreak.RECREATED, 30, None, id="re-created, with records not copied"),
+        pytest.param(STATE, OTHER_TARGET, HistoryBreak.REMADE, 100, None, id="another remote topic"),
         pytest.param(
-            STATE, attrs.evolve(OTHER_SOURCE, remote_topic_id="r2"), Trouble.RECREATED, 30, None, id="both"
+            STATE, attrs.evolve(OTHER_SOURCE, remote_topic_id="r2"), HistoryBreak.RECREATED, 30, None, id="both"
         ),
-        pytest.param(STATE, look(remote_end=60), Trouble.REWOUND, 40, None, id="the target's end is gone"),
+        pytest.param(STATE, look(remote_end=60), HistoryBreak.REWOUND, 40, None, id="the target's end is gone"),
         pytest.param(
-            STATE, look(log_end=1500, history_end=1080), Trouble.TRUNCATED, 20, 1080, id="grown past the position"
-        ),
-        pytest.param(
-            STATE, look(history_end=1080, history_epoch=3), Trouble.TRUNCATED, 50, 1050, id="the whole epoch is missing"
+            STATE, look(log_end=1500, history_end=1080), HistoryBreak.TRUNCATED, 20, 1080, id="grown past the position"
         ),
         pytest.param(
-            STATE, look(history_end=1020, history_epoch=3), Trouble.TRUNCATED, 80, 1020, id="and an older one's end"
+            STATE, look(history_end=1080, history_epoch=3), HistoryBreak.TRUNCATED, 50, 1050, id="no such epoch"
         ),
         pytest.param(
-            state(leader=None), look(log_end=1090, history_end=None), Trouble.TRUNCATED, 10, None, id="shorter"
+            STATE, look(history_end=1020, history_epoch=3), HistoryBreak.TRUNCATED, 80, 1020, id="an older one's end"
         ),
-        pytest.param(STATE, look(history_end=-1), Trouble.TRUNCATED, 0, None, id="a log that does not know the epoch"),
-        pytest.param(STATE, look(log_start=1120), Trouble.EXPIRED, 20, None, id="retention was faster"),
+        pytest.param(
+            state(leader=None), look(log_end=1090, history_end=None), HistoryBreak.TRUNCATED, 10, None, id="shorter"
+        ),
+        pytest.param(STATE, look(history_end=-1), HistoryBreak.TRUNCATED, 0, None, id="a log without the epoch"),
+        pytest.param(STATE, look(log_start=1120), HistoryBreak.EXPIRED, 20, None, id="retention was faster"),
         pytest.param(
             state(position=1060, downstream=None, repair=Repair(1, 1100, 99, "r1", 1060)), look(remote_end=60),
-            Trouble.REWOUND, 40, None, id="after a search in vain",
+            HistoryBreak.REWOUND, 40, None, id="after a search in vain",
         ),
     ],
 )  # fmt: skip
 def test_what_is_wrong(
-    before: PartitionState, seen: Look, trouble: Trouble, records: int, diverges_at: int | None
+    before: PartitionState, seen: Observation, trouble: HistoryBreak, records: int, diverges_at: int | None
 ) -> None:
     """Each trouble is recognised, with the number of records concerned and where histories part."""
     finding = found(before, seen)
@@ -177,7 +179,7 @@ def test_after_a_truncation_of_the_source() -> None:
         pytest.param(state(downstream=-1, position=1000), OTHER_TARGET, GoOn(1000, -1), id="nothing was at stake"),
     ],
 )  # fmt: skip
-def test_what_the_target_lacks_is_copied_again(before: PartitionState, seen: Look, wanted: GoOn) -> None:
+def test_what_the_target_lacks_is_copied_again(before: PartitionState, seen: Observation, wanted: GoOn) -> None:
     """From behind the target's last record where that is found in the source, else from the source's start."""
     assert act(before, seen) == wanted
 
@@ -210,7 +212,7 @@ def test_a_search_in_vain_stops() -> None:
         (OTHER_TARGET, "on_target_rewound"),
     ],
 )
-def test_fail_stops_and_names_the_way_out(seen: Look, key: str) -> None:
+def test_fail_stops_and_names_the_way_out(seen: Observation, key: str) -> None:
     """Under `fail` nothing is copied, and the hint names the setting that decides."""
     stopped = act(STATE, seen, **{key: "fail"})
     setting, policy = policy_of(found(STATE, seen).trouble, SourceTruthSettings(**{key: "fail"}))

@@ -63,7 +63,7 @@ def test_no_translation_if_not_mirrored() -> None:
 def test_outcomes_fill_it() -> None:
     """What an epoch acknowledged is translated at once, both ways."""
     translations = begun()
-    translations.take(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
+    translations.account(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
 
     assert translations.downstream(SOURCE, 11) == Translated(10)
     assert translations.upstream(REMOTE, 10) == Translated(12)
@@ -73,7 +73,7 @@ def test_outcomes_fill_it() -> None:
 def test_what_was_kept_is_exact_in_the_next_life() -> None:
     """A restart changes no answer."""
     first = begun()
-    first.take(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
+    first.account(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
     second = restarted(first, position=18, downstream=14)
 
     assert [second.downstream(SOURCE, at) for at in range(20)] == [first.downstream(SOURCE, at) for at in range(20)]
@@ -83,9 +83,9 @@ def test_what_was_kept_is_exact_in_the_next_life() -> None:
 def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
     """A group that fell over reads what was kept again; what it had learnt since is not given up for it."""
     translations = begun()
-    translations.take(outcome(Run(0, 0, 10), position=10), 0)
+    translations.account(outcome(Run(0, 0, 10), position=10), 0)
     kept = [KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in translations.take_changes()]
-    translations.take(outcome(Run(12, 10, 5), position=18), 10)
+    translations.account(outcome(Run(12, 10, 5), position=18), 10)
     translations.load(kept)
     translations.adopt({SOURCE: Position(SOURCE, 10, 9, "one")}, REMOTE_OF)
 
@@ -103,7 +103,7 @@ def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
 def test_what_was_kept_of_something_else_is_not_used(position: int, downstream: int, topic_id: str) -> None:
     """What is known of a topic, or of a log, that is not there any more is dropped, and removed from the target."""
     first = begun()
-    first.take(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
+    first.account(outcome(Run(0, 0, 10), Run(12, 10, 5), position=18), 0)
     second = restarted(first, position=position, downstream=downstream, topic_id=topic_id)
 
     assert second.downstream(SOURCE, 5) is Untranslated.TOO_OLD
@@ -113,7 +113,7 @@ def test_what_was_kept_of_something_else_is_not_used(position: int, downstream: 
 def test_a_topic_recreated_while_running_is_forgotten() -> None:
     """A position of another topic id makes everything void."""
     translations = begun()
-    translations.take(outcome(Run(0, 0, 10), position=10), 0)
+    translations.account(outcome(Run(0, 0, 10), position=10), 0)
     translations.learn(OffsetSync(SOURCE, 9, 9))
     translations.adopt({SOURCE: Position(SOURCE, 0, 9, "two")}, REMOTE_OF)
 
@@ -130,7 +130,7 @@ def test_java_s_position_is_known_by_offset_syncs_only() -> None:
     translations.learn(OffsetSync(SOURCE, 40, 30))
     assert translations.downstream(SOURCE, 50) == Translated(31, Precision.OFFSET_SYNCS)
     assert translations.upstream(REMOTE, 50) == Translated(41, Precision.OFFSET_SYNCS)
-    translations.take(outcome(Run(100, 90, 10), position=110), 100)
+    translations.account(outcome(Run(100, 90, 10), position=110), 100)
     assert translations.downstream(SOURCE, 50) == Translated(31, Precision.OFFSET_SYNCS)
     assert translations.downstream(SOURCE, 105) == Translated(95)
 
@@ -138,7 +138,7 @@ def test_java_s_position_is_known_by_offset_syncs_only() -> None:
 def test_a_matched_position_tells_where_it_is() -> None:
     """Once a resume has found an idle partition's place, a group at its end is translated."""
     translations = begun(position=100, downstream=None)
-    translations.take(outcome(position=100, downstream=89), 100)
+    translations.account(outcome(position=100, downstream=89), 100)
 
     assert translations.downstream(SOURCE, 100) == Translated(90)
     assert translations.downstream(SOURCE, 99) is Untranslated.TOO_OLD
@@ -147,7 +147,7 @@ def test_a_matched_position_tells_where_it_is() -> None:
 def test_an_unsure_end_is_not_believed() -> None:
     """While more may have arrived than is known, the end is not taken for where the next record goes."""
     translations = begun(position=100, downstream=None)
-    translations.take(outcome(position=100, downstream=89, is_unsure=True), 100)
+    translations.account(outcome(position=100, downstream=89, is_unsure=True), 100)
 
     assert translations.downstream(SOURCE, 100) is Untranslated.NOT_MIRRORED
 
@@ -155,8 +155,8 @@ def test_an_unsure_end_is_not_believed() -> None:
 def test_syncs_never_lead_past_what_is_known() -> None:
     """An offset sync of another life of the target is cut to the end."""
     translations = begun()
-    translations.take(outcome(Run(0, 0, 10), position=10), 0)
-    translations.take(outcome(Run(50, 40, 5), position=55), 50)
+    translations.account(outcome(Run(0, 0, 10), position=10), 0)
+    translations.account(outcome(Run(50, 40, 5), position=55), 50)
     translations.learn(OffsetSync(SOURCE, 20, 900))
 
     assert translations.downstream(SOURCE, 30) == Translated(45, Precision.OFFSET_SYNCS)
@@ -168,8 +168,8 @@ def test_the_flow_s_bound_falls_on_the_longest() -> None:
     translations = made(flow_runs=100)
     translations.adopt({tp: Position(tp, 0, -1) for tp in (SOURCE, other)}, {**REMOTE_OF, other: "A.few"})
     few = tuple(Run(n * 2, n, 1) for n in range(10))
-    translations.take(attrs.evolve(outcome(*few, position=20), source=other), 0)
-    translations.take(outcome(*(Run(n * 2, n, 1) for n in range(200)), position=400), 0)
+    translations.account(attrs.evolve(outcome(*few, position=20), source=other), 0)
+    translations.account(outcome(*(Run(n * 2, n, 1) for n in range(200)), position=400), 0)
 
     assert translations.runs <= 100
     assert [translations.downstream(other, n * 2) for n in range(10)] == [Translated(n) for n in range(10)]
@@ -182,7 +182,7 @@ def test_very_many_partitions_pass_the_bound_rather_than_hang() -> None:
     translations = made(flow_runs=10)
     translations.adopt({tp: Position(tp, 0, -1) for tp in sources}, dict.fromkeys(sources, "A.orders"))
     for tp in sources:
-        translations.take(attrs.evolve(outcome(Run(0, 0, 5), position=5), source=tp), 0)
+        translations.account(attrs.evolve(outcome(Run(0, 0, 5), position=5), source=tp), 0)
 
     assert translations.runs == 20
 
@@ -194,7 +194,7 @@ def test_only_changes_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     translations.adopt({SOURCE: Position(SOURCE, 0, -1)}, REMOTE_OF)
     written = []
     for n in range(13):
-        translations.take(outcome(Run(n * 2, n, 1), position=n * 2 + 1), n * 2 - 1 if n else 0)
+        translations.account(outcome(Run(n * 2, n, 1), position=n * 2 + 1), n * 2 - 1 if n else 0)
         changes = translations.take_changes()
         if n == 5:
             translations.put_back(changes)
@@ -212,7 +212,7 @@ def test_only_changes_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_not_mirrored_at_present_is_kept() -> None:
     """A topic that was taken out of the filter may come back: what is kept of it stays."""
     first = begun()
-    first.take(outcome(Run(0, 0, 10), position=10), 0)
+    first.account(outcome(Run(0, 0, 10), position=10), 0)
     second = made()
     second.load(KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in first.take_changes())
     second.adopt({}, {})
@@ -226,7 +226,7 @@ def test_what_is_not_mirrored_at_present_is_kept() -> None:
 def test_what_is_forgotten_is_removed() -> None:
     """A position that an operator removed takes what is kept with it."""
     first = begun()
-    first.take(outcome(Run(0, 0, 10), position=10), 0)
+    first.account(outcome(Run(0, 0, 10), position=10), 0)
     second = made()
     second.load(KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in first.take_changes())
     second.forget(SOURCE)

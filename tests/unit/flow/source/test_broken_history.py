@@ -10,7 +10,7 @@ from typing import cast
 import attrs
 import pytest
 
-from mm2py.core.source.broken_history import Look
+from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.source.broken_history import BrokenHistory
@@ -48,8 +48,8 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     """
     written = Written(REFUSED)
 
-    async def looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Look]]:
-        return [(state, Look("id-1", 0, 100, "new", 0)) for state in states]
+    async def looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
+        return [(state, Observation("id-1", 0, 100, "new", 0)) for state in states]
 
     monkeypatch.setattr(BrokenHistory, "_look", looked)
     async with running(partitions=2, tasks_max=1) as group:

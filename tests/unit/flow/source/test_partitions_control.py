@@ -174,7 +174,7 @@ async def test_an_idle_copy_task_s_part_goes_to_the_busy_one() -> None:
     shares.apply_overrides(verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_000.0)))
     for task, waited_s in ((0, 4.0), (1, 0.0)):
         plan = a_plan(task, shares.plan(task, [TopicPartition("t", task)], owners), TopicPartition("t", task))
-        shares.take(plan, an_outcome(plan, RateUse(_BYTES, waited_s * 500, 0.0, waited_s)), 5.0)
+        shares.account(plan, an_outcome(plan, RateUse(_BYTES, waited_s * 500, 0.0, waited_s)), 5.0)
         shares.put_back(plan)
 
     (idle,) = shares.plan(1, [_T1], owners)
@@ -188,7 +188,7 @@ async def test_a_bucket_fills_between_epochs() -> None:
     shares = RateShares(LoopClock())
     shares.apply_overrides(verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_000.0)))
     plan = a_plan(0, shares.plan(0, [_T0], {_T0: 0}), _T0)
-    shares.take(plan, an_outcome(plan, RateUse(_BYTES, 5_000, -700.0, 1.0)), took_s=5.1)
+    shares.account(plan, an_outcome(plan, RateUse(_BYTES, 5_000, -700.0, 1.0)), took_s=5.1)
     shares.put_back(plan)
     await asyncio.sleep(0.2)
 
@@ -204,7 +204,7 @@ async def test_a_changed_limit_begins_without_debt() -> None:
     is_new = shares.apply_overrides(overrides)
     is_same = shares.apply_overrides(overrides)
     plan = a_plan(0, shares.plan(0, [_T0], {_T0: 0}), _T0)
-    shares.take(plan, an_outcome(plan, RateUse(_BYTES, 1, -900.0, 5.0), RateUse(topic, 1, -50.0, 5.0)), 5.0)
+    shares.account(plan, an_outcome(plan, RateUse(_BYTES, 1, -900.0, 5.0), RateUse(topic, 1, -50.0, 5.0)), 5.0)
     shares.apply_overrides(verbs.set_limit(overrides, RateLimit(1_000.0)))
 
     found = {share.of: share.level for share in shares.plan(0, [_T0], {_T0: 0})}

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Ended, Measured, PartitionFailure, PartitionPlan, ProducerMark, Run
+from mm2py.model.epoch import (
+    HISTOGRAM_BOUNDS_MS,
+    Ended,
+    MeasuredTime,
+    PartitionFailure,
+    PartitionPlan,
+    ProducerMark,
+    Run,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, Spread, Tally
 from mm2py.wire.batches.batch import MAX_SEQUENCE
@@ -319,5 +327,5 @@ def test_a_spread_knows_what_a_partition_s_records_took() -> None:
         spread.add(value_ms, count)
 
     assert empty.measured() is None
-    assert spread.measured() == Measured(count=14, total_ms=418, min_ms=0, max_ms=40, last_ms=8)
+    assert spread.measured() == MeasuredTime(count=14, total_ms=418, min_ms=0, max_ms=40, last_ms=8)
     assert copy_of().outcome().latency is None

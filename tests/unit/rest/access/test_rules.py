@@ -8,10 +8,10 @@ import pytest
 
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.rest.access.rules import (
+    BearerToken,
+    MalformedCredentials,
     Password,
     Shown,
-    Token,
-    Unreadable,
     credentials,
     judge_host,
     judge_origin,
@@ -31,8 +31,8 @@ def _basic(text: str) -> str:
     ("header", "found"),
     [
         ("", None),
-        ("Bearer abc", Token("abc")),
-        ("bearer  abc ", Token("abc")),
+        ("Bearer abc", BearerToken("abc")),
+        ("bearer  abc ", BearerToken("abc")),
         (_basic("ann:a:b"), Password("ann", "a:b")),
         (_basic("ånn:pässword"), Password("ånn", "pässword")),
     ],
@@ -45,7 +45,7 @@ def test_who_asks_is_read(header: str, found: object) -> None:
 @pytest.mark.parametrize("header", ["Basic !!", "Digest abc", _basic("no colon"), "Bearer", "Basic " + "w" * 5])
 def test_what_cannot_be_read_lets_nobody_in(header: str) -> None:
     """A header that is neither is refused, and does not count for none."""
-    assert isinstance(credentials(Shown("GET", authorization=header)), Unreadable)
+    assert isinstance(credentials(Shown("GET", authorization=header)), MalformedCredentials)
 
 
 def test_secrets_are_not_shown() -> None:
