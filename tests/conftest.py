@@ -44,7 +44,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give a test with real brokers a second try where the machine stood still during the first, and only there."""
+    """Run a test with real brokers again if the machine stood still during the first try, and only then."""
     watch = config.stash[_STALL_WATCH]
     second_try = pytest.mark.flaky(reruns=1, condition=lambda: watch.has_stalled)
     for item in items:

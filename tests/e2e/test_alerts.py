@@ -95,7 +95,7 @@ _DENIED = [
 
 
 def shortened(file: Path, directory: Path) -> tuple[Path, set[str]]:
-    """Write the rules of *file* with short durations; give where, and the names of its alerts."""
+    """Write the rules of *file* with short durations; return where, and the names of its alerts."""
     document = yaml.safe_load(file.read_text())
     alerts = set()
     for group in document["groups"]:
@@ -289,7 +289,7 @@ async def watch_forever(stage: Stage) -> None:
 
 
 async def tell(stage: Stage) -> None:
-    """Tell the story."""
+    """Run the story."""
     await stage.prometheus.wait_until_ready()
     async with asyncio.TaskGroup() as tasks, AsyncExitStack() as later:
         watch = tasks.create_task(watch_forever(stage), name="watch")
@@ -357,7 +357,7 @@ def watched_clusters() -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    """Tell the story once; give what Prometheus told."""
+    """Run the story once; return what Prometheus reported."""
     directory = tmp_path_factory.mktemp("alerts")
     port, away_port = free_ports(2)
     names = [shortened(RULES / f"{kind}.rules.yml", directory) for kind in ("recording", "alerts")]

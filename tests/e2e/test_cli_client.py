@@ -50,7 +50,7 @@ class Client:
     target: str
 
     def type(self, *words: str, token: str | None = _WRITER, url: str = "") -> subprocess.CompletedProcess[str]:
-        """Run ``mm2py …``; give what it printed and its exit code."""
+        """Run ``mm2py …``; return what it printed and its exit code."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("MM2PY_")}
         env |= {"PYTHONPATH": str(ROOT), "MM2PY_URL": url or self.http}
         if token is not None:
@@ -59,7 +59,7 @@ class Client:
         return subprocess.run(line, env=env, check=False, capture_output=True, text=True, timeout=60)
 
     def flow(self, *words: str) -> str:
-        """Run ``mm2py flow cliA->cliB …``, which must succeed; give what it printed."""
+        """Run ``mm2py flow cliA->cliB …``, which must succeed; return what it printed."""
         done = self.type("flow", _FLOW, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -19,7 +19,7 @@ _QUIET_S = 2.0
 
 
 async def _grown(cluster: KafkaCluster, topic: str) -> int:
-    """Say by how many records a topic grows in a while, once what was on its way is there."""
+    """Return by how many records a topic grows in a while, once what was on its way is there."""
     await asyncio.sleep(0.5)
     before = await arrived(cluster.bootstrap_servers, topic)
     await asyncio.sleep(_QUIET_S)

@@ -49,7 +49,7 @@ class _Node:
         return str((await self.daemon.wait_for_event("rest_listening"))["url"])
 
     async def ask(self, method: str, path: str, accept: str = "*/*") -> tuple[str, str]:
-        """Send a request; give the answer's text and its content type."""
+        """Send a request; return the answer's text and its content type."""
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(aiohttp.ClientSession(await self.url()))
             answer = await stack.enter_async_context(session.request(method, path, headers={"Accept": accept}))
@@ -103,7 +103,7 @@ def node(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.T
 
 
 async def _mirrored(primary: KafkaCluster, backup: KafkaCluster, topic: str, count: int, partitions: int) -> str:
-    """Create and fill a topic and wait until it is mirrored; give the remote topic."""
+    """Create and fill a topic and wait until it is mirrored; return the remote topic."""
     await create_topic(primary.bootstrap_servers, topic, partitions=partitions)
     await produce_numbers(primary.bootstrap_servers, topic, count=count, partitions=partitions)
     await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"metA.{topic}", count)

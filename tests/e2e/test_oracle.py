@@ -213,7 +213,7 @@ def mirrors(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytes
 
 
 def _repeats(mirrors: Mirrors, target: str, translated: dict[tuple[str, TopicPartition], int]) -> dict[str, int]:
-    """Say for each group how many records it reads again at *target*; negative where it would miss some."""
+    """Return for each group how many records it reads again at *target*; negative where it would miss some."""
     repeats = {}
     for group, offsets in mirrors.groups.items():
         again = 0

@@ -105,7 +105,7 @@ class Reader:
             self.node = None
 
     async def follow(self, line: str, *, env: dict[str, str] | None = None) -> str:
-        """Run a line to its end, which must be a good one; give what it printed."""
+        """Run a line to its end, which must be a good one; return what it printed."""
         process = await asyncio.to_thread(self.start, line, env=env)
         try:
             exit_code = await asyncio.to_thread(process.wait, scaled(LINE_LIMIT_S))

@@ -63,7 +63,7 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
 
 @pytest.fixture
 def connect(backup: KafkaCluster, tmp_path: Path) -> Iterator[str]:
-    """Run a standalone Connect worker with MirrorMaker's heartbeat connector; gives its address."""
+    """Run a standalone Connect worker with MirrorMaker's heartbeat connector; yields its address."""
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -100,7 +100,7 @@ def connect(backup: KafkaCluster, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def mirror(primary: KafkaCluster, backup: KafkaCluster, tmp_path: Path) -> Iterator[str]:
-    """Run a daemon; gives the address of its flow."""
+    """Run a daemon; yields the address of its flow."""
     properties = mm2_properties(
         primary.bootstrap_servers,
         backup.bootstrap_servers,
@@ -150,7 +150,7 @@ def _told(text: str) -> Any:
 
 
 async def _answers(url: str) -> list[tuple[int, object, object]]:
-    """Ask the questions; give status and shape of each answer, and what of its values counts."""
+    """Ask the questions; return status and shape of each answer, and what of its values counts."""
     found = []
     async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as session:
 

@@ -56,7 +56,7 @@ def run(machine: dict[str, str], *command: str) -> subprocess.CompletedProcess[s
 
 
 def python_for_venvs(machine: dict[str, str]) -> Path:
-    """Put the stand-in on the machine; give the file where it writes what it was asked for."""
+    """Put the stand-in on the machine; return the file where it writes what it was asked for."""
     log = Path(machine["HOME"], "asked")
     log.touch()
     install(machine, "python3", PYTHON.format(python=sys.executable, log=log))

@@ -77,7 +77,7 @@ def _of(alias: str, keys: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _watched(secrets: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
-    """Look at all processes' arguments and environments all the time; give each of *secrets* seen, and where."""
+    """Look at all processes' arguments and environments all the time; return each of *secrets* seen, and where."""
     shown: list[tuple[str, str]] = []
     is_over = threading.Event()
     own = os.getpid()

@@ -56,7 +56,7 @@ class _Peak:
 
 
 def _behind_a_line(make_cluster: MakeCluster) -> tuple[KafkaCluster, int]:
-    """Start a cluster that sends its clients to another port, and give that port."""
+    """Start a cluster that sends its clients to another port, and return that port."""
     (port,) = free_ports(1)
     return make_cluster("slow", properties={"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}), port
 

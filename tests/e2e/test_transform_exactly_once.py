@@ -72,7 +72,7 @@ async def _open_records(target: Cluster, remote: str) -> int:
 
 
 async def _kill_inside_a_transaction(running: Daemon, target: Cluster, remote: str) -> bool:
-    """Kill the daemon while records are written and not committed; say whether they have stayed so."""
+    """Kill the daemon while records are written and not committed; return whether they have stayed so."""
 
     async def is_open() -> bool:
         return await _open_records(target, remote) > 0
@@ -157,7 +157,7 @@ async def test_kills_neither_lose_nor_repeat_a_record(
 
 
 async def _checkpointed(backup: KafkaCluster, group: str) -> list[Checkpoint]:
-    """Wait until a group has a checkpoint; give all of them."""
+    """Wait until a group has a checkpoint; return all of them."""
     found: list[Checkpoint] = []
 
     async def is_there() -> bool:

@@ -355,7 +355,7 @@ async def test_a_limit_holds_for_a_transformed_topic(mirror: _Mirror, name: str,
 
 
 async def _settled(mirror: _Mirror, topic: str, flow: str, remote_topic: str) -> int:
-    """Wait until nothing of a topic is left to mirror; say how many records the remote topic holds."""
+    """Wait until nothing of a topic is left to mirror; return how many records the remote topic holds."""
 
     def is_done() -> bool:
         lags = {view["lag"] for view in mirror.running.partition_views(topic, flow).values()}

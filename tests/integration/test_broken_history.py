@@ -123,7 +123,7 @@ def mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: P
 
 
 async def told(flow: RunningFlow, kind: type[T]) -> T:
-    """Wait until the flow told of something, and give it; it must be told once."""
+    """Wait until the flow told of something, and return it; it must be told once."""
     await eventually(lambda: flow.events.of(kind), within_s=60, what=f"{kind.__name__} is told")
     (event,) = flow.events.of(kind)
     return event

@@ -49,7 +49,7 @@ class Log:
     producer_id: int = -1
 
     async def produce(self, sequence: int, records: int = 1) -> tuple[int, int]:
-        """Send a batch with that first sequence; give the error code and the base offset."""
+        """Send a batch with that first sequence; return the error code and the base offset."""
         return await self.send(build_batch(records, producer=(self.producer_id, 0, sequence)))
 
     async def send(self, batch: bytes) -> tuple[int, int]:

@@ -26,7 +26,7 @@ PARTITIONS = 8
 
 @pytest.fixture
 def most_buffered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Watch how many bytes wait for the target; give the most there ever were."""
+    """Watch how many bytes wait for the target; return the most there ever were."""
     seen = [0]
     take = BatchSender.take
 

@@ -90,7 +90,7 @@ async def fill(bootstrap: str, topic: str, what: str, count: int) -> None:
 
 
 async def kinds(bootstrap: str, topic: str) -> set[bytes]:
-    """Say of which topics the remote one holds records."""
+    """Return of which topics the remote one holds records."""
     contents = await read_topic(bootstrap, topic)
     return {(record.value or b"").split()[0] for records in contents.values() for record in records}
 

@@ -48,7 +48,7 @@ async def target(beating: KafkaCluster) -> str:
 
 
 async def beats(flow: RunningFlow, more_than: int = 0) -> int:
-    """Wait until the flow has written more heartbeats than that; give how many."""
+    """Wait until the flow has written more heartbeats than that; return how many."""
 
     def sent() -> int | None:
         heartbeats = flow.runner.view().heartbeats

@@ -52,7 +52,7 @@ class _Comparing:
     notices: list[str]
 
     async def workers(self) -> list[psutil.Process]:
-        """Give the Python workers of its Spark."""
+        """Return the Python workers of its Spark."""
         jvm = (await self.host.session()).process.pid
         return [worker for forking in psutil.Process(jvm).children() for worker in forking.children()]
 

@@ -106,7 +106,7 @@ async def _committed(target: KafkaCluster, topic: str) -> dict[int, list[bytes |
 
 
 async def _python_below(spark: Spark) -> list[psutil.Process]:
-    """Give Spark's Python processes, but for those that it forks others from for tasks."""
+    """Return Spark's Python processes, but for those that it forks others from for tasks."""
     jvm = (await spark.host.session()).process.pid
     commands = {process: _command(process) for process in processes.below(jvm)}
     return [
@@ -117,7 +117,7 @@ async def _python_below(spark: Spark) -> list[psutil.Process]:
 
 
 def _command(process: psutil.Process) -> list[str]:
-    """Give how a process was started; nothing of one that has ended."""
+    """Return how a process was started; nothing of one that has ended."""
     try:
         return list(process.cmdline())
     except psutil.Error:

@@ -29,7 +29,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def positions(running: RunningFlow, *wanted: int) -> tuple[PartitionView, ...]:
-    """Wait until the partitions are mirrored up to these upstream offsets; give their views."""
+    """Wait until the partitions are mirrored up to these upstream offsets; return their views."""
 
     def there() -> tuple[PartitionView, ...]:
         views = running.runner.view().partitions

@@ -62,7 +62,7 @@ def settings(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> FlowSe
 
 
 async def copied(tmp_path: Path, settings: FlowSettings, remote_topic: str, count: int) -> list[Event]:
-    """Run the mirror until the remote topic holds *count* records; give what it said about resuming."""
+    """Run the mirror until the remote topic holds *count* records; return what it said about resuming."""
     async with running_flow(settings, tmp_path) as flow:
         await await_arrived(settings.target.bootstrap_servers[0], remote_topic, count)
         await flow.drain()

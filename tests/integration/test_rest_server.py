@@ -38,7 +38,7 @@ class Serving:
         return [event.url for event in self.node.events.of(RestListening)]
 
     async def url(self) -> str:
-        """Wait until it listens; give the address."""
+        """Wait until it listens; return the address."""
         return (await eventually(self.urls, within_s=10, what="the server listens"))[0]
 
 

@@ -40,7 +40,7 @@ async def latest(place: Place, about: str) -> Latest:
 
 
 async def settled(places: Collection[Place], about: str, *, last: int) -> Mapping[Place, Latest]:
-    """Wait until positions behind the *last* record are written and no topic changes any more; give what they hold."""
+    """Wait until positions after the *last* record are written and no topic changes any more; return their contents."""
     seen: dict[Place, Latest] = {}
 
     async def is_settled() -> bool:

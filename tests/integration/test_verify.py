@@ -272,7 +272,9 @@ async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluste
     assert len(by_partition(part)) == 2
 
 
-async def test_a_topic_made_anew_while_it_is_compared(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+async def test_a_topic_created_again_while_it_is_compared(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
     """What another topic of the name holds is no mistake of the mirror: the comparison says that it could not go on."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     for bootstrap, topic in ((source, prefix), (target, f"A.{prefix}")):

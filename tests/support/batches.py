@@ -130,7 +130,7 @@ def legacy_messages(
 
 
 def resign_legacy(message: bytearray) -> None:
-    """Give one message of magic 0 or 1 the checksum that its bytes call for."""
+    """Write the checksum into one message of magic 0 or 1."""
     _CRC.pack_into(message, 12, zlib.crc32(bytes(message[16:])))
 
 

@@ -60,7 +60,7 @@ class Looked:
         await self.page.goto(f"{self.url}/{path}")
 
     async def sees(self, text: str, where: str = "body", *, within_s: float = 20.0) -> str:
-        """Wait until *text* can be read there; give all that can be."""
+        """Wait until *text* can be read there; return all that can be."""
 
         async def read() -> str | None:
             shown = await self.text(where)
@@ -94,7 +94,7 @@ class Looked:
         await self.page.locator("dialog[open]").get_by_role("button", name=name, exact=True).click()
 
     async def log_in(self, token: str) -> None:
-        """Give a token to the question who one is."""
+        """Enter a token in the page's log-in."""
         await self.page.fill("dialog[open] input[name=token]", token)
         await self.answer("Log in")
 

@@ -76,7 +76,7 @@ class CopyRig:
             )
 
     def _fence(self) -> None:
-        """Give those plans that have none a producer, as the daemon does before it plans a partition."""
+        """Name a producer in those plans that have none, as the daemon does before it plans a partition."""
         nameless = [number for number, plan in self.plans.items() if plan.producer is None]
         if nameless:
             self.target.producer_ids += 1

@@ -186,7 +186,7 @@ class Copying:
         return failure
 
     def describe(self) -> str:
-        """Say in a few lines how far it got, for a test that fails."""
+        """Report in a few lines how far it got, for a test that fails."""
         last = self.outcomes[-1] if self.outcomes else None
         lines = [f"{len(self.outcomes)} epochs, {sum(o.records for o in self.outcomes)} records"]
         lines += [f"{plan.source} at {plan.position} unsure={plan.is_unsure}" for plan in self.plans.values()]

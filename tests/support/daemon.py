@@ -128,7 +128,7 @@ class Daemon:
         await eventually(there, within_s=within_s, what=f"{topic} is read to {wanted}")
 
     async def wait(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
-        """Wait for its end; give the exit code."""
+        """Wait for its end; return the exit code."""
         try:
             return await asyncio.to_thread(self._process.wait, scaled(within_s))
         except TimeoutError as error:
@@ -136,11 +136,11 @@ class Daemon:
             raise AssertionError(message) from error
 
     async def sigterm(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
-        """Ask it to drain and end, as an operator would; give the exit code."""
+        """Ask it to drain and end, as an operator would; return the exit code."""
         return await self.send_signal(15, within_s=within_s)
 
     async def send_signal(self, number: int, *, within_s: float = _DRAIN_LIMIT_S) -> int:
-        """Send a signal that ends it and wait; give the exit code."""
+        """Send a signal that ends it and wait; return the exit code."""
         self._process.signal(number)
         return await self.wait(within_s=within_s)
 

@@ -53,7 +53,7 @@ async def wipe(cluster: KafkaCluster) -> None:
 
 async def lose_ends(cluster: KafkaCluster, topics: Collection[str], keep_batches: int) -> set[int]:
     """
-    Kill the only broker of *cluster*, cut the topics' logs behind their first batches, start it again; give their ends.
+    Kill the only broker of *cluster*, cut the topics' logs after their first batches, start it; return their ends.
 
     This is what an unclean election leaves: a leader under a new epoch whose log is shorter than what was read.
     """

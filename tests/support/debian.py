@@ -84,7 +84,7 @@ def _root() -> list[str] | None:
 
 
 def _run(line: list[str], *, within_s: float) -> str:
-    """Run a command; give the end of what it said."""
+    """Run a command; return the end of what it said."""
     env: Mapping[str, str] = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

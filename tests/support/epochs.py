@@ -59,7 +59,7 @@ async def run_both(spark: Spark, *, epoch_ms: int) -> list[EpochOutcome]:
 
 
 async def lose(spark: Spark, plan: EpochPlan) -> EpochLostError:
-    """Run an epoch that is to be lost, and give the loss."""
+    """Run an epoch that is to be lost, and return the loss."""
     try:
         await spark.runner.run(plan)
     except EpochLostError as error:

@@ -34,7 +34,7 @@ async def eventually(condition: Callable[[], T | None], *, within_s: float, what
 
 async def eventually(condition: Callable[[], Any], *, within_s: float, what: str, every_s: float = 0.1) -> Any:
     """
-    Poll *condition* until it gives something true, and give that.
+    Poll *condition* until it gives something true, and return that.
 
     An `AssertionError` inside the condition means "not yet", and so does a cluster that does not answer for a moment;
     any other error is the test's failure at once.

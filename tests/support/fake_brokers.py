@@ -55,7 +55,7 @@ class FakePartition:
     batches: list[bytes] = attrs.field(factory=list)
 
     def append(self, batch: bytes) -> int:
-        """Write a batch as a broker does, and give its base offset."""
+        """Write a batch as a broker does, and return its base offset."""
         base = self.end
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
         self.batches.append(_BASE_OFFSET.pack(base) + batch[_BASE_OFFSET.size :])

@@ -21,7 +21,7 @@ class FlowRest:
     url: str
 
     async def ask(self, method: str, path: str, body: object = None, *, wanted: int | None = None) -> Any:
-        """Send a request and give the answer's JSON; another status than *wanted*, or any refusal, fails."""
+        """Send a request and return the answer's JSON; another status than *wanted*, or any refusal, fails."""
         async with aiohttp.ClientSession() as session, session.request(method, self.url + path, json=body) as answer:
             text = await answer.text()
             assert answer.ok if wanted is None else answer.status == wanted, f"{method} {path}: {answer.status}: {text}"

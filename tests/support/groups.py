@@ -94,7 +94,7 @@ Seen = tuple[int, bytes | None]
 
 
 async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[Seen]:
-    """Read *count* records as a member of a classic group and commit behind them; give partitions and values."""
+    """Read *count* records as a member of a classic group and commit behind them; return partitions and values."""
     values: list[Seen] = []
     async with member(bootstrap, group, topic) as consumer:
 
@@ -109,7 +109,7 @@ async def read_some(bootstrap: str, group: str, topic: str, count: int) -> list[
 
 
 async def read_rest(bootstrap: str, group: str, topic: str) -> list[Seen]:
-    """Read as a member of a classic group up to the topic's end and commit; give partitions and values, if any."""
+    """Read as a member of a classic group up to the topic's end and commit; return partitions and values, if any."""
     values: list[Seen] = []
     async with member(bootstrap, group, topic) as consumer:
 

@@ -26,7 +26,7 @@ class HeldRequests:
     is_holding: bool = True
 
     async def arrive(self, bootstrap: str, tp: TopicPartition) -> list[PartitionAck]:
-        """Have them arrive at the leader of *tp*, in order, and give its answers."""
+        """Have them arrive at the leader of *tp*, in order, and return its answers."""
         acks: list[PartitionAck] = []
         async with Cluster(ClusterEndpoint("B", tuple(bootstrap.split(","))), SystemClock()) as cluster:
             await cluster.refresh_metadata([tp.topic])

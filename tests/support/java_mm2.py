@@ -102,7 +102,7 @@ class JavaMirrorMaker2:
             time.sleep(_POLL_S)
 
     def stop(self, grace_s: float = 60.0) -> int | None:
-        """Ask it to end, as an operator would, and wait; give its exit code."""
+        """Ask it to end, as an operator would, and wait; return its exit code."""
         return self._process.terminate(grace_s) if self._process else None
 
     def kill(self) -> None:

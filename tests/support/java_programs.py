@@ -39,12 +39,12 @@ class JavaProgram:
     classpath: str
 
     def run(self, *arguments: str, within_s: float = _RUN_LIMIT_S) -> list[str]:
-        """Run it to its end and give the lines it printed. Blocking."""
+        """Run it to its end and return the lines it printed. Blocking."""
         command = [java_command(), "-Xmx128m", *_QUIET, "-cp", self.classpath, self.main_class, *arguments]
         return _run(command, self.main_class, within_s).splitlines()
 
     async def ask(self, *arguments: str, within_s: float = _RUN_LIMIT_S) -> list[str]:
-        """Run it to its end in a thread and give the lines it printed."""
+        """Run it to its end in a thread and return the lines it printed."""
         return await asyncio.to_thread(self.run, *arguments, within_s=within_s)
 
 

@@ -14,7 +14,7 @@ async def arrived(bootstrap: str, remote_topic: str) -> int:
 
 
 async def await_arrived(bootstrap: str, remote_topic: str, count: int, *, within_s: float = 60.0) -> int:
-    """Wait until a remote topic holds at least *count* records; give how many it holds."""
+    """Wait until a remote topic holds at least *count* records; return how many it holds."""
 
     async with looking_at(bootstrap) as cluster:
 

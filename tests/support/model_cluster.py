@@ -78,7 +78,7 @@ class ModelPartition:
             self.end = last + 1
 
     def append(self, raw: bytes) -> tuple[int, int]:
-        """Take a produced batch as a leader does; give the error code and its base offset."""
+        """Take a produced batch as a leader does; return the error code and its base offset."""
         (view,) = batches(memoryview(raw))
         if not view.matches_crc():
             return ErrorCode.CORRUPT_MESSAGE, -1
@@ -230,7 +230,7 @@ class ModelConnection:
         return MetadataRequest_v11.RESPONSE_TYPE(0, [], None, -1, rows, {})
 
     def wanted(self, request: Any) -> tuple[dict[tuple[str, int], tuple[int, int, int]], set[tuple[str, int]]]:
-        """Keep the session's idea of what is fetched; give it, and what the client has not heard of in it."""
+        """Keep the session's idea of what is fetched; return it, and what the client has not heard of in it."""
         named = {
             (topic, number): (offset, epoch, max_bytes)
             for topic, partitions, *_ in request.topics
@@ -411,7 +411,7 @@ class ModelCluster:
     # What brokers do.
 
     def take(self, connection: ModelConnection, request: _Request) -> bytes | None:
-        """Do what *request* asks for and give the answer's body."""
+        """Do what *request* asks for and return the answer's body."""
         if connection.node in self.down:
             return None
         return self._produce(connection, request) if request.api_key == PRODUCE else self._fetch(connection, request)

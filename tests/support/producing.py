@@ -163,7 +163,7 @@ class NumberedStream:
                 await asyncio.sleep(_POLL_S)
 
     async def done(self, *, within_s: float = 120.0) -> int:
-        """Wait until every record has been acknowledged; give their number."""
+        """Wait until every record has been acknowledged; return their number."""
         self._goes_on = False
         if self._task is not None:
             async with asyncio.timeout(scaled(within_s)):

@@ -24,7 +24,7 @@ _LINTED = 3
 
 
 def promtool(*arguments: str | Path, typed: str = "") -> str:
-    """Run promtool; give what it said, or fail with it."""
+    """Run promtool; return what it said, or fail with it."""
     command = [debian_program("prometheus", "promtool"), *arguments]
     done = subprocess.run(command, check=False, input=typed, capture_output=True, text=True, timeout=_TOOL_WITHIN_S)
     said = done.stdout + done.stderr
@@ -49,7 +49,7 @@ class Prometheus:
     process: LoggedProcess
 
     async def query(self, expression: str) -> list[tuple[Mapping[str, str], float]]:
-        """Evaluate an expression now; give each series' labels and value."""
+        """Evaluate an expression now; return each series' labels and value."""
         data = await self._get("query", query=expression)
         return [(series["metric"], float(series["value"][1])) for series in data["result"]]
 

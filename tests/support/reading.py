@@ -139,7 +139,7 @@ def split_batches(record_set: bytes) -> list[RawBatch]:
 async def raw_record_set(
     bootstrap: str, topic: str, partition: int, offset: int, *, max_bytes: int = _FETCH_BYTES
 ) -> bytes:
-    """Fetch once, the way a consumer does, and give the bytes as the leader sent them."""
+    """Fetch once, the way a consumer does, and return the bytes as the leader sent them."""
     leader = (await leaders(bootstrap, topic))[partition]
     async with client(bootstrap) as connected:
         request = FetchRequest(500, 1, max_bytes, 0, [(topic, [(partition, offset, max_bytes)])])

@@ -36,7 +36,7 @@ def fuzz(
     url: str, names: Mapping[str, str], *, token: str = "", examples: int = 8, within_s: float = 40.0
 ) -> tuple[int, list[str]]:
     """
-    Ask every address of the document; give how many requests were sent and what was wrong with answers.
+    Ask every address of the document; return how many requests were sent and what was wrong with answers.
 
     Half of the requests go to what *names* says is there, so that they get further than 404. After *within_s* the
     remaining addresses get one request each.

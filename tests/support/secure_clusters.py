@@ -81,7 +81,7 @@ class SecureCluster:
         await java_program("Grants").ask(self.cluster.bootstrap_servers, *words)
 
     async def set_password(self, user: str, password: str) -> None:
-        """Give a SCRAM user another password."""
+        """Change a SCRAM user's password."""
         await java_program("Grants").ask(self.cluster.bootstrap_servers, "password", user, password)
 
     async def show_certificate(self, listener: str, certificate: Certificate) -> None:

@@ -115,16 +115,17 @@ def _levels() -> dict[str, str]:
 def _drawn() -> dict[str, str]:
     files: dict[str, str] = {}
     for number in range(120):
-        luck = random.Random(number)
-        lines = [_line(luck, luck.choice(_PREFIXES), _CLIENT_SETTINGS) for _ in range(luck.randrange(1, 30))]
+        chance = random.Random(number)
+        lines = [_line(chance, chance.choice(_PREFIXES), _CLIENT_SETTINGS) for _ in range(chance.randrange(1, 30))]
         lines += [
-            _line(luck, luck.choice(_LEVELS), _FLOW_SETTINGS | _WORKER_SETTINGS) for _ in range(luck.randrange(12))
+            _line(chance, chance.choice(_LEVELS), _FLOW_SETTINGS | _WORKER_SETTINGS)
+            for _ in range(chance.randrange(12))
         ]
-        luck.shuffle(lines)
+        chance.shuffle(lines)
         files[f"drawn-{number:03}"] = BASE + "".join(lines)
     return files
 
 
-def _line(luck: random.Random, prefix: str, settings: dict[str, tuple[str, ...]]) -> str:
-    setting = luck.choice(list(settings))
-    return f"{prefix}{setting} = {luck.choice(settings[setting])}\n"
+def _line(chance: random.Random, prefix: str, settings: dict[str, tuple[str, ...]]) -> str:
+    setting = chance.choice(list(settings))
+    return f"{prefix}{setting} = {chance.choice(settings[setting])}\n"

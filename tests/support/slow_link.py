@@ -38,7 +38,7 @@ class SlowLink:
 
     def hold_writers(self) -> int:
         """
-        Stop what is on its way on connections that have written records; say how many these are.
+        Stop what is on its way on connections that have written records; return how many these are.
 
         It stays on its way, also when the sender closes its end. Connections that are opened from now on pass.
         """

@@ -17,7 +17,7 @@ import attrs
 
 @attrs.define
 class TokenEndpoint:
-    """Gives tokens without a signature, which brokers' test validator takes, to one client."""
+    """Issues tokens without a signature, which brokers' test validator takes, to one client."""
 
     client: str = "mm2-client"
     secret: str = attrs.field(factory=lambda: f"cl1ent-s3cr3t-{secrets.token_hex(4)}")

@@ -104,7 +104,7 @@ async def list_topics(bootstrap: str) -> set[str]:
 
 
 async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Give a topic more partitions, *partitions* in all."""
+    """Grow a topic to *partitions*."""
     async with admin(bootstrap) as connected:
         await connected.create_partitions({topic: NewPartitions(partitions)})
 

@@ -49,7 +49,7 @@ def test_moments(text: str, moment: Moment | None) -> None:
 def test_arguments_that_make_no_sense(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are refused before anything is looked at, with Java MirrorMaker's exit code for them."""
+    """They are refused before anything is read, with Java MirrorMaker's exit code for them."""
     assert verify.main([str(tmp_path / "none.properties"), "A->B", *arguments]) == 255
     assert said in capsys.readouterr().err
 

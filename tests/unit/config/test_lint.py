@@ -272,7 +272,7 @@ def test_an_old_name_counts_only_where_the_new_one_is_absent(config: ConfigFile)
 
 
 def test_an_override_that_nobody_knows_is_named(notes: Notes) -> None:
-    """Overrides are looked at as lines are."""
+    """Overrides are checked as lines are."""
     assert notes("", overrides={"A->B.topic": "x"}) == [
         "--override: A->B.topic: unknown key, ignored (did you mean A->B.topics?)"
     ]

@@ -121,7 +121,7 @@ async def test_checkpoints_are_drained_behind_the_last_record() -> None:
     assert flow.runner.view().state is FlowState.DRAINED
 
 
-@pytest.mark.parametrize("trouble", [ValueError("no"), HopelessError("no")], ids=["falls over", "fails for good"])
+@pytest.mark.parametrize("trouble", [ValueError("no"), HopelessError("no")], ids=["fails", "fails for good"])
 async def test_no_group_stops_another(trouble: Exception) -> None:
     """Checkpoints and heartbeats in trouble leave the copying alone; the flow's state is the source's."""
     async with rig(checkpoints=trouble, heartbeats=trouble) as flow:

@@ -16,7 +16,7 @@ from tests.support.flow_rig import HopelessError
 
 
 async def run(body: Callable[[], Awaitable[None]]) -> list[TaskRestarted]:
-    """Supervise *body* with pauses of 1, 2, 4 … up to 8 seconds; give what was reported."""
+    """Supervise *body* with pauses of 1, 2, 4 … up to 8 seconds; return what was reported."""
     reports: list[TaskRestarted] = []
     await supervise(
         "A->B",

@@ -145,7 +145,7 @@ async def test_an_error_without_remedy_ends_it_for_good(events: EventLog) -> Non
 
 
 async def test_a_fall_in_the_drain_is_told_and_has_no_further_life(events: EventLog) -> None:
-    """A group that falls over while it drains ends at once instead of starting again."""
+    """A group that fails while it drains ends at once instead of starting again."""
     async with running(events, fall_in_drain, wait_for_ever) as group:
         group.requests.drain(within_s=1.0)
 

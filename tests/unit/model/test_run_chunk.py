@@ -1,4 +1,4 @@
-"""The bytes of chunks: they come back, and what is none is passed over."""
+"""The bytes of chunks: they come back, and what is invalid is passed over."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
 
 @attrs.frozen
 class BlindPolicy(DefaultReplicationPolicy):
-    """Gives new names, and cannot read them."""
+    """Makes new names, and cannot read them."""
 
     def topic_source(self, topic: str) -> str | None:  # noqa: ARG002
         return None

@@ -45,7 +45,7 @@ class Few:
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Put a module of a user's own on the path and give its name."""
+    """Put a module of a user's own on the path and return its name."""
     (tmp_path / "shop_naming.py").write_text(OWN_CLASSES)
     (tmp_path / "shop_broken.py").write_text("raise ValueError('half finished')")
     monkeypatch.syspath_prepend(tmp_path)

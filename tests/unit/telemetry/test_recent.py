@@ -89,7 +89,7 @@ def test_reading_on_after_a_mark(events: EventLog, recent: RecentEvents) -> None
 
 
 def test_loops_name_their_flow(events: EventLog, recent: RecentEvents) -> None:
-    """What falls over in a flow is found among that flow's events."""
+    """What fails in a flow is found among that flow's events."""
     events.emit(TaskRestarted("A->B/source/0", ("boom",), 1.0))
 
     (told,) = recent

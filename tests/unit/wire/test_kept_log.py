@@ -21,7 +21,7 @@ NEW_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @attrs.define
-class Rig:
+class KeptLogRig:
     brokers: FakeBrokers
     cluster: Cluster
     log: KeptLog
@@ -40,7 +40,7 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig() -> AsyncIterator[KeptLogRig]:
     """A topic of one partition that holds ``a`` and ``b``."""
     brokers, clock = FakeBrokers(), LoopClock()
     policy = [("cleanup.policy", "compact", False, False, False, [])]
@@ -55,7 +55,7 @@ async def rig() -> AsyncIterator[Rig]:
         async def contents() -> Sequence[LogRecord]:
             return [LogRecord(key, value, partition=0) for key, value in known.items()]
 
-        rig = Rig(brokers, cluster, KeptLog(cluster, "log", contents, told.append), known, told)
+        rig = KeptLogRig(brokers, cluster, KeptLog(cluster, "log", contents, told.append), known, told)
         brokers.script(DESCRIBE_CONFIGS, *[described] * 5)
         assert await rig.log.ensure(1, 1, setting=SETTING)
         await rig.append(b"a", b"1")
@@ -63,7 +63,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield rig
 
 
-async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: Rig) -> None:
+async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: KeptLogRig) -> None:
     """What did not change comes first, then what did; it is told once, with how much was written again."""
     del rig.brokers.topics["log"]
     await rig.append(b"a", b"2")
@@ -75,7 +75,7 @@ async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: R
     assert made == [[("log", 1, 1, [], [("cleanup.policy", "compact")])]] * 2
 
 
-async def test_a_topic_of_another_id_is_filled(rig: Rig) -> None:
+async def test_a_topic_of_another_id_is_filled(rig: KeptLogRig) -> None:
     """A look finds the topic that somebody else made, once, even if nothing is appended."""
     rig.replace()
     await rig.log.look()
@@ -85,7 +85,7 @@ async def test_a_topic_of_another_id_is_filled(rig: Rig) -> None:
     assert rig.told == [Refilled("A", "log", 2, was_made=False, wrong_policy=None)]
 
 
-async def test_a_topic_replaced_between_two_looks_is_filled(rig: Rig) -> None:
+async def test_a_topic_replaced_between_two_looks_is_filled(rig: KeptLogRig) -> None:
     """What was appended to a new topic before anybody saw that it is one comes behind what is older, too."""
     old, moved = rig.brokers.topics["log"], FakePartition(leader=1)
     await rig.log.look()
@@ -97,7 +97,7 @@ async def test_a_topic_replaced_between_two_looks_is_filled(rig: Rig) -> None:
     assert len(rig.told) == 1
 
 
-async def test_a_look_is_due_every_few_seconds(rig: Rig) -> None:
+async def test_a_look_is_due_every_few_seconds(rig: KeptLogRig) -> None:
     """In between the topic is not asked about, however often something is appended."""
     asked = len(rig.brokers.requests_of(METADATA))
     for _ in range(100):
@@ -110,7 +110,7 @@ async def test_a_look_is_due_every_few_seconds(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(29, NotAuthorizedError), (44, TopicVanishedError)])
-async def test_a_topic_that_may_not_be_made_again(rig: Rig, code: int, kind: type[BrokerAnsweredError]) -> None:
+async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, kind: type[BrokerAnsweredError]) -> None:
     """It is said what to do; once somebody made the topic it is filled, and told."""
     del rig.brokers.topics["log"]
     rig.brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", code, None)]))
@@ -124,7 +124,7 @@ async def test_a_topic_that_may_not_be_made_again(rig: Rig, code: int, kind: typ
     assert [told.was_made for told in rig.told] == [False]
 
 
-async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: Rig) -> None:
+async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: KeptLogRig) -> None:
     """One that the mirror might not create at first did not vanish."""
     log = KeptLog(rig.cluster, "late", rig.log._contents, rig.told.append)
     rig.brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("late", 29, None)]))

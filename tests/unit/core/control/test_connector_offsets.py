@@ -72,7 +72,7 @@ def test_nothing_is_no_request(body: Any) -> None:
 
 
 def test_every_problem_is_named() -> None:
-    """All entries are looked at, and a partition that is there twice is no answer."""
+    """All entries are checked, and a partition that is named twice is refused."""
     body = [{"offset": None}, {"partition": T0, "offset": None}, {"partition": T0, "offset": None}, 5]
 
     with pytest.raises(OverrideRejectedError) as refused:

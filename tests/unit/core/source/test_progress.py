@@ -230,7 +230,7 @@ def test_a_lost_epoch_leaves_everything_unsure() -> None:
 
 
 def test_a_stop_without_an_epoch_is_not_planned() -> None:
-    """A partition that must not be copied is never planned, but looked at again at growing intervals."""
+    """A partition that must not be copied is never planned, but checked again at growing intervals."""
     stopped = stop(state(), FAILURE, now=NOW, jitter=0.5, pauses=RetryPauses())
     again = stop(stopped, FAILURE, now=NOW + 10, jitter=0.5, pauses=RetryPauses())
 
@@ -239,14 +239,14 @@ def test_a_stop_without_an_epoch_is_not_planned() -> None:
     assert again.failed_at == NOW
 
 
-def test_a_partition_in_question_is_not_planned_until_it_is_acquitted() -> None:
-    """While somebody looks at both clusters nothing is copied; an acquittal plans it again after a short pause."""
+def test_a_partition_in_question_is_not_planned_until_it_is_cleared() -> None:
+    """While both clusters are examined nothing is copied; a cleared doubt is planned again after a short pause."""
     questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
-    acquitted = clear_doubt(questioned, now=NOW + 1, jitter=0.5, pauses=RetryPauses())
+    cleared = clear_doubt(questioned, now=NOW + 1, jitter=0.5, pauses=RetryPauses())
 
     assert next_plans([questioned], now=1e12) == ()
-    assert len(next_plans([acquitted], now=NOW + 10)) == 1
-    assert acquitted.is_unsure == questioned.is_unsure
+    assert len(next_plans([cleared], now=NOW + 10)) == 1
+    assert cleared.is_unsure == questioned.is_unsure
 
 
 def test_an_outcome_does_not_answer_a_question() -> None:

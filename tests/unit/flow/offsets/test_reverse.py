@@ -88,7 +88,7 @@ async def test_what_another_node_keeps_is_read_on(rig: OtherNodeRig) -> None:
     assert rig.kept(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
 
 
-async def test_a_topic_that_was_made_anew_is_read_from_its_start(rig: OtherNodeRig) -> None:
+async def test_a_topic_that_was_created_again_is_read_from_its_start(rig: OtherNodeRig) -> None:
     """The other node writes all that it knows into it; what the old topic held beyond that counts no more."""
     await rig.keep(upstream=100, downstream=10, length=20)
     await rig.keep(upstream=100, downstream=10, length=50)

@@ -81,7 +81,7 @@ def test_what_was_kept_is_exact_in_the_next_life() -> None:
 
 
 def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
-    """A group that fell over reads what was kept again; what it had learnt since is not given up for it."""
+    """A group that failed reads what was stored again; what it had learnt since is not given up for it."""
     translations = begun()
     translations.account(outcome(Run(0, 0, 10), position=10), 0)
     kept = [KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in translations.take_changes()]

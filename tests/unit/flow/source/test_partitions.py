@@ -338,7 +338,7 @@ async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
     assert not group.events.of(PartitionStopped)
 
 
-async def test_an_acquitted_partition_goes_on_where_it_was() -> None:
+async def test_a_cleared_partition_continues_where_it_was() -> None:
     """Where nothing is wrong after all, the partition is planned again after a moment, and nothing is told."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)

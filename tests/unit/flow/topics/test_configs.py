@@ -108,7 +108,7 @@ async def test_all_topics_at_every_interval(rig: ConfigSyncRig) -> None:
 
 
 async def test_new_topics_at_once(rig: ConfigSyncRig) -> None:
-    """A topic that is mirrored from now on is looked at alone, and does not put off the next look at all."""
+    """A topic that is mirrored from now on is compared alone, and does not put off the next comparison of all."""
     rig.mirror_topics("t")
     begun = asyncio.get_running_loop().time()
     asyncio.get_running_loop().call_later(100, rig.mirror_topics, "t", "u")
@@ -122,7 +122,7 @@ async def test_new_topics_at_once(rig: ConfigSyncRig) -> None:
 
 
 async def test_a_topic_that_brokers_do_not_know_yet(rig: ConfigSyncRig) -> None:
-    """A topic so new that a broker does not know it is no trouble, and is looked at again soon."""
+    """A topic so new that a broker does not know it is no error, and is compared again soon."""
     rig.mirror_topics("t", "u")
     del rig.target.configs["A.u"]
     begun = asyncio.get_running_loop().time()
@@ -149,7 +149,7 @@ async def test_a_cluster_that_is_away(rig: ConfigSyncRig) -> None:
     assert (len(rig.source.looks), len(rig.events.of(ClusterUnreachable))) == (4, 1)
 
 
-async def test_it_begins_anew_after_it_fell_over(rig: ConfigSyncRig) -> None:
+async def test_it_begins_again_after_a_failure(rig: ConfigSyncRig) -> None:
     """A loop that is started again looks at once, though no topic is new."""
     rig.mirror_topics("t")
     await rig.live(1)

@@ -24,7 +24,7 @@ WANTED = [CreateTopic("t", "A.t", 1)]
 
 
 class SourceAdmin:
-    """Tells the configs of one topic, or refuses to."""
+    """Describes the configs of one topic, or refuses to."""
 
     def __init__(self, *, is_denied: bool = False, **configs: str) -> None:
         self._answer: Mapping[str, ConfigEntry] | BrokerAnsweredError = {

@@ -41,7 +41,7 @@ def record(number: int, *, delta: int = 0) -> Content:
 
 
 @attrs.define
-class Rig:
+class ResumeRig:
     """A source and a target of which nobody knows what has arrived."""
 
     source: ModelCluster
@@ -105,15 +105,15 @@ def copy_of(number: int, position: int, downstream: int | None) -> PartitionCopy
     return PartitionCopy.of(PartitionPlan(TopicPartition(TOPIC, number), REMOTE, position, downstream, is_unsure=True))
 
 
-def rig_of(partitions: int = 1, brokers: int = 1) -> Rig:
-    return Rig(
+def rig_of(partitions: int = 1, brokers: int = 1) -> ResumeRig:
+    return ResumeRig(
         ModelCluster.of("A", TOPIC, partitions, brokers=brokers),
         ModelCluster.of("B", REMOTE, partitions, brokers=brokers),
     )
 
 
 @pytest.fixture
-def rig() -> Rig:
+def rig() -> ResumeRig:
     return rig_of()
 
 
@@ -122,14 +122,14 @@ def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
     return [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
 
 
-def assert_resumed(rig: Rig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
+def assert_resumed(rig: ResumeRig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
     assert rig.resolved == [copy]
     assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
     assert (copy.position, copy.fetching.position.offset, copy.downstream) == (position, position, downstream)
     assert copy.resumed_records == records
 
 
-async def test_nothing_more_arrived(rig: Rig) -> None:
+async def test_nothing_more_arrived(rig: ResumeRig) -> None:
     """A target that ends where the position says goes on from there, without a look at the source."""
     rig.write_source(range(20))
     rig.write_target(range(10))
@@ -141,7 +141,7 @@ async def test_nothing_more_arrived(rig: Rig) -> None:
 
 @pytest.mark.parametrize("arrived", [1, 2, 3, 4, 10, 11, 12])
 @pytest.mark.parametrize("codec", [0, GZIP])
-async def test_what_arrived_is_counted_and_compared(rig: Rig, arrived: int, codec: int) -> None:
+async def test_what_arrived_is_counted_and_compared(rig: ResumeRig, arrived: int, codec: int) -> None:
     """As many data records as the target has more were copied, also where they end inside a batch of the source."""
     rig.write_source(range(20), codec=codec)
     rig.write_target(range(8 + arrived))
@@ -150,7 +150,7 @@ async def test_what_arrived_is_counted_and_compared(rig: Rig, arrived: int, code
     assert_resumed(rig, copy, position=8 + arrived, downstream=7 + arrived, records=arrived)
 
 
-async def test_holes_and_markers_are_not_counted(rig: Rig) -> None:
+async def test_holes_and_markers_are_not_counted(rig: ResumeRig) -> None:
     """Offsets that hold no data lie between what arrived; the position is behind the last record's own."""
     rig.write_source([0, 1, 2], gap=4)
     rig.upstream.load(control_batch(rig.upstream.end, 5, commits=True))
@@ -166,7 +166,7 @@ async def test_holes_and_markers_are_not_counted(rig: Rig) -> None:
     assert copy.known_from is None
 
 
-async def test_old_formats_are_counted(rig: Rig) -> None:
+async def test_old_formats_are_counted(rig: ResumeRig) -> None:
     """Messages of magic 0 and 1 count as what they hold, from the position on."""
     rig.upstream.load(legacy_messages(1, [record(n, delta=n) for n in range(5)], codec=GZIP))
     rig.upstream.load(legacy_messages(1, [record(5)], base_offset=5))
@@ -176,7 +176,7 @@ async def test_old_formats_are_counted(rig: Rig) -> None:
     assert_resumed(rig, copy, position=5, downstream=4, records=3)
 
 
-async def test_aborted_transactions_count_only_where_they_were_copied(rig: Rig) -> None:
+async def test_aborted_transactions_count_only_where_they_were_copied(rig: ResumeRig) -> None:
     """With committed reading aborted records are not among what arrived; without it they are."""
     for first, producer in ((0, 1), (3, 2), (6, 1)):
         records = [record(first + delta, delta=delta) for delta in range(3)]
@@ -195,7 +195,7 @@ async def test_aborted_transactions_count_only_where_they_were_copied(rig: Rig) 
     assert (uncommitted.position, uncommitted.resumed_records) == (4, 4)
 
 
-async def test_target_with_its_own_timestamps_is_compared_without_them(rig: Rig) -> None:
+async def test_target_with_its_own_timestamps_is_compared_without_them(rig: ResumeRig) -> None:
     """A remote topic with LogAppendTime holds the same records at other times."""
     rig.write_source(range(10))
     rig.write_target(range(6), attributes=LOG_APPEND_TIME)
@@ -205,7 +205,7 @@ async def test_target_with_its_own_timestamps_is_compared_without_them(rig: Rig)
 
 
 @pytest.mark.parametrize("records", [2, 5])
-async def test_foreign_record_is_not_explained_away(rig: Rig, records: int) -> None:
+async def test_foreign_record_is_not_explained_away(rig: ResumeRig, records: int) -> None:
     """Somebody else's record in the remote topic makes the count wrong: the last records differ, so it is unproven."""
     rig.write_source(range(20))
     rig.write_target([*range(10), 999, *range(10, 10 + records)])
@@ -218,7 +218,7 @@ async def test_foreign_record_is_not_explained_away(rig: Rig, records: int) -> N
     assert "another writer" in copy.failure.hint
 
 
-async def test_target_that_holds_more_than_the_source_is_unproven(rig: Rig) -> None:
+async def test_target_that_holds_more_than_the_source_is_unproven(rig: ResumeRig) -> None:
     """More records at the target than the source has past the position cannot be copies of these."""
     rig.write_source(range(10))
     rig.write_target(range(30))
@@ -231,7 +231,7 @@ async def test_target_that_holds_more_than_the_source_is_unproven(rig: Rig) -> N
 
 
 @pytest.mark.parametrize("end", [0, 5, 9])
-async def test_shorter_target_is_never_silent(rig: Rig, end: int) -> None:
+async def test_shorter_target_is_never_silent(rig: ResumeRig, end: int) -> None:
     """A target that ends before the position's record was truncated or re-created."""
     rig.write_source(range(20))
     rig.write_target(range(end))
@@ -244,7 +244,7 @@ async def test_shorter_target_is_never_silent(rig: Rig, end: int) -> None:
     assert "re-created" in copy.failure.hint
 
 
-async def test_last_record_that_is_gone_is_unproven(rig: Rig) -> None:
+async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
     """Where retention has emptied the target there is nothing to compare, and that is what it says."""
     rig.write_source(range(20))
     rig.write_target(range(12))
@@ -256,7 +256,7 @@ async def test_last_record_that_is_gone_is_unproven(rig: Rig) -> None:
     assert "is gone" in (copy.failure.message if copy.failure else "")
 
 
-async def test_target_that_may_not_be_read_is_unproven(rig: Rig) -> None:
+async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
     """Without READ on the remote topic the copy goes on, at least once, and says which right is missing."""
     rig.write_source(range(20))
     rig.write_target(range(12))
@@ -271,7 +271,7 @@ async def test_target_that_may_not_be_read_is_unproven(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
-async def test_compaction_since_the_crash_repeats_nothing(rig: Rig, attributes: int) -> None:
+async def test_compaction_since_the_crash_repeats_nothing(rig: ResumeRig, attributes: int) -> None:
     """
     The source no longer has all that arrived: its number says nothing, its records do.
 
@@ -286,7 +286,7 @@ async def test_compaction_since_the_crash_repeats_nothing(rig: Rig, attributes: 
     assert known_pairs(copy) == [(12, 12), (20, 20), (44, 44)]
 
 
-async def test_more_at_the_target_than_compaction_left_at_the_source(rig: Rig) -> None:
+async def test_more_at_the_target_than_compaction_left_at_the_source(rig: ResumeRig) -> None:
     """The source ends before as many records were counted as the target holds."""
     rig.write_source(range(50))
     rig.write_target(range(50))
@@ -296,7 +296,7 @@ async def test_more_at_the_target_than_compaction_left_at_the_source(rig: Rig) -
     assert_resumed(rig, copy, position=50, downstream=49, records=40)
 
 
-async def test_javas_position_is_matched_although_the_source_was_compacted(rig: Rig) -> None:
+async def test_javas_position_is_matched_although_the_source_was_compacted(rig: ResumeRig) -> None:
     """Of the target's last records the source still has some, in the same order, and the last of them."""
     rig.write_source(range(100))
     rig.write_target([500, 501, *range(50)])
@@ -307,7 +307,9 @@ async def test_javas_position_is_matched_although_the_source_was_compacted(rig: 
     assert known_pairs(copy) == [(20, 22), (44, 46), (49, 51)]
 
 
-async def test_a_comparison_goes_on_where_the_last_epoch_left_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_comparison_goes_on_where_the_last_epoch_left_it(
+    rig: ResumeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What one epoch has put beside each other is read no more by the next, on either side."""
     monkeypatch.setattr("mm2py.pipeline.copy.log_walk._WALK_BYTES", 1)
     rig.write_source(range(100))
@@ -324,7 +326,7 @@ async def test_a_comparison_goes_on_where_the_last_epoch_left_it(rig: Rig, monke
 
 
 @pytest.mark.parametrize("downstream", [9, None])
-async def test_what_was_there_before_is_nobody_else_s(rig: Rig, downstream: int | None) -> None:
+async def test_what_was_there_before_is_nobody_else_s(rig: ResumeRig, downstream: int | None) -> None:
     """After an unproven resume what comes next at the target is counted from its end on."""
     rig.write_source(range(20))
     rig.write_target([*range(10), 999, 998])
@@ -334,7 +336,7 @@ async def test_what_was_there_before_is_nobody_else_s(rig: Rig, downstream: int 
     assert (copy.outcome().position, copy.outcome().downstream) == (10, 11)
 
 
-async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Rig) -> None:
+async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: ResumeRig) -> None:
     """A target whose log begins far behind the position is not asked for each offset that it has no more."""
     rig.write_source(range(5_000), batch=500)
     rig.write_target(range(4_990), batch=499)
@@ -359,7 +361,7 @@ async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Rig) -
         pytest.param(3, 3, 0, id="fewer records than are compared"),
     ],
 )
-async def test_javas_position_is_matched_by_content(rig: Rig, position: int, arrived: int, records: int) -> None:
+async def test_javas_position_is_matched_by_content(rig: ResumeRig, position: int, arrived: int, records: int) -> None:
     """Java keeps no downstream offset: the target's last records are found in the source from the position on."""
     rig.write_target([500, 501, 502])
     rig.write_source(range(60))
@@ -369,7 +371,7 @@ async def test_javas_position_is_matched_by_content(rig: Rig, position: int, arr
     assert_resumed(rig, copy, position=arrived, downstream=arrived + 2, records=records)
 
 
-async def test_javas_position_with_an_empty_target_starts_there(rig: Rig) -> None:
+async def test_javas_position_with_an_empty_target_starts_there(rig: ResumeRig) -> None:
     """Where nothing is at the target there is nothing to match."""
     rig.write_source(range(20))
     copy = await rig.resume(7, None)
@@ -377,7 +379,7 @@ async def test_javas_position_with_an_empty_target_starts_there(rig: Rig) -> Non
     assert_resumed(rig, copy, position=7, downstream=-1, records=0)
 
 
-async def test_match_is_not_found_before_the_position(rig: Rig) -> None:
+async def test_match_is_not_found_before_the_position(rig: ResumeRig) -> None:
     """What equals the target's end only before the position is no match: that was copied longer ago."""
     rig.write_source(range(40))
     rig.write_target(range(10))
@@ -387,7 +389,7 @@ async def test_match_is_not_found_before_the_position(rig: Rig) -> None:
     assert "is not in the source from offset 30 on" in (copy.failure.message if copy.failure else "")
 
 
-async def test_equal_last_records_are_told_apart_by_those_before(rig: Rig) -> None:
+async def test_equal_last_records_are_told_apart_by_those_before(rig: ResumeRig) -> None:
     """A value that repeats does not match too early: the records before it are compared as well."""
     numbers = [1, 2, 7, 3, 4, 7, 5, 6, 7, 8, 9]
     rig.write_source(numbers, batch=2)
@@ -398,7 +400,7 @@ async def test_equal_last_records_are_told_apart_by_those_before(rig: Rig) -> No
     assert (list(copy.runs), copy.known_from) == ([Run(0, 0, 9)], 0)
 
 
-async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: Rig) -> None:
+async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: ResumeRig) -> None:
     """Retention may have removed the records before the position that a match would like to see."""
     rig.write_source(range(40))
     rig.upstream.start = 30
@@ -412,7 +414,7 @@ async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(r
 # Waiting, and trouble.
 
 
-async def test_target_that_keeps_growing_is_waited_for(rig: Rig) -> None:
+async def test_target_that_keeps_growing_is_waited_for(rig: ResumeRig) -> None:
     """Nothing is concluded while records still arrive from a writer that was thought lost."""
     rig.write_source(range(100))
     rig.write_target(range(10))
@@ -425,7 +427,7 @@ async def test_target_that_keeps_growing_is_waited_for(rig: Rig) -> None:
     assert loop.time() > 2.4
 
 
-async def test_records_not_yet_replicated_are_waited_for(rig: Rig) -> None:
+async def test_records_not_yet_replicated_are_waited_for(rig: ResumeRig) -> None:
     """What the leader holds beyond its high watermark may still become visible, so it is waited for."""
     rig.write_source(range(100))
     rig.write_target(range(15))
@@ -441,7 +443,7 @@ async def test_records_not_yet_replicated_are_waited_for(rig: Rig) -> None:
     assert_resumed(rig, copy, position=15, downstream=14, records=5)
 
 
-async def test_an_open_transaction_at_the_target_is_waited_for(rig: Rig) -> None:
+async def test_an_open_transaction_at_the_target_is_waited_for(rig: ResumeRig) -> None:
     """
     What an exactly-once mirror that was killed wrote last may yet be aborted.
 
@@ -463,7 +465,7 @@ async def test_an_open_transaction_at_the_target_is_waited_for(rig: Rig) -> None
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_cluster_that_goes_away_is_tried_again(rig: Rig, side: str) -> None:
+async def test_cluster_that_goes_away_is_tried_again(rig: ResumeRig, side: str) -> None:
     """A cluster that cannot be reached while resuming is trouble, not the end of the epoch; it goes on afterwards."""
     rig.write_source(range(100))
     rig.write_target(range(15))
@@ -507,7 +509,7 @@ async def test_long_walk_does_not_hold_others_up() -> None:
     assert [number for number, _ in done] == [1, 0]
 
 
-async def test_walk_goes_on_where_the_last_epoch_left_it(rig: Rig) -> None:
+async def test_walk_goes_on_where_the_last_epoch_left_it(rig: ResumeRig) -> None:
     """A walk that an epoch's end interrupted is not started again: what it has passed is not read again."""
     rig.write_source(range(40))
     rig.upstream.batches[3] = (9, 11, flipped(rig.upstream.batches[3][2]))
@@ -521,7 +523,7 @@ async def test_walk_goes_on_where_the_last_epoch_left_it(rig: Rig) -> None:
     assert not rig.walks
 
 
-async def test_corrupt_source_batch_ends_the_partition(rig: Rig) -> None:
+async def test_corrupt_source_batch_ends_the_partition(rig: ResumeRig) -> None:
     """A source batch that does not match its checksum proves nothing about what arrived."""
     rig.write_source(range(6))
     rig.upstream.load(flipped(build_batch([record(6)], base_offset=6)))
@@ -534,7 +536,7 @@ async def test_corrupt_source_batch_ends_the_partition(rig: Rig) -> None:
     assert (copy.failure.error, copy.failure.offset) == ("CorruptBatchError", 6)
 
 
-async def test_source_that_has_lost_the_position_is_out_of_range(rig: Rig) -> None:
+async def test_source_that_has_lost_the_position_is_out_of_range(rig: ResumeRig) -> None:
     """Retention that overtook the position is told as what it is."""
     rig.write_source(range(40))
     rig.upstream.start = 20
@@ -544,7 +546,7 @@ async def test_source_that_has_lost_the_position_is_out_of_range(rig: Rig) -> No
     assert copy.ended is Ended.OUT_OF_RANGE
 
 
-async def test_moved_leader_is_looked_up_again(rig: Rig) -> None:
+async def test_moved_leader_is_looked_up_again(rig: ResumeRig) -> None:
     """A walk follows a source leader that moves meanwhile."""
     rig.write_source(range(40))
     rig.write_target(range(15))
@@ -556,7 +558,7 @@ async def test_moved_leader_is_looked_up_again(rig: Rig) -> None:
     assert rig.source.refreshes >= 1
 
 
-async def test_silent_leader_gives_up_with_its_own_error(rig: Rig) -> None:
+async def test_silent_leader_gives_up_with_its_own_error(rig: ResumeRig) -> None:
     """A source broker that refuses every attempt is named in the trouble."""
     rig.write_source(range(40))
     rig.write_target(range(15))
@@ -609,7 +611,7 @@ OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 @pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
 @pytest.mark.parametrize(("side", "ended"), [("source", Ended.RECREATED), ("target", Ended.TARGET_REWOUND)])
 async def test_another_topic_of_the_name_proves_nothing(
-    rig: Rig, side: str, ended: Ended, fetch_versions: tuple[int, int]
+    rig: ResumeRig, side: str, ended: Ended, fetch_versions: tuple[int, int]
 ) -> None:
     """What another topic of the name holds is not compared: its partition ends as one of a re-created topic."""
     rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID

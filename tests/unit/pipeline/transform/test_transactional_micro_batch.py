@@ -147,7 +147,7 @@ def failed(plan: EpochPlan, words: str, *, is_late: bool = False) -> MicroBatchR
 
 
 @attrs.define
-class Rig:
+class MicroBatchRig:
     """A record task, and what its epochs find around them."""
 
     task: RecordTask
@@ -175,14 +175,14 @@ ENDPOINT = ClusterEndpoint("B", ("nowhere:1",))
 LIMITS = CopyLimits(reads_committed=True)
 
 
-def rig(answer: Callable[[EpochPlan], MicroBatchResult] | None = None, *plans: PartitionPlan) -> Rig:
+def rig(answer: Callable[[EpochPlan], MicroBatchResult] | None = None, *plans: PartitionPlan) -> MicroBatchRig:
     """Make one whose partitions are at 100, committed so, and whose jobs write what they get."""
     plans = plans or (planned(FIRST), planned(SECOND))
     committer = PretendedCommitter({it.source: Position(it.source, it.position, it.downstream) for it in plans})
     task = RecordTask(Transform("x", sql="SELECT 1"), committer=cast("Committer", committer))
     clock = LoopClock()
     jobs = PretendedJobs(answer or (lambda plan: MicroBatchResult(tuple(map(written, plan.partitions)))))
-    return Rig(task, committer, jobs, EventLog(clock), clock, plans)
+    return MicroBatchRig(task, committer, jobs, EventLog(clock), clock, plans)
 
 
 async def test_records_and_positions_are_committed_together() -> None:

@@ -33,7 +33,7 @@ def _partition(number: int, position: int = 0) -> PartitionView:
 
 @attrs.define
 class Node:
-    """A node whose picture the test decides, and how often it was looked at."""
+    """A node whose view the test decides, and how often it was read."""
 
     flows: list[FlowView] = attrs.field(factory=lambda: [FlowView(FLOW, FlowState.RUNNING)])
     overrides: dict[Flow, Overrides] = attrs.field(factory=dict)
@@ -93,7 +93,7 @@ async def running(rig: LiveStreamRig) -> AsyncIterator[None]:
 
 
 async def test_a_viewer_begins_with_a_snapshot(rig: LiveStreamRig) -> None:
-    """All flows, the one that is looked at with its partitions and its past, and what happened lately."""
+    """All flows, the chosen one with its partitions and its past, and what happened lately."""
     rig.node.change(partitions=(_partition(0), _partition(1)))
     rig.events.emit(ClusterRecovered(FLOW, "B", 1.0, 1))
 
