@@ -120,7 +120,7 @@ class MirrorMaker:
             before_takeover=partial(self._overrides.catch_up, settings.flow),
         )
         stored = self._overrides.stored(settings.flow)
-        runner.apply_overrides(stored.overrides, by=stored.by)
+        runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
         return runner
 
     @property
@@ -241,7 +241,7 @@ class MirrorMaker:
         if runner is None:
             return
         stored = self._overrides.stored(flow)
-        runner.apply_overrides(stored.overrides, by=stored.by)
+        runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
         if runner.settings != self._overrides.settings_of(flow):
             self._to_restart.add(flow)
             self._must_restart.set()

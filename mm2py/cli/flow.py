@@ -76,9 +76,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 _STEERING = {
-    "pause": "stop copying, but keep connections open; or stop copying a topic or partition",
+    "pause": "pause copying, checkpoints and heartbeats; or one connector, topic or partition",
     "resume": "revert a pause or a stop",
-    "stop": "stop copying and release everything, so that offsets may be altered",
+    "stop": "like pause, but release everything, so that offsets may be altered",
     "restart": "restart from where it was",
 }
 
@@ -160,7 +160,7 @@ async def serve(options: argparse.Namespace, rest: RestApi, clock: Clock) -> Non
     if verb in {"pause", "resume", "stop", "restart"}:
         judge_steering(options)
         listed: list[str] = []
-        if options.connector is None and getattr(options, "topic", None) is None:
+        if verb == "restart" and options.connector is None:
             listed = await rest.ask("GET", flow_path(options.flow, "connectors"))
         await _change(steering(verb, options, listed), rest, is_json=options.json)
     elif verb == "limit" and (limit := limiting(options)) is not None:

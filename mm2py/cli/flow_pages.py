@@ -11,9 +11,6 @@ from mm2py.cli.sheets import Facts, Note, Part, Sheet, clean, count, millis, rat
 
 Json = Mapping[str, Any]
 
-_DOWN = frozenset({"failed", "restarting"})
-
-
 # A node.
 
 
@@ -27,13 +24,14 @@ def status_page(status: Json) -> list[Part]:
         ("up for", _since(status["started_ms"], status["wall_ms"])),
         ("spark", _spark(status["spark"])),
     ))  # fmt: skip
-    return [facts, _flows(flows), *(Note(line) for flow in flows for line in troubles(flow))]
+    issues = [*_issues(status["issues"]), *(line for flow in flows for line in _issues(flow["issues"], flow["flow"]))]
+    return [facts, _flows(flows), *map(Note, issues)]
 
 
 def _fares(status: Json) -> str:
     if not status["is_ready"]:
         return "not ready"
-    return "ready" if is_healthy(status) else "running, but something needs attention"
+    return "ready" if status["is_healthy"] else "running, but something needs attention"
 
 
 def _since(then_ms: int | None, now_ms: int) -> str:
@@ -70,31 +68,14 @@ def _flows(flows: Sequence[Json]) -> Sheet:
     return Sheet(columns, tuple(rows), empty="this node runs no flow")
 
 
-def is_healthy(status: Json) -> bool:
-    """Whether nothing of a node needs attention."""
-    return bool(status["is_ready"]) and not any(troubles(flow) for flow in status["flows"])
+def _issues(issues: Iterable[Json], flow: str = "") -> list[str]:
+    """Return the daemon's judgement in sentences, those of a flow with its name."""
+    return [": ".join(filter(None, [flow, _issue(issue)])) for issue in issues]
 
 
-def troubles(flow: Json) -> list[str]:
-    """Return the problems in a flow's summary that need attention; none for a healthy flow."""
-    name, found = flow["flow"], []
-    if flow["state"] in _DOWN:
-        found.append(_with_hint(f"{name} is {flow['state']}", flow))
-    found += [
-        f"{name}: its {connector} is {state}; mm2py flow '{name}' tells why"
-        for connector, state in flow["connectors"].items()
-        if state in _DOWN and flow["state"] not in _DOWN
-    ]
-    if late := flow.get("late_tasks", 0):
-        found.append(f"{name}: {late} copy task{'s hang' if late > 1 else ' hangs'}; mm2py flow '{name}' tells which")
-    if not found and flow["last_error"]:
-        found.append(_with_hint(name, flow))
-    return found
-
-
-def _with_hint(start: str, facts: Json) -> str:
-    text = ": ".join(filter(None, [start, facts["last_error"]]))
-    return f"{text}; {facts['hint']}" if facts.get("hint") else text
+def _issue(issue: Json) -> str:
+    sentence = ": ".join(filter(None, [issue["message"], issue["cause"]]))
+    return f"{sentence}; {issue['hint']}" if issue["hint"] else str(sentence)
 
 
 # A flow.
@@ -116,9 +97,15 @@ def flow_page(flow: Json) -> list[Part]:
         ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
         ("retention", _loss(flow["seconds_until_loss"])),
         ("throttled", span(flow["throttled_ms"] / 1000) if flow["throttled_ms"] else ""),
-        ("error", _with_hint("", flow) if flow["last_error"] else ""),
     ))  # fmt: skip
-    return [facts, *_overrides(flow["overrides"]), _clusters(flow), _groups(flow), _tasks(flow)]
+    return [
+        facts,
+        *map(Note, _issues(flow["issues"])),
+        *_overrides(flow["overrides"]),
+        _clusters(flow),
+        _groups(flow),
+        _tasks(flow),
+    ]
 
 
 def _overrides(overrides: Json) -> list[Part]:

@@ -49,12 +49,11 @@ def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> l
     if verb == "restart":
         return _restarts(options, listed)
     topic, partition = options.topic, options.partition
+    if topic is None and options.connector is None:
+        return [Request("PUT", flow_path(flow, verb), f"{flow} {_DONE[verb]}")]
     if topic is None:
-        names = [CONNECTORS[options.connector]] if options.connector else listed
-        return [
-            Request("PUT", flow_path(flow, "connectors", name, verb), f"{name} of {flow} {_DONE[verb]}")
-            for name in names
-        ]
+        name = CONNECTORS[options.connector]
+        return [Request("PUT", flow_path(flow, "connectors", name, verb), f"{name} of {flow} {_DONE[verb]}")]
     if partition is None:
         return [Request("PUT", flow_path(flow, "topics", topic, verb), f"topic {topic} of {flow} {_DONE[verb]}")]
     path = flow_path(flow, "topics", topic, "partitions", str(partition), verb)

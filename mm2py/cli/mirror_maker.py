@@ -27,7 +27,8 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
 from mm2py.flow.task_group import RESTART_PAUSES
-from mm2py.model.state import to_json
+from mm2py.model.health import all_issues, is_healthy, reasons_unhealthy
+from mm2py.model.state import MirrorView, to_json
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.logs import log_sink
@@ -240,16 +241,21 @@ def _line(error: BaseException) -> str:
     return f"mm2py: {error}" + (f"; {hint}" if hint else "")
 
 
-async def _write_status(look: Callable[[], object], path: Path | None, clock: Clock) -> None:
+async def _write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock) -> None:
     """Write a snapshot of all flows once a second, and once more at the end; replaced atomically."""
     if path is None:
         return
     try:
         while True:
-            await asyncio.to_thread(_replace, path, to_json(look()))
+            await asyncio.to_thread(_replace, path, _status(look()))
             await clock.sleep(_STATUS_EVERY_S)
     finally:
-        _replace(path, to_json(look()))
+        _replace(path, _status(look()))
+
+
+def _status(view: MirrorView) -> dict[str, object]:
+    """Return the status file's content: a node's view, and what is wrong."""
+    return {**to_json(view), "is_healthy": is_healthy(all_issues(view)), "issues": reasons_unhealthy(view)}
 
 
 def _replace(path: Path, content: object) -> None:

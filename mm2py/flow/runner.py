@@ -76,6 +76,8 @@ class FlowRunner:
         self._has_ended = False
         #: The overrides that apply to the flow.
         self.overrides = NO_OVERRIDES
+        #: Who changed them last, and the wall time.
+        self._changed = ("", 0)
         ends = {end.alias: end for end in (settings.source, settings.target)}
         #: Which of its clusters answers.
         self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
@@ -206,13 +208,14 @@ class FlowRunner:
 
     # Requests of operators.
 
-    def apply_overrides(self, overrides: Overrides, *, by: str = "") -> None:
+    def apply_overrides(self, overrides: Overrides, *, by: str = "", at_ms: int = 0) -> None:
         """
         Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
 
-        May be called before `run`. *by* is who made them.
+        May be called before `run`. *by* is who changed them last, *at_ms* the wall time of that.
         """
         before, self.overrides = self.overrides, overrides
+        self._changed = (by, at_ms)
         for event in events_of(self.flow, before, overrides, by):
             self._events.emit(event)
         if self._source is not None:
@@ -277,6 +280,8 @@ class FlowRunner:
             paused_partitions=tuple(sorted(overrides.partitions)),
             limit=overrides.limit,
             topic_limits=overrides.topic_limits,
+            overrides_by=self._changed[0],
+            overrides_ms=self._changed[1],
         )
         return self._source.show(view) if self._source is not None else view
 

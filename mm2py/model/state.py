@@ -248,12 +248,8 @@ def total_lag(each: Iterable[int | None]) -> int | None:
 
 
 def greatest_lag_s(each: Iterable[float | None]) -> float | None:
-    """
-    Return the maximum lag in time of *each* partition; not 0 if one of them is unknown.
-    """
-    values = list(each)
-    greatest = max((value for value in values if value is not None), default=None)
-    return greatest if greatest or None not in values else None
+    """Return the maximum of the partitions' known lags in time; None if none is known."""
+    return max((value for value in each if value is not None), default=None)
 
 
 @attrs.frozen
@@ -261,8 +257,9 @@ class FlowView(Counters):
     """
     A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
 
-    `latency` and `age` hold all that was measured since then; `lag` is None while nothing is known of what the source
-    holds, `lag_s` is the greatest of its partitions', `seconds_until_loss` the least.
+    `latency` and `age` hold all that was measured since then; `lag` is the sum of its partitions' and `lag_s` the
+    greatest, of those that are known; None if none is. `unknown_lags` counts the others. `seconds_until_loss` is the
+    least.
     """
 
     flow: Flow
@@ -291,6 +288,9 @@ class FlowView(Counters):
     paused_partitions: tuple[TopicPartition, ...] = ()
     limit: RateLimit = NO_LIMIT
     topic_limits: Mapping[str, RateLimit] = attrs.field(factory=dict)
+    #: Who changed overrides last, and when (wall time); empty and 0 if nobody did.
+    overrides_by: str = ""
+    overrides_ms: int = 0
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None
@@ -301,9 +301,9 @@ class FlowView(Counters):
     steps: tuple[StepView, ...] = ()
 
     @property
-    def late_tasks(self) -> int:
-        """The number of copy tasks whose epoch is late."""
-        return sum(1 for task in self.tasks if task.state is TaskState.LATE)
+    def unknown_lags(self) -> int:
+        """The number of partitions of which it is unknown how far behind they are."""
+        return sum(1 for partition in self.partitions if partition.lag_s is None)
 
     @property
     def stopped_partitions(self) -> int:

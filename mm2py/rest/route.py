@@ -152,6 +152,9 @@ class Shared(Protocol):
     def node(self) -> MirrorNode: ...
 
     @property
+    def events(self) -> EventLog: ...
+
+    @property
     def worker_id(self) -> str: ...
 
     @property

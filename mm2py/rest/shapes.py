@@ -10,14 +10,13 @@ import attrs
 import mm2py
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
+from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
-    FlowState,
     FlowView,
     MirrorView,
     PartitionStage,
     PartitionView,
-    TaskState,
     TimesView,
     greatest_lag_s,
     to_json,
@@ -28,7 +27,6 @@ from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, 
 
 #: Not in a flow's status, because it grows with topics and groups; these have routes of their own.
 _ELSEWHERE: Final = ("partitions", "consumer_groups")
-_BUSY: Final = (FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED)
 
 
 def node_status(view: MirrorView, worker_id: str) -> Json:
@@ -40,8 +38,14 @@ def node_status(view: MirrorView, worker_id: str) -> Json:
         "started_ms": view.started_ms,
         "is_ready": view.is_ready,
         "spark": None if view.spark is None else to_json(view.spark),
+        "is_healthy": is_healthy(all_issues(view)),
+        "issues": issues_json(node_issues(view)),
         "flows": [flow_summary(flow) for flow in view.flows],
     }
+
+
+def issues_json(issues: Iterable[HealthIssue]) -> list[Json]:
+    return [to_json(issue) for issue in issues]
 
 
 def flow_summary(flow: FlowView) -> Json:
@@ -57,11 +61,13 @@ def flow_summary(flow: FlowView) -> Json:
         "bytes_per_s": flow.bytes_per_s,
         "lag": flow.lag,
         "lag_s": flow.lag_s,
+        "unknown_lags": flow.unknown_lags,
         "latency_p50_ms": flow.latency_p50_ms,
         "latency_p99_ms": flow.latency_p99_ms,
         "last_error": flow.last_error,
         "hint": flow.hint,
-        "late_tasks": flow.late_tasks,
+        "stages": _stages(flow.partitions),
+        "issues": issues_json(flow_issues(flow)),
         "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
     }
 
@@ -80,6 +86,7 @@ def flow_status(flow: FlowView) -> Json:
         "target": flow.flow.target,
         "partitions": len(flow.partitions),
         "stages": stages,
+        "issues": issues_json(flow_issues(flow)),
     }
 
 
@@ -172,33 +179,6 @@ def overrides_json(flow: Flow, overrides: Overrides) -> Json:
     }
 
 
-# Health.
-
-
-def reasons_not_ready(view: MirrorView) -> list[str]:
-    """Return why the node is not working; empty if it is."""
-    reasons = [] if view.is_ready else ["Spark has not started yet"]
-    if not view.flows:
-        reasons.append("no flow runs")
-    for flow in view.flows:
-        away = [cluster for cluster in flow.clusters if not cluster.is_reachable]
-        reasons += [f"{flow.flow}: {cluster.error or f'cluster {cluster.alias} does not answer'}" for cluster in away]
-        # Usually the reason why a task group does not run, and it was reported already.
-        said = {"", *(cluster.error for cluster in away)}
-        reasons += [
-            f"{flow.flow}/{group.connector}: it is {group.state.name.lower()}"
-            + ("" if group.last_error in said else f": {group.last_error}")
-            for group in flow.groups
-            if group.state not in _BUSY
-        ]
-        reasons += [
-            f"{flow.flow}: the epoch of copy task {task.task} was not back in time"
-            for task in flow.tasks
-            if task.state is TaskState.LATE
-        ]
-    return reasons
-
-
 def is_gone(overrides: Overrides, connector: str) -> bool:
     """Whether a connector was deleted, so that it is not listed."""
     return overrides.wanted(connector) is Wanted.DELETED
@@ -208,13 +188,14 @@ def is_gone(overrides: Overrides, connector: str) -> bool:
 
 
 _NUMBERS: Final = ("lag_s", "seconds_until_loss", "age_ms", "latency_ms", "retry_in_s")
+_COUNTS: Final = {"type": "object", "additionalProperties": INTEGER}
 _TOPIC: Final = obj(
     {
         "topic": STRING,
         "remote_topic": STRING,
         "partitions": INTEGER,
         "stage": STRING,
-        "stages": {"type": "object", "additionalProperties": INTEGER},
+        "stages": _COUNTS,
         "is_paused": BOOLEAN,
         "limit": nullable(ref("Limit")),
         "lag": nullable(INTEGER),
@@ -229,17 +210,35 @@ _TOPIC: Final = obj(
 )
 
 
+_NODE: Final = {
+    "version": STRING,
+    "worker_id": STRING,
+    "wall_ms": INTEGER,
+    "started_ms": nullable(INTEGER),
+    "is_ready": BOOLEAN,
+    "is_healthy": BOOLEAN,
+    "spark": nullable(ref("SparkView")),
+    "flows": array(ref("FlowSummary")),
+}
+_CLUSTER: Final = obj(
+    {
+        "cluster": STRING,
+        "bootstrap_servers": STRINGS,
+        "is_reachable": nullable(BOOLEAN),
+        "error": STRING,
+        "hint": STRING,
+        "flows": array(ref("FlowSummary")),
+    }
+)
+
+
 def schemas(views: Views) -> Mapping[str, Json]:
     """Return the schemas of these answers, by their names in `openapi`."""
     views.of(MirrorView)
     flow, partition = views.found["FlowView"], views.found["PartitionView"]
+    issues = array(views.of(HealthIssue))
     status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}
-    status |= {
-        "source": STRING,
-        "target": STRING,
-        "partitions": INTEGER,
-        "stages": {"type": "object", "additionalProperties": INTEGER},
-    }
+    status |= {"source": STRING, "target": STRING, "partitions": INTEGER, "stages": _COUNTS, "issues": issues}
     shown = {name: schema for name, schema in partition["properties"].items() if name != "source"}
     summary: dict[str, Any] = {
         name: flow["properties"][name]
@@ -248,37 +247,18 @@ def schemas(views: Views) -> Mapping[str, Json]:
             "latency_p99_ms", "last_error", "hint",
         )
     }  # fmt: skip
-    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "late_tasks": INTEGER}
-    summary["connectors"] = {"type": "object", "additionalProperties": STRING}
+    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "unknown_lags": INTEGER}
+    summary |= {"stages": _COUNTS, "issues": issues, "connectors": {"type": "object", "additionalProperties": STRING}}
     return {
         **views.found,
         "FlowStatus": obj(status),
         "FlowSummary": obj(summary),
-        "NodeStatus": obj(
-            {
-                "version": STRING,
-                "worker_id": STRING,
-                "wall_ms": INTEGER,
-                "started_ms": nullable(INTEGER),
-                "is_ready": BOOLEAN,
-                "spark": nullable(ref("SparkView")),
-                "flows": array(ref("FlowSummary")),
-            }
-        ),
+        "NodeStatus": obj({**_NODE, "issues": issues}),
         "Partition": obj({"topic": STRING, "partition": INTEGER, **shown}),
         "Topic": _TOPIC,
         "Topics": obj({"total": INTEGER, "topics": array(ref("Topic"))}),
-        "ClusterStatus": obj(
-            {
-                "cluster": STRING,
-                "bootstrap_servers": STRINGS,
-                "is_reachable": nullable(BOOLEAN),
-                "error": STRING,
-                "hint": STRING,
-                "flows": array(ref("FlowSummary")),
-            }
-        ),
-    }  # fmt: skip
+        "ClusterStatus": _CLUSTER,
+    }
 
 
 def cluster_status(settings: MirrorSettings, alias: str, view: MirrorView) -> Json:

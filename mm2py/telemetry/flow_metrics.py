@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from mm2py.model.health import Severity, flow_issues
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.series import Labels, labels
@@ -83,6 +84,9 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
     stages = Counter(view.stage for view in flow.partitions)
     for stage in PartitionStage:
         _put(book, "mm2py_flow_partitions", labels(**ends, stage=stage.name.lower()), stages[stage])
+    severities = Counter(issue.severity for issue in flow_issues(flow))
+    for severity in Severity:
+        _put(book, "mm2py_flow_issues", labels(**ends, severity=severity.name.lower()), severities[severity])
     for cluster in flow.clusters:
         _put(book, "mm2py_cluster_reachable", labels(**ends, cluster=cluster.alias), int(cluster.is_reachable))
     for step in flow.steps:
@@ -113,6 +117,7 @@ def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
         ("missing_destination_partitions", flow.missing_partitions),
         ("lag_records", flow.lag),
         ("lag_seconds", flow.lag_s),
+        ("unknown_lags", flow.unknown_lags),
         ("retention_loss_seconds", flow.seconds_until_loss),
         ("throttled_seconds_total", flow.throttled_ms / 1000),
     ):

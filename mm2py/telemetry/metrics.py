@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 import mm2py
 from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
 from mm2py.model.flow import Flow
+from mm2py.model.health import all_issues, is_healthy
 from mm2py.model.state import MirrorView
 from mm2py.telemetry.flow_metrics import fill_events, fill_flow, task_states
 from mm2py.telemetry.journal import EventLog
@@ -104,6 +105,7 @@ class Metrics:
         spark = view.spark
         for name, value in (
             ("mm2py_ready", int(view.is_ready)),
+            ("mm2py_healthy", int(is_healthy(all_issues(view)))),
             ("mm2py_start_time_seconds", None if view.started_ms is None else view.started_ms / 1000),
             ("mm2py_partitions_rolled_up", self._partitions.rolled_up),
             ("mm2py_spark_up", None if spark is None else int(spark.is_up)),

@@ -76,8 +76,6 @@ class VerifyRunner:
         self._jobs += 1
         group = f"{title}/verify/{self._jobs}"
         job = session.begin(_run_job, session, group, title, payloads)
-        # The outcome of a job without an awaiter is irrelevant.
-        job.add_done_callback(lambda it: None if it.cancelled() else it.exception())
         watch = _Watch(self._host, session, self._clock, self._notice)
         try:
             while not job.done():

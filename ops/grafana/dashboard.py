@@ -144,7 +144,7 @@ TROUBLE = Row(
                 f"(increase(mm2py_connector_task_failed_restart_attempts_total{{{WHICH}}}[$__rate_interval]))",
                 f"{FLOW} {{{{connector}}}}",
             ),
-            about="Tasks that fell over, and copy tasks that lost an epoch.",
+            about="Tasks that failed, and copy tasks that lost an epoch.",
         ),
         lines(
             "History that broke",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import attrs
 import pytest
 
@@ -25,14 +26,14 @@ from tests.support.eventually import eventually
 from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, delete_topic
 
 
 ROOT = Path(__file__).parents[2]
 _COUNT = 300
 _ALIASES = ("cliA", "cliB")
 _FLOW = "cliA->cliB"
-_ORDERS, _BILLS = "cli-orders", "cli-bills"
+_ORDERS, _BILLS, _AGAIN = "cli-orders", "cli-bills", "again-cli"
 _READER, _WRITER = "reads-" + "x" * 32, "writes-" + "x" * 32
 #: The first word of each row of a table; heads are in capitals.
 _FIRST_WORD = re.compile(r"^(\S+)", re.MULTILINE)
@@ -81,7 +82,7 @@ def client(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest
         backup.bootstrap_servers,
         aliases=_ALIASES,
         **{
-            "topics": "cli-.*",
+            "topics": "cli-.*, again-cli",
             "topics.exclude": "cli[AB].*",
             "copy.epoch.ms": 1000,
             "cliB.offset.flush.interval.ms": 1000,
@@ -265,3 +266,50 @@ def test_a_daemon_that_is_not_there(client: Client) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert "connection refused" in done.stderr
     assert "--url" in done.stderr
+
+
+async def test_a_stopped_partition_is_an_issue_everywhere(client: Client) -> None:
+    """
+    A topic is deleted and created again, which stops its partition: the command, REST and metrics all say so, with what
+    to try, and its lag is unknown. Taking that advice while the mirror runs makes the node healthy again.
+    """
+    await create_topic(client.source, _AGAIN)
+    await produce_numbers(client.source, _AGAIN, count=_COUNT, partitions=1)
+    await await_arrived(client.target, f"cliA.{_AGAIN}", _COUNT, within_s=60)
+    await delete_topic(client.source, _AGAIN)
+    await create_topic(client.source, _AGAIN)
+    await produce_numbers(client.source, _AGAIN, count=10, partitions=1)
+
+    def unhealthy() -> subprocess.CompletedProcess[str] | None:
+        done = client.type("status", "--check")
+        return done if done.returncode == ExitCode.FAILED else None
+
+    told = await eventually(unhealthy, within_s=90, what="the partition is stopped", every_s=1)
+    answers = {
+        path: await _get(client, path) for path in ("/health/ready", f"/from:{_FLOW.replace('->', '/to:')}/health")
+    }
+    metrics = await _get(client, "/metrics")
+    [shown] = client.json("topics", "--search", _AGAIN)["topics"]
+    client.flow("config", "set", "copy.on.source.recreated=earliest")
+    await await_arrived(client.target, f"cliA.{_AGAIN}", _COUNT + 10, within_s=90)
+    client.flow("config", "revert")
+
+    def healthy() -> bool:
+        return client.type("status", "--check").returncode == ExitCode.OK
+
+    await eventually(healthy, within_s=90, what="the node is healthy again", every_s=1)
+
+    assert f"{_FLOW}: {_AGAIN}-0 is stopped" in " ".join(told.stdout.split())
+    assert "copy.on.source.recreated" in told.stdout
+    assert {path: status for path, (status, _) in answers.items()} == dict.fromkeys(answers, 503)
+    assert all(f"{_AGAIN}-0 is stopped" in text for _, text in answers.values())
+    assert "\nmm2py_healthy 0\n" in metrics[1]
+    assert (shown["stage"], shown["lag"], shown["lag_s"]) == ("stopped", None, None)
+
+
+async def _get(client: Client, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {_READER}"}) as session,
+        session.get(client.http + path) as answer,
+    ):
+        return answer.status, await answer.text()

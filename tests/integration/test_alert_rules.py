@@ -118,6 +118,7 @@ CASES = [
     Case("Mm2pyDown", {series("up", NODE): "0x16 1x20"}, NODE, "3m30s", "4m30s"),
     Case("Mm2pyNotReady", {series("mm2py_ready", NODE): "0x24 1x20"}, NODE, "5m30s", "6m30s"),
     Case("Mm2pyNotReady", {series("mm2py_spark_up", NODE): "0x24 1x20"}, NODE, "5m30s", "6m30s"),
+    Case("Mm2pyUnhealthy", {series("mm2py_healthy", NODE): "0x64 1x20"}, NODE, "15m30s", "16m30s"),
     Case(
         "Mm2pySettingsRefused",
         {series("mm2py_events_total", {**NODE, "event": "settings_refused"}): "_x4 1x480"},
@@ -341,7 +342,7 @@ def test_each_alert_says_what_to_do(rule: dict[str, Any]) -> None:
     """Each alert has a severity, names what it is about, and has a runbook with the four parts."""
     name, notes = rule["alert"], rule["annotations"]
     chapter = RUNBOOKS.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
-    is_of_node = any(word in rule["expr"] for word in ("up{", "mm2py_ready", "settings_refused"))
+    is_of_node = any(word in rule["expr"] for word in ("up{", "mm2py_ready", "mm2py_healthy", "settings_refused"))
     named = {"instance"} if is_of_node else {"source", "target"}
 
     assert rule["labels"]["severity"] in SEVERITIES

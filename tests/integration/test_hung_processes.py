@@ -15,11 +15,11 @@ import pytest_asyncio
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.source import idle_source as source_watch
 from mm2py.model import epoch as model_epoch
+from mm2py.model.health import reasons_unhealthy
 from mm2py.model.state import MirrorView, TaskState
 from mm2py.pipeline import epoch_jobs as epoch_module
 from mm2py.pipeline.spark import processes
 from mm2py.pipeline.spark import session as session_module
-from mm2py.rest.shapes import reasons_not_ready
 from mm2py.telemetry.events import CopyTaskLate, CopyTaskLost, CopyTaskRecovered, SparkHung
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, spark_of
 from tests.support.eventually import eventually, scaled
@@ -178,14 +178,14 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
         await eventually(lambda: view().lag == 4_000, within_s=20, what="the lag shows what came meanwhile")
         was_late = bool(spark.events.of(CopyTaskLate))
         await eventually(lambda: view().tasks[0].state is TaskState.LATE, within_s=20, what="the copy task is late")
-        reasons = reasons_not_ready(MirrorView(0, is_ready=True, flows=(view(),)))
+        reasons = reasons_unhealthy(MirrorView(0, is_ready=True, flows=(view(),)))
         await eventually(lambda: view().lag == 0 and view().records == 6_000, within_s=60, what="all is mirrored")
-        recovered = reasons_not_ready(MirrorView(0, is_ready=True, flows=(view(),)))
+        recovered = reasons_unhealthy(MirrorView(0, is_ready=True, flows=(view(),)))
         await flow.drain()
 
     assert not was_late  # behind that its partitions are nobody's, and asked about for that alone
     assert [type(it.event) for it in spark.events if isinstance(it.event, _STORY)] == list(_STORY)
-    assert reasons == ["A->B: the epoch of copy task 0 was not back in time"]
+    assert reasons == ["A->B: the epoch of copy task 0 is late"]
     assert not recovered
     assert_numbers(await read_numbers(target, f"A.{before}"), 2_000)
     assert_numbers(await read_numbers(target, f"A.{meanwhile}"), 4_000)

@@ -314,7 +314,7 @@ async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
         cancelled = served.node.control.ordered
         await seen.click("Pause", ".flow-head")
         await seen.answer("Pause")
-        await seen.sees("copying paused", ".override-note")
+        await seen.sees("copying paused; checkpoints paused; heartbeats paused", ".override-note")
         await seen.click("Resume", ".flow-head")
         await eventually(lambda: served.node.control.ordered == NO_OVERRIDES, within_s=10, what="the flow is resumed")
         await seen.click("Pause", "table.topics tr:nth-child(2)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -108,13 +109,14 @@ def some_view() -> MirrorView:
 
 @attrs.define
 class ControlDouble(Control):
-    """Keeps overrides in memory and applies none. `trouble` is raised by the next change or restart."""
+    """Keeps overrides in memory, applies none. `trouble` is raised by the next change, `takes_s` later, or restart."""
 
     settings: MirrorSettings
     ordered: Overrides = NO_OVERRIDES
     said_by: list[str] = attrs.field(factory=list)
     restarts: list[tuple[object, ...]] = attrs.field(factory=list)
     trouble: Exception | None = None
+    takes_s: float = 0.0
 
     def overrides(self, flow: Flow) -> Overrides:
         if flow != FLOW:
@@ -124,6 +126,7 @@ class ControlDouble(Control):
     async def change_overrides(
         self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
     ) -> Overrides:
+        await asyncio.sleep(self.takes_s)
         if self.trouble is not None:
             raise self.trouble
         self.ordered = change(self.overrides(flow))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -64,6 +64,30 @@ def start_connector(overrides: Overrides, connector: str) -> Overrides:
     """Run a task group that may have been deleted, as putting its config does."""
     _check_connector(connector)
     return _set_wanted(overrides, connector, Wanted.RUNNING)
+
+
+def pause_flow(overrides: Overrides, connectors: Iterable[str]) -> Overrides:
+    """Pause *connectors*, all that a flow has; those that are stopped stay so."""
+    return _want_all(overrides, connectors, Wanted.PAUSED, unless=Wanted.STOPPED)
+
+
+def stop_flow(overrides: Overrides, connectors: Iterable[str]) -> Overrides:
+    """Stop *connectors*, all that a flow has."""
+    return _want_all(overrides, connectors, Wanted.STOPPED)
+
+
+def resume_flow(overrides: Overrides) -> Overrides:
+    """Resume all task groups; those that were deleted stay so. Paused topics and partitions stay paused."""
+    return _want_all(overrides, overrides.groups, Wanted.RUNNING)
+
+
+def _want_all(
+    overrides: Overrides, connectors: Iterable[str], wanted: Wanted, *, unless: Wanted = Wanted.DELETED
+) -> Overrides:
+    for connector in connectors:
+        if overrides.wanted(connector) not in {unless, Wanted.DELETED}:
+            overrides = _set_wanted(overrides, connector, wanted)
+    return overrides
 
 
 def _want(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:

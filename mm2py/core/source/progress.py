@@ -126,8 +126,14 @@ class PartitionState(Counters):
 
     @property
     def lag(self) -> int | None:
-        """Return how many records the target is behind, as of the last fetch answer; None before the first."""
-        return max(0, self.log.high_watermark - self.position) if self.log.high_watermark >= 0 else None
+        """
+        Return how many records the target is behind, as of the last fetch answer; None if that is unknown.
+
+        An end before the position, or a source that is questioned, is not what was copied until now: a topic that was
+        deleted and created again has as many records to copy as its mirror decides.
+        """
+        left = self.log.high_watermark - self.position
+        return None if left < 0 or self.is_questioned else left
 
     @property
     def standing(self) -> Position:

@@ -185,6 +185,7 @@ class CopyTask:
                 await self._run_epoch(self._plan(partitions))
             else:
                 await self._wait()
+        self._rest()
 
     async def _is_ready(self) -> bool:
         """Wait until Spark takes epochs; where it cannot be started, pause, and say that it is not."""
@@ -284,7 +285,12 @@ class CopyTask:
                 until = min(until, self._quiet_until)
         self._state = TaskState.IDLE
 
+    def _rest(self) -> None:
+        """Show no rate while nothing is copied."""
+        self._numbers = attrs.evolve(self._numbers, records_per_s=0.0, bytes_per_s=0.0)
+
     async def _wait(self) -> None:
+        self._rest()
         retry_at = self._planner.next_retry_at(self.task)
         if retry_at is None or math.isinf(retry_at):
             await self._poked.wait()

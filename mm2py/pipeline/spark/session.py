@@ -133,8 +133,11 @@ class SparkSession:
         return self.process.poll() is None
 
     def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
-        """Have *work*, which calls into the JVM, done on a thread."""
-        return asyncio.get_running_loop().run_in_executor(self.threads, functools.partial(work, *args, **named))
+        """Have *work*, which calls into the JVM, done on a thread. It need not be awaited."""
+        job = asyncio.get_running_loop().run_in_executor(self.threads, functools.partial(work, *args, **named))
+        # Where nothing awaits it any more, asyncio would print its exception with a traceback.
+        job.add_done_callback(lambda it: None if it.cancelled() else it.exception())
+        return job
 
 
 class SparkHost:

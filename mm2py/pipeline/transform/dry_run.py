@@ -102,8 +102,6 @@ async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> l
 async def _asked(host: SparkHost, sql: Sql, what: str, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Ask Spark. Raise `TriedTooLongError` where that is not done in the time that a flow gives it, and end Spark."""
     answer = sql.session.begin(question, *args, **named)
-    # Retrieve the exception of a job that may no longer be awaited.
-    answer.add_done_callback(lambda it: None if it.cancelled() else it.exception())
     if not await host.finished(sql.session, answer, TRIED_WITHIN_S):
         await host.end_hung(sql.session, f"{what} was not done within {TRIED_WITHIN_S:g} s")
         raise TriedTooLongError(what, TRIED_WITHIN_S)

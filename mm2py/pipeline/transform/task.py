@@ -128,8 +128,6 @@ class RecordTasks:
     async def _prepare(self, jobs: TransformJobs, plan: EpochPlan) -> None:
         """Prepare them. Where a function hangs, Spark goes on copying for others."""
         preparing = jobs.session.begin(jobs.prepare)
-        # Retrieve the exception of a job that may no longer be awaited.
-        preparing.add_done_callback(lambda it: None if it.cancelled() else it.exception())
         if not await done_within(preparing, MICRO_BATCH_SLACK_S, self._clock):
             jobs.on_late(plan, MICRO_BATCH_SLACK_S, 0.0)
             self._sql = None  # it is held by whatever hangs

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, TypeVarTuple
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import attrs
 
 from mm2py.config.keys.table import nearest
 from mm2py.core.control import overrides as verbs
+from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
+from mm2py.model.health import reasons_unhealthy
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
 from mm2py.rest import connect
@@ -23,10 +26,10 @@ from mm2py.rest.shapes import (
     limit_json,
     overrides_json,
     partition_json,
-    reasons_not_ready,
     topic_names,
     topics_of,
 )
+from mm2py.telemetry.events import RestChangeFailed
 
 
 T = TypeVar("T")
@@ -80,7 +83,7 @@ async def get_flow_metrics(ask: Ask) -> object:
 )
 async def get_flow_health(ask: Ask) -> object:
     view = attrs.evolve(ask.rest.view(), flows=(ask.flow(),))
-    if reasons := reasons_not_ready(view):
+    if reasons := reasons_unhealthy(view):
         return Answer(503, {"status": "unhealthy", "message": "; ".join(reasons)})
     return {"status": "healthy", "message": "The flow is ready to handle requests."}
 
@@ -221,12 +224,25 @@ async def carry_out(
     return Answer(code)
 
 
-async def whole(ask: Ask, change: Awaitable[T]) -> T:
-    """Await a change to its end, even if the client disconnects; then renew the view for the next request."""
+async def whole(ask: Ask, change: Coroutine[Any, Any, T]) -> T:
+    """Await a change, which continues if the client disconnects; then renew the view for the next request."""
+    # A request's own task is cancelled with it. A change is bounded by the time that its target may take to answer.
+    changing = asyncio.get_running_loop().create_task(change, name=f"{ask.request.method} {ask.request.path}")
     try:
-        return await asyncio.shield(change)
+        return await asyncio.shield(changing)
+    except asyncio.CancelledError:
+        changing.add_done_callback(functools.partial(_report_unheard, ask))
+        raise
     finally:
         ask.rest.forget()
+
+
+def _report_unheard(ask: Ask, changing: asyncio.Task[Any]) -> None:
+    """Report a change that failed once its client was gone."""
+    error = None if changing.cancelled() else changing.exception()
+    if error is not None:
+        hint = error.hint if isinstance(error, Mm2Error) else ""
+        ask.rest.events.emit(RestChangeFailed(ask.request.method, ask.request.path, str(error), hint))
 
 
 @routes.add("GET", FLOW + "/overrides", "All overrides of a flow", answers={200: ref("Overrides")}, errors=(404,))
@@ -245,6 +261,39 @@ async def get_overrides(ask: Ask) -> object:
 async def delete_overrides(ask: Ask) -> object:
     flow = ask.flow()
     return overrides_json(flow.flow, await change_overrides(ask, flow, lambda _overrides: NO_OVERRIDES))
+
+
+@routes.add("PUT", FLOW + "/pause", "Pause a flow: all its connectors", answers={202: None}, errors=WRITE_ERRORS)
+async def pause_flow(ask: Ask) -> object:
+    flow = ask.flow()
+    return await carry_out(ask, flow, verbs.pause_flow, _connectors(flow))
+
+
+@routes.add(
+    "PUT",
+    FLOW + "/resume",
+    "Resume a paused or stopped flow: all its connectors",
+    answers={202: None},
+    errors=WRITE_ERRORS,
+)
+async def resume_flow(ask: Ask) -> object:
+    return await carry_out(ask, ask.flow(), verbs.resume_flow)
+
+
+@routes.add(
+    "PUT",
+    FLOW + "/stop",
+    "Stop a flow: all its connectors release their resources",
+    answers={204: None},
+    errors=WRITE_ERRORS,
+)
+async def stop_flow(ask: Ask) -> object:
+    flow = ask.flow()
+    return await carry_out(ask, flow, verbs.stop_flow, _connectors(flow), code=204)
+
+
+def _connectors(flow: FlowView) -> tuple[str, ...]:
+    return tuple(group.connector for group in flow.groups)
 
 
 @routes.add("PUT", _TOPIC + "/pause", "Pause a topic", answers={202: None}, errors=WRITE_ERRORS)

@@ -6,9 +6,10 @@ from aiohttp import web
 
 import mm2py
 from mm2py.config.rest import Right
+from mm2py.model.health import reasons_unhealthy
 from mm2py.rest.route import Answer, Ask, Routes, Text
 from mm2py.rest.schemas import STRINGS, ref
-from mm2py.rest.shapes import cluster_status, node_status, reasons_not_ready
+from mm2py.rest.shapes import cluster_status, node_status
 
 
 routes = Routes("node")
@@ -87,7 +88,7 @@ async def get_health_live(_ask: Ask) -> object:
     right=Right.NONE,
 )
 async def get_health_ready(ask: Ask) -> object:
-    reasons = reasons_not_ready(ask.rest.view())
+    reasons = reasons_unhealthy(ask.rest.view())
     if ask.rest.is_draining:
         reasons.insert(0, "the node is draining: it was asked to stop")
     return Answer(503 if reasons else 200, {"status": "waiting" if reasons else "ready", "reasons": reasons})

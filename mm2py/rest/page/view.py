@@ -14,6 +14,7 @@ import attrs
 
 import mm2py
 from mm2py.model.flow import Flow
+from mm2py.model.health import flow_issues, node_issues
 from mm2py.model.overrides import Overrides, RateLimit
 from mm2py.model.state import (
     ClusterView,
@@ -24,6 +25,7 @@ from mm2py.model.state import (
     PartitionView,
     SparkView,
     TaskView,
+    to_json,
 )
 from mm2py.rest.page.history import History, rounded
 from mm2py.telemetry.events import SparkEnded, SparkStarted
@@ -68,6 +70,7 @@ def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnde
         "is_ready": view.is_ready,
         "started_ms": view.started_ms,
         "spark": _spark(view.spark, spark),
+        "issues": [to_json(issue) for issue in node_issues(view)],
         "flows": [{**summary(flow), "recent": history.rates(flow.flow, _SPARKLINE_POINTS)} for flow in view.flows],
     }
 
@@ -105,8 +108,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
             for group in flow.groups
         ],
         "copy_tasks": len(flow.tasks),
-        "late_tasks": flow.late_tasks,
-        "waiting_for_slot": sum(1 for task in flow.tasks if task.state.name == "WAITING_FOR_SLOT"),
+        "issues": [to_json(issue) for issue in flow_issues(flow)],
     }
 
 

@@ -77,6 +77,7 @@ from mm2py.telemetry.events.partitions import (
 )
 from mm2py.telemetry.events.records import RecordLeftOut, TransactionFenced
 from mm2py.telemetry.events.rest import (
+    RestChangeFailed,
     RestFailed,
     RestListening,
     RestLoginRefused,
@@ -189,6 +190,7 @@ __all__ = [
     "RemoteTopicDeleted",
     "RemoteTopicRecreated",
     "RemoteTopicRewound",
+    "RestChangeFailed",
     "RestFailed",
     "RestListening",
     "RestLoginRefused",

@@ -40,6 +40,18 @@ class RestFailed(Event):
 
 
 @attrs.frozen
+class RestChangeFailed(Event):
+    """A change failed after its client had disconnected, or had been answered that it takes too long."""
+
+    level = Level.WARN
+
+    method: str
+    path: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
 class RestLoginRefused(Event):
     """A login at the REST server with wrong credentials; reported once per address until the attempts stop."""
 

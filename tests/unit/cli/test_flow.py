@@ -73,9 +73,7 @@ def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> 
 @pytest.mark.parametrize(
     ("words", "requests"),
     [
-        pytest.param(
-            ["pause"], [("PUT", f"{AT}/connectors/{name}/pause", None) for name in CONNECTORS], id="whole flow"
-        ),
+        pytest.param(["pause"], [("PUT", f"{AT}/pause", None)], id="whole flow"),
         pytest.param(
             ["stop", "--connector", "heartbeat"],
             [("PUT", f"{AT}/connectors/MirrorHeartbeatConnector/stop", None)],
@@ -199,13 +197,13 @@ class Answers:
         raise KeyboardInterrupt
 
 
-async def test_only_connectors_that_a_flow_has_are_steered(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the file switches heartbeats off, pausing a flow does not ask for them."""
+async def test_only_connectors_that_a_flow_has_are_restarted(capsys: pytest.CaptureFixture[str]) -> None:
+    """If the file disables heartbeats, restarting a flow does not ask for them."""
     rest = Answers({f"{AT}/connectors": [SOURCE]})
-    await command.serve(parsed("pause"), rest, ManualClock())
+    await command.serve(parsed("restart"), rest, ManualClock())
 
-    assert rest.asked == [("GET", f"{AT}/connectors"), ("PUT", f"{AT}/connectors/{SOURCE}/pause")]
-    assert capsys.readouterr().out == f"{SOURCE} of A->B paused\n"
+    assert rest.asked == [("GET", f"{AT}/connectors"), ("POST", f"{AT}/connectors/{SOURCE}/restart")]
+    assert capsys.readouterr().out == f"{SOURCE} of A->B restarts\n"
 
 
 async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +213,7 @@ async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> N
     await command.serve(parsed("limit", "--none", "--json"), rest, ManualClock())
 
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
-        {"done": f"{SOURCE} of A->B paused"},
+        {"done": "A->B paused"},
         {"bytes_per_s": None},
     ]
 
@@ -253,6 +251,7 @@ def summary(**facts: object) -> dict[str, Any]:
         "last_error": "",
         "hint": "",
         "connectors": {SOURCE: "running"},
+        "issues": [],
     }
     return {**healthy, **facts}
 
@@ -260,7 +259,8 @@ def summary(**facts: object) -> dict[str, Any]:
 def node(*flows: dict[str, Any], is_ready: bool = True) -> dict[str, Any]:
     spark = {"slots": 2, "used": 1, "waiting": 0, "is_up": True}
     facts = {"version": "1", "worker_id": "h:8083", "wall_ms": 90_000, "started_ms": 0, "is_ready": is_ready}
-    return {**facts, "spark": spark, "flows": list(flows)}
+    is_healthy = is_ready and not any(flow["issues"] for flow in flows)
+    return {**facts, "spark": spark, "is_healthy": is_healthy, "issues": [], "flows": list(flows)}
 
 
 def test_a_node_is_shown_in_plain_text() -> None:
@@ -281,21 +281,13 @@ def test_a_node_is_shown_in_plain_text() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("node_status", "is_healthy"),
-    [
-        pytest.param(node(summary()), True, id="healthy"),
-        pytest.param(node(summary(state="paused")), True, id="paused on purpose"),
-        pytest.param(node(summary(), is_ready=False), False, id="not ready"),
-        pytest.param(node(summary(state="failed", last_error="no right")), False, id="failed"),
-        pytest.param(node(summary(connectors={"MirrorHeartbeatConnector": "failed"})), False, id="group failed"),
-        pytest.param(node(summary(late_tasks=1)), False, id="a copy task hangs"),
-        pytest.param(node(summary(last_error="cluster A does not answer")), False, id="cluster away"),
-    ],
-)
-def test_what_needs_somebody(node_status: dict[str, Any], is_healthy: bool) -> None:
-    """The check fails for what is broken, not for what somebody asked for."""
-    assert flow_pages.is_healthy(node_status) is is_healthy
+def test_issues_are_shown_below_the_flows() -> None:
+    """What the daemon judged is shown word for word, with what to try."""
+    issue = {"message": "t-3 is stopped", "cause": "it was created again", "hint": "see the runbook"}
+    page = shown(flow_pages.status_page(node(summary(issues=[issue]))))
+
+    assert "running, but something needs attention" in page
+    assert "A->B: t-3 is stopped: it was created again; see the runbook" in page
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 100, 200])

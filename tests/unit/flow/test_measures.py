@@ -53,7 +53,10 @@ class MeasuresRig:
             fetches=3, produces=2, retries=1, throttled_ms=40,
         )  # fmt: skip
         self.measures.account(plan or self.plan(), whole, 5.0)
-        self.state = attrs.evolve(self.state, position=self.state.position + records)
+        position = self.state.position + records
+        end = self.state.log.high_watermark
+        log = attrs.evolve(self.state.log, high_watermark=max(position, end) if end >= 0 else end)
+        self.state = attrs.evolve(self.state, position=position, log=log)
         self.measures.look(self.state)
         self.epoch += 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from mm2py.errors import (
 )
 from mm2py.rest.app import ROUTES
 from mm2py.rest.route import Route
-from mm2py.telemetry.events import RestFailed
+from mm2py.telemetry.events import RestChangeFailed, RestFailed
 from tests.support.rest_asking import BODIES, Asking, asking, path_of
 
 
@@ -191,6 +193,26 @@ async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
     assert "boom" not in got.text
     [event] = ask.node.events.of(RestFailed)
     assert "boom" in event.traceback
+
+
+async def test_a_change_that_fails_too_late_is_an_event(ask: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    The target hangs, the client has long been answered, then the change fails: one event names it and what to try, and
+    asyncio has no exception to print that nobody retrieved.
+    """
+    ask.node.control.takes_s = 90.0
+    ask.node.control.trouble = OverridesNotStoredError("A->B", "B", "no answer in 20 s")
+
+    got = await ask("PUT", SOURCE + "/pause")
+    await asyncio.sleep(60)
+    gc.collect()
+
+    assert got.status == 503
+    [event] = ask.node.events.of(RestChangeFailed)
+    assert (event.method, event.path) == ("PUT", SOURCE + "/pause")
+    assert "no answer in 20 s" in event.error
+    assert event.hint
+    assert "never retrieved" not in caplog.text
 
 
 async def test_nearest_names(ask: Asking) -> None:

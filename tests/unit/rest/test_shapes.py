@@ -1,4 +1,4 @@
-"""Views as REST shows them: Connect's states, a topic's sum, and what keeps a node from being ready."""
+"""Views as REST shows them: Connect's states and a topic's sum."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ import pytest
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
-from mm2py.model.state import (
-    ClusterView,
-    FlowState,
-    FlowView,
-    GroupView,
-    MirrorView,
-    PartitionStage,
-    TaskState,
-    TaskView,
-)
+from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage
 from mm2py.rest import connect
-from mm2py.rest.shapes import flow_status, overrides_json, reasons_not_ready, topics_of
+from mm2py.rest.shapes import flow_status, overrides_json, topics_of
 from tests.support.rest_node import FLOW, some_view
 
 
@@ -160,54 +151,3 @@ def test_overrides_are_plain_values() -> None:
     assert found["connectors"] == {SOURCE: "paused"}
     assert found["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "b", "partition": 1}]
     assert found["config"] == {SOURCE: {"topics": "x"}}
-
-
-@pytest.mark.parametrize(
-    ("view", "word"),
-    [
-        (attrs.evolve(some_view(), is_ready=False), "Spark"),
-        (MirrorView(0, is_ready=True), "no flow"),
-        (
-            attrs.evolve(
-                some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False, error="refused"),)),)
-            ),
-            "A->B: refused",
-        ),
-        (
-            attrs.evolve(some_view(), flows=(_flow(clusters=(ClusterView("B", is_reachable=False),)),)),
-            "A->B: cluster B does not answer",
-        ),
-        (
-            attrs.evolve(some_view(), flows=(_flow(tasks=(TaskView(3, TaskState.LATE, 7, 1),)),)),
-            "A->B: the epoch of copy task 3 was not back in time",
-        ),
-        (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.STARTING),)),)), "it is starting"),
-        (attrs.evolve(some_view(), flows=(_flow(groups=(_group(FlowState.FAILED, "no"),)),)), "it is failed: no"),
-    ],
-    ids=["spark", "no flow", "cluster", "nothing known", "late", "starting", "failed"],
-)
-def test_why_a_node_is_not_ready(view: MirrorView, word: str) -> None:
-    """Each reason is a sentence."""
-    [reason] = reasons_not_ready(view)
-
-    assert word in reason
-
-
-def test_what_keeps_a_flow_from_running_is_said_once() -> None:
-    """Three task groups that wait for one cluster do not say three times why it is away."""
-    away = ClusterView("B", is_reachable=False, error="cluster B does not answer at b:1: connection refused")
-    groups = (_group(FlowState.STARTING, away.error), _group(FlowState.STARTING, away.error))
-    view = attrs.evolve(some_view(), flows=(_flow(clusters=(away,), groups=groups),))
-
-    reasons = reasons_not_ready(view)
-
-    assert reasons[0] == f"A->B: {away.error}"
-    assert [reason.rpartition(": ")[2] for reason in reasons[1:]] == ["it is starting"] * 2
-
-
-@pytest.mark.parametrize("state", [FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED], ids=lambda it: it.name)
-def test_what_rests_on_request_is_ready(state: FlowState) -> None:
-    """A flow that somebody paused does what it is told."""
-    view = attrs.evolve(some_view(), flows=(_flow(groups=(_group(state),)),))
-
-    assert reasons_not_ready(view) == []

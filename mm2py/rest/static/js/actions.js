@@ -60,12 +60,17 @@ export function show(node, isShown) {
 }
 
 export async function pauseFlow(flow) {
-  if (!await confirm(`Pause ${flow}?`, "Copying stops within seconds, until it is resumed. Nothing is lost: it continues where it was.", "Pause")) return;
-  await change(`Pausing ${flow}`, "PUT", flowPath(flow, "connectors", SOURCE, "pause"));
+  if (!await confirm(`Pause ${flow}?`, "Copying, checkpoints and heartbeats stop within seconds, until the flow is resumed. Nothing is lost: it continues where it was.", "Pause")) return;
+  await change(`Pausing ${flow}`, "PUT", flowPath(flow, "pause"));
 }
 
 export async function resumeFlow(flow) {
-  await change(`Resuming ${flow}`, "PUT", flowPath(flow, "connectors", SOURCE, "resume"));
+  await change(`Resuming ${flow}`, "PUT", flowPath(flow, "resume"));
+}
+
+export async function stopFlow(flow) {
+  if (!await confirm(`Stop ${flow}?`, "Copying, checkpoints and heartbeats end and release their connections, so that offsets may be altered. They stay stopped until the flow is resumed.", "Stop", "danger")) return;
+  await change(`Stopping ${flow}`, "PUT", flowPath(flow, "stop"));
 }
 
 export async function stopConnector(flow, name) {
@@ -77,11 +82,8 @@ export async function stopConnector(flow, name) {
 }
 
 export async function pauseConnector(flow, name) {
-  if (name === SOURCE) {
-    await pauseFlow(flow);
-    return;
-  }
-  if (!await confirm(`Pause ${called(name).toLowerCase()} of ${flow}?`, "It is idle until it is resumed; copying continues.", "Pause")) return;
+  const text = name === SOURCE ? "Copying stops within seconds, until it is resumed. Nothing is lost: it continues where it was." : "It is idle until it is resumed; copying continues.";
+  if (!await confirm(`Pause ${called(name).toLowerCase()} of ${flow}?`, text, "Pause")) return;
   await change(`Pausing ${called(name).toLowerCase()} of ${flow}`, "PUT", flowPath(flow, "connectors", name, "pause"));
 }
 

@@ -18,10 +18,10 @@ const ICON_D = {
 /** How a flow fares in one word: what is away or has failed counts more than what the flow says of itself. */
 export function fare(flow) {
   if (flow.clusters.some((cluster) => !cluster.is_reachable)) return state("unreachable");
-  const own = state(flow.state);
-  if (flow.state === "running" && (flow.stages.stopped ?? 0) > 0) return { word: "has failures", sign: "bad", mood: "bad" };
-  if (flow.state === "running" && flow.connectors.some((one) => one.state === "failed")) return { word: "has failures", sign: "bad", mood: "bad" };
-  return own;
+  const worst = flow.state === "running" ? flow.issues[0]?.severity : undefined;
+  if (worst === "error") return { word: "has failures", sign: "bad", mood: "bad" };
+  if (worst === "warning") return { word: "running with problems", sign: "bad", mood: "warn" };
+  return state(flow.state);
 }
 
 /** A direction that copies nothing: it writes heartbeats to its target, and needs nothing else. */

@@ -60,7 +60,7 @@ export class FlowPage {
       pause: act.button("Pause", "pause", () => act.pauseFlow(flow)),
       resume: act.button("Resume", "run", () => act.resumeFlow(flow), { mood: "primary" }),
       restart: act.button("Restart", "restart", () => act.restartConnector(flow, act.SOURCE)),
-      stop: act.button("Stop", "stop", () => act.stopConnector(flow, act.SOURCE), { mood: "danger" }),
+      stop: act.button("Stop", "stop", () => act.stopFlow(flow), { mood: "danger" }),
       limit: act.button("Rate limit", "limit", () => act.limitFlow(flow, store.flow?.overrides?.limit)),
     };
     this.readers = h("p", { class: "faint readers" });
@@ -132,7 +132,10 @@ export class FlowPage {
     setText(this.gone, isGone ? `This node does not run ${this.flow}.` : "Loading this flow…");
     if (!line || !flow) return;
     setPill(this.word.firstChild, fare(line));
-    this.problems.update([...problems([{ ...line, stages: {} }]).map((one) => ({ ...one, flow: null, about: null })), ...failures(flow)]);
+    // The partitions that failed are named one by one; what is paused has a line of its own.
+    const elsewhere = ["partitions_stopped", "paused"];
+    const ofFlow = problems([line]).filter((one) => !elsewhere.includes(one.code));
+    this.problems.update([...ofFlow.map((one) => ({ ...one, flow: null, flows: [] })), ...failures(flow)]);
     this.showActions(line, flow);
     this.showNumbers(line, flow);
     for (const plot of this.plots) plot.update(store.history?.flow === this.flow ? store.history : null);
@@ -141,12 +144,11 @@ export class FlowPage {
 
   showActions(line, flow) {
     const copying = line.connectors.find((one) => one.connector === act.SOURCE);
-    const wanted = flow.overrides?.connectors?.[act.SOURCE] ?? "running";
-    const isHeld = wanted !== "running" || ["paused", "stopped"].includes(copying?.state);
-    act.show(this.acts.pause, copying && !isHeld);
-    act.show(this.acts.resume, copying && isHeld);
+    const wanted = line.connectors.map((one) => flow.overrides?.connectors?.[one.connector] ?? "running");
+    act.show(this.acts.pause, wanted.includes("running"));
+    act.show(this.acts.resume, wanted.some((one) => one !== "running"));
     act.show(this.acts.restart, Boolean(copying));
-    act.show(this.acts.stop, copying && wanted !== "stopped");
+    act.show(this.acts.stop, wanted.some((one) => one !== "stopped"));
     act.show(this.acts.limit, Boolean(copying));
     setText(this.readers, store.who && !store.who.mayWrite ? act.whyNot() : "");
     this.readers.hidden = this.readers.textContent === "";

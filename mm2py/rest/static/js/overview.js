@@ -2,52 +2,46 @@
 
 import { eventList } from "./events.js";
 import { h, s, setAttribute, setText } from "./dom.js";
-import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
+import { bytesPerS, ms, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
 const LAST_EVENTS = 8;
 
-/** What an operator should know first, worst first: {mood, title, text, hint, flow}. */
-export function problems(flows) {
-  const found = [];
-  const away = new Map();
+const MOODS = { error: "bad", warning: "warn", note: "note" };
+
+/** The daemon's judgement as problems, worst first: {mood, title, text, hint, flow, about}. Flows share a cluster's. */
+export function problems(flows, ofNode = []) {
+  const found = new Map(ofNode.map((issue) => [issue.code, problem(issue, null)]));
   for (const flow of flows) {
-    for (const cluster of flow.clusters) {
-      if (cluster.is_reachable) continue;
-      const known = away.get(cluster.alias) ?? { ...cluster, flows: [] };
-      known.flows.push(flow.flow);
-      away.set(cluster.alias, known);
+    for (const issue of flow.issues) {
+      const isShared = issue.code === "cluster_unreachable";
+      const key = isShared ? `${issue.code} ${issue.about}` : `${issue.code} ${issue.about} ${flow.flow}`;
+      if (!found.has(key)) found.set(key, problem(issue, flow.flow));
+      else found.get(key).flows.push(flow.flow);
     }
   }
-  for (const cluster of away.values()) {
-    found.push({ mood: "bad", title: `Cluster ${cluster.alias} is unreachable`, text: cluster.error, hint: cluster.hint, flow: cluster.flows[0], about: cluster.flows.join(", ") });
-  }
-  for (const flow of flows) {
-    if (flow.state === "failed" || flow.state === "restarting") {
-      found.push({ mood: flow.state === "failed" ? "bad" : "warn", title: `Flow ${flow.flow} ${flow.state === "failed" ? "has failed" : "is restarting"}`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
-    }
-    if (flow.state === "standby") found.push({ mood: "warn", title: `Flow ${flow.flow} is standing by`, text: flow.last_error, hint: flow.hint, flow: flow.flow });
-    for (const one of flow.connectors.slice(1)) {
-      if (one.state === "failed") found.push({ mood: "bad", title: `${one.connector} of ${flow.flow} has failed`, text: one.last_error, hint: one.hint, flow: flow.flow });
-    }
-    const stopped = flow.stages.stopped ?? 0;
-    if (stopped) found.push({ mood: "bad", title: `${plural(stopped, "partition")} of ${flow.flow} ${stopped === 1 ? "needs" : "need"} attention`, text: "Retried at long intervals, while the others continue.", hint: "Open the flow to see what is wrong with each failed partition.", flow: flow.flow });
-    if (flow.late_tasks) found.push({ mood: "bad", title: `${plural(flow.late_tasks, "copy task")} of ${flow.flow} ${flow.late_tasks === 1 ? "hangs" : "hang"}`, text: "Their epochs did not return in time and are killed; copying continues by itself.", hint: "Find out what blocked them: memory, a stopped process.", flow: flow.flow });
-    if (flow.waiting_for_slot) found.push({ mood: "warn", title: `${plural(flow.waiting_for_slot, "copy task")} of ${flow.flow} ${flow.waiting_for_slot === 1 ? "waits" : "wait"} for a Spark slot`, text: "Spark has fewer slots than there are copy tasks; they take turns.", hint: "", flow: flow.flow });
-  }
-  return found;
+  const order = Object.values(MOODS);
+  return [...found.values()].sort((one, other) => order.indexOf(one.mood) - order.indexOf(other.mood));
 }
+
+function problem(issue, flow) {
+  const title = issue.code === "cluster_unreachable" ? `Cluster ${issue.about} is unreachable` : issue.message.charAt(0).toUpperCase() + issue.message.slice(1);
+  const text = issue.code === "cluster_unreachable" ? issue.message : issue.cause;
+  return { mood: MOODS[issue.severity], code: issue.code, title, text, hint: issue.hint, flow, flows: flow ? [flow] : [] };
+}
+
+const WORDS = { bad: "action needed", warn: "watch", note: "note" };
 
 export function problemCard(problem) {
   return h("div", { class: "problem", "data-mood": problem.mood },
-    pill({ word: problem.mood === "bad" ? "action needed" : "watch", sign: "bad", mood: problem.mood }),
+    pill({ word: WORDS[problem.mood], sign: problem.mood === "note" ? "none" : "bad", mood: problem.mood === "note" ? "still" : problem.mood }),
     h("div", {},
       h("strong", {}, problem.flow ? h("a", { href: `#/flow/${encodeURIComponent(problem.flow)}`, text: problem.title }) : problem.title),
       problem.text ? h("p", { text: problem.text }) : null,
       problem.hint ? h("p", { class: "hint", text: `What to try: ${problem.hint}` }) : null,
-      problem.about ? h("p", { class: "faint", text: `Flows: ${problem.about}` }) : null));
+      problem.flows?.length ? h("p", { class: "faint", text: `${problem.flows.length === 1 ? "Flow" : "Flows"}: ${problem.flows.join(", ")}` }) : null));
 }
 
 /** Cards of problems, created again only when they change. */
@@ -135,7 +129,7 @@ export class Overview {
     const { overview } = store;
     if (!overview) return;
     const { flows, spark } = overview;
-    this.problems.update(problems(flows));
+    this.problems.update(problems(flows, overview.issues));
     const fares = new Map([["running", 0]]);
     for (const flow of flows) fares.set(fare(flow).word, (fares.get(fare(flow).word) ?? 0) + 1);
     setText(this.tiles.state.value, [...fares].filter(([, many]) => many).map(([word, many]) => `${many} ${word}`).join(", ") || "none");

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.core.control import overrides as verbs
-from mm2py.core.control.overrides import CHECKPOINT, CONNECTORS, SOURCE
+from mm2py.core.control.overrides import CHECKPOINT, CONNECTORS, HEARTBEAT, SOURCE
 from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit, Wanted
@@ -57,6 +57,21 @@ def test_connectors_go_by_java_s_names() -> None:
     assert all(verbs.pause_connector(NO_OVERRIDES, name).wanted(name) is Wanted.PAUSED for name in CONNECTORS)
     with pytest.raises(UnknownConnectorError, match="no connector source"):
         verbs.pause_connector(NO_OVERRIDES, "source")
+
+
+def test_a_flow_is_all_its_connectors() -> None:
+    """
+    Pause and stop ask for the connectors that the flow has, and leave alone what is stopped or deleted already; resume
+    is for all that is not deleted, whoever paused it and however.
+    """
+    stopped = verbs.stop_connector(NO_OVERRIDES, CHECKPOINT)
+    mixed = verbs.pause_flow(stopped, (SOURCE, CHECKPOINT))
+    deleted = verbs.delete_connector(mixed, HEARTBEAT)
+
+    assert mixed.groups == {SOURCE: Wanted.PAUSED, CHECKPOINT: Wanted.STOPPED}
+    assert verbs.stop_flow(mixed, (SOURCE, CHECKPOINT)).groups == dict.fromkeys((SOURCE, CHECKPOINT), Wanted.STOPPED)
+    assert verbs.resume_flow(mixed) == NO_OVERRIDES
+    assert verbs.resume_flow(deleted).groups == {HEARTBEAT: Wanted.DELETED}
 
 
 def test_a_topic_is_resumed_as_a_whole() -> None:

@@ -69,6 +69,15 @@ def test_a_good_epoch_moves_the_position() -> None:
     assert occurrences == ()
 
 
+def test_the_lag_of_another_history_is_unknown() -> None:
+    """If the source ends before the position, or is questioned, how much is left to copy is not known; it is not 0."""
+    behind = state(position=20_989, log=LogOffsets(high_watermark=3_681))
+    questioned = question(state(log=LogOffsets(high_watermark=160)), Ended.RECREATED, FAILURE, now=NOW)
+
+    assert state(position=160, log=LogOffsets(high_watermark=160)).lag == 0
+    assert (behind.lag, questioned.lag) == (None, None)
+
+
 def test_rates_are_smoothed() -> None:
     """A fresh measurement counts half, and a silent partition's rate fades."""
     moved, _ = after(state(bytes_per_s=500.0), outcome())

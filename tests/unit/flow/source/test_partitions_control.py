@@ -60,10 +60,13 @@ async def test_a_paused_partition_is_left_out_at_once() -> None:
 
 
 async def test_a_paused_topic_leaves_copy_tasks_idle() -> None:
-    """No epoch runs for nothing; new partitions of the topic wait too."""
+    """No epoch runs for nothing, and none shows the rate of its last epoch; new partitions of the topic wait too."""
     async with running(partitions=2, tasks_max=2) as group:
+        await asyncio.sleep(3 * EPOCH_S)
+        rates = [view.records_per_s for view in group.tasks.task_views()]
         group.tasks.apply_overrides(verbs.pause_topic(NO_OVERRIDES, "t"))
         await asyncio.sleep(60)
+        paused_rates = [(view.records_per_s, view.bytes_per_s) for view in group.tasks.task_views()]
         epochs = len(group.epochs.plans)
         states = {view.state for view in group.tasks.task_views()}
         await asyncio.sleep(60)
@@ -73,6 +76,8 @@ async def test_a_paused_topic_leaves_copy_tasks_idle() -> None:
         await asyncio.sleep(0.01)
         resumed = len(busy(group))
 
+    assert all(rates)
+    assert paused_rates == [(0.0, 0.0)] * 2
     assert (epochs, later) == (later, epochs)
     assert (states, shown, resumed) == ({TaskState.IDLE}, {PartitionStage.PAUSED}, 2)
 

@@ -1,0 +1,239 @@
+"""
+What of a node and its flows needs attention.
+
+This is the only judgement of health: REST, the status page, the commands, the status file and the metrics all show what
+these functions return. An issue is judged from views alone, so that every one of them can be explained by what an
+operator sees beside it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+
+from mm2py.model.state import ClusterView, FlowState, FlowView, MirrorView, PartitionStage, PartitionView, TaskState
+
+
+class Severity(enum.Enum):
+    """How much an issue matters. All but a NOTE make a flow unhealthy."""
+
+    #: Worth knowing, such as what operators paused.
+    NOTE = 0
+    #: It does not work now, and is expected to recover without an operator.
+    WARNING = 1
+    #: It does not recover without an operator, or data is at risk.
+    ERROR = 2
+
+
+class IssueCode(enum.Enum):
+    """What is wrong, for programs. The names are part of REST's answers."""
+
+    SPARK_STARTING = 0
+    SPARK_DOWN = 1
+    NO_FLOW = 2
+    CLUSTER_UNREACHABLE = 3
+    CONNECTOR_FAILED = 4
+    #: Starting, restarting or draining, or running with an error.
+    CONNECTOR_NOT_RUNNING = 5
+    STANDBY = 6
+    PARTITIONS_STOPPED = 7
+    PARTITIONS_DELAYED = 8
+    TASKS_LATE = 9
+    LOSS_NEAR = 10
+    PARTITIONS_MISSING = 11
+    TASKS_WAITING = 12
+    PAUSED = 13
+    LAG_UNKNOWN = 14
+
+
+@attrs.frozen
+class HealthIssue:
+    """
+    One thing that needs attention, or that an operator should know.
+
+    `about` names the cluster, connector or topic-partition, and is empty if it is several or the node itself.
+    """
+
+    code: IssueCode
+    severity: Severity
+    message: str
+    cause: str = ""
+    hint: str = ""
+    about: str = ""
+
+    @property
+    def is_note(self) -> bool:
+        return self.severity is Severity.NOTE
+
+    @property
+    def sentence(self) -> str:
+        """The message with its cause."""
+        return ": ".join(filter(None, [self.message, self.cause]))
+
+
+#: A partition that waits for a broker is worth a word once its records have waited as long.
+_DELAY_S: Final = 60.0
+#: Less time than this until the source may delete what is not copied.
+_LOSS_S: Final = 3600.0
+_WORKING: Final = frozenset({FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED})
+_OF_STATES: Final = {
+    FlowState.FAILED: (IssueCode.CONNECTOR_FAILED, Severity.ERROR),
+    FlowState.STANDBY: (IssueCode.STANDBY, Severity.WARNING),
+}
+_STATE_WORDS: Final = {FlowState.FAILED: "down", FlowState.STANDBY: "standing by"}
+_HELD: Final = frozenset({FlowState.PAUSED, FlowState.STOPPED})
+_NAMED_AT_MOST: Final = 3
+
+
+def is_healthy(issues: Iterable[HealthIssue]) -> bool:
+    """Whether none of *issues* is more than a note."""
+    return all(issue.is_note for issue in issues)
+
+
+def all_issues(view: MirrorView) -> Iterator[HealthIssue]:
+    """Return the issues of a node and of its flows."""
+    yield from node_issues(view)
+    for flow in view.flows:
+        yield from flow_issues(flow)
+
+
+def reasons_unhealthy(view: MirrorView) -> list[str]:
+    """Return why a node is not healthy, each as one sentence; empty if it is."""
+    reasons = [issue.sentence for issue in node_issues(view) if not issue.is_note]
+    for flow in view.flows:
+        reasons += [f"{flow.flow}: {issue.sentence}" for issue in flow_issues(flow) if not issue.is_note]
+    return reasons
+
+
+def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
+    """Return what is wrong with the node itself; its flows have their own."""
+    found = []
+    if not view.is_ready:
+        found.append(HealthIssue(IssueCode.SPARK_STARTING, Severity.WARNING, "Spark has not started yet"))
+    elif view.spark is not None and not view.spark.is_up:
+        hint = "spark_ended in the log has the reason; a new one is started by itself"
+        found.append(HealthIssue(IssueCode.SPARK_DOWN, Severity.ERROR, "Spark is down", hint=hint))
+    if not view.flows:
+        found.append(HealthIssue(IssueCode.NO_FLOW, Severity.ERROR, "no flow runs", hint="enable one: A->B.enabled"))
+    return tuple(found)
+
+
+def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
+    """Return the issues of *flow*, the worst first."""
+    found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_tasks(flow), *_paused(flow)]
+    return tuple(sorted(found, key=lambda issue: -issue.severity.value))
+
+
+def _clusters(flow: FlowView) -> Iterator[HealthIssue]:
+    for cluster in _away(flow):
+        message = cluster.error or f"cluster {cluster.alias} does not answer"
+        yield HealthIssue(
+            IssueCode.CLUSTER_UNREACHABLE, Severity.ERROR, message, hint=cluster.hint, about=cluster.alias
+        )
+
+
+def _away(flow: FlowView) -> list[ClusterView]:
+    return [cluster for cluster in flow.clusters if not cluster.is_reachable]
+
+
+def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
+    # An unreachable cluster is an issue by itself, and what keeps most connectors from starting.
+    known = {cluster.error for cluster in _away(flow)}
+    alike: dict[tuple[FlowState, str, str], list[str]] = {}
+    for group in flow.groups:
+        cause, hint = ("", "") if group.last_error in known else (group.last_error, group.hint)
+        if group.state in _WORKING and not cause:
+            continue
+        if group.state is FlowState.STARTING and known and not cause:
+            continue
+        alike.setdefault((group.state, cause, hint), []).append(group.connector)
+    for (state, cause, hint), names in alike.items():
+        # Heartbeats that fail are tried again at their next interval, without a restart.
+        what = "failing" if state in _WORKING else state.name.lower()
+        message = f"{' and '.join(names)} {_are(len(names))} {_STATE_WORDS.get(state, what)}"
+        code, severity = _OF_STATES.get(state, (IssueCode.CONNECTOR_NOT_RUNNING, Severity.WARNING))
+        yield HealthIssue(code, severity, message, cause, hint, names[0] if len(names) == 1 else "")
+
+
+def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
+    stopped = [it for it in flow.partitions if it.stage is PartitionStage.STOPPED]
+    if stopped:
+        yield _of_partitions(IssueCode.PARTITIONS_STOPPED, Severity.ERROR, stopped, "stopped")
+    delayed = [it for it in flow.partitions if it.stage is PartitionStage.BACKING_OFF and (it.lag_s or 0.0) > _DELAY_S]
+    if delayed:
+        yield _of_partitions(IssueCode.PARTITIONS_DELAYED, Severity.WARNING, delayed, "waiting to be retried")
+    if losing := [it for it in flow.partitions if _is_loss_near(it)]:
+        first = min(losing, key=lambda it: it.seconds_until_loss or 0.0)
+        minutes = round((first.seconds_until_loss or 0.0) / 60)
+        message = f"in {minutes} min the source may delete records of {_names(losing)} that are not copied"
+        hint = "raise the topic's retention.ms or retention.bytes, or find out what slows the flow down"
+        yield HealthIssue(IssueCode.LOSS_NEAR, Severity.ERROR, message, hint=hint, about=str(first.source))
+    if many := flow.unknown_lags:
+        message = f"the lag of {_count(many, 'partition')} is unknown"
+        yield HealthIssue(IssueCode.LAG_UNKNOWN, Severity.NOTE, message)
+    if many := flow.missing_partitions:
+        message = f"{_count(many, 'partition')} of mirrored topics {_are(many)} missing on the target"
+        yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message)
+
+
+def _is_loss_near(partition: PartitionView) -> bool:
+    """Whether records may be lost soon, and have waited for most of their retention, however short that is."""
+    loss_s, waited_s = partition.seconds_until_loss, partition.lag_s
+    return loss_s is not None and waited_s is not None and loss_s < _LOSS_S and loss_s < waited_s
+
+
+def _of_partitions(code: IssueCode, severity: Severity, those: list[PartitionView], what: str) -> HealthIssue:
+    message = f"{_names(those)} {_are(len(those))} {what}"
+    first = next((it for it in those if it.failure is not None), those[0])
+    cause, hint = ("", "") if first.failure is None else (first.failure.message, first.failure.hint)
+    return HealthIssue(code, severity, message, cause, hint, str(first.source) if len(those) == 1 else "")
+
+
+def _names(those: list[PartitionView]) -> str:
+    names = ", ".join(str(it.source) for it in those[:_NAMED_AT_MOST])
+    more = len(those) - _NAMED_AT_MOST
+    return f"partition{_s(len(those))} {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _tasks(flow: FlowView) -> Iterator[HealthIssue]:
+    states = Counter(task.state for task in flow.tasks)
+    if many := states[TaskState.LATE]:
+        numbers = ", ".join(str(task.task) for task in flow.tasks if task.state is TaskState.LATE)
+        message = f"the epoch{_s(many)} of copy task{_s(many)} {numbers} {_are(many)} late"
+        hint = "it is ended and copied again by itself; find out what blocks Spark's workers: memory, a stopped process"
+        yield HealthIssue(IssueCode.TASKS_LATE, Severity.ERROR, message, hint=hint)
+    if many := states[TaskState.WAITING_FOR_SLOT]:
+        message = f"{_count(many, 'copy task')} wait{'s' if many == 1 else ''} for a slot of Spark; they take turns"
+        yield HealthIssue(IssueCode.TASKS_WAITING, Severity.NOTE, message)
+
+
+def _paused(flow: FlowView) -> Iterator[HealthIssue]:
+    held = [f"{group.connector} is {group.state.name.lower()}" for group in flow.groups if group.state in _HELD]
+    counted = ((len(flow.paused_topics), "topic"), (len(flow.paused_partitions), "partition"))
+    held += [f"{_count(many, name)} {_are(many)} paused" for many, name in counted if many]
+    if held:
+        who = flow.overrides_by or "an operator"
+        yield HealthIssue(IssueCode.PAUSED, Severity.NOTE, f"{', '.join(held)}", f"changed last by {who}{_at(flow)}")
+
+
+def _at(flow: FlowView) -> str:
+    if not flow.overrides_ms:
+        return ""
+    return datetime.fromtimestamp(flow.overrides_ms / 1000, UTC).strftime(" at %Y-%m-%d %H:%M:%SZ")
+
+
+def _count(many: int, name: str) -> str:
+    return f"{many} {name}{_s(many)}"
+
+
+def _s(many: int) -> str:
+    return "" if many == 1 else "s"
+
+
+def _are(many: int) -> str:
+    return "is" if many == 1 else "are"

@@ -1,0 +1,224 @@
+"""What of a node and its flows needs attention."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.health import (
+    HealthIssue,
+    IssueCode,
+    Severity,
+    all_issues,
+    flow_issues,
+    is_healthy,
+    node_issues,
+    reasons_unhealthy,
+)
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    GroupView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    SparkView,
+    TaskState,
+    TaskView,
+)
+
+
+_SOURCE, _CHECKPOINT, _HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
+_RUNNING = tuple(GroupView(name, FlowState.RUNNING) for name in (_SOURCE, _CHECKPOINT, _HEARTBEAT))
+_CLUSTERS = (ClusterView("A", is_reachable=True), ClusterView("B", is_reachable=True))
+_AWAY = ClusterView("B", is_reachable=False, error="cluster B does not answer at b:1: refused", hint="start it")
+_FAILURE = PartitionFailure("the topic was deleted and created again", "copy.on.source.recreated", "Recreated", 17)
+
+
+def _flow(**changes: object) -> FlowView:
+    whole = FlowView(Flow("A", "B"), FlowState.RUNNING, groups=_RUNNING, clusters=_CLUSTERS)
+    return attrs.evolve(whole, **changes)  # type: ignore[arg-type]
+
+
+def _partition(
+    number: int, stage: PartitionStage = PartitionStage.COPYING, *, lag_s: float | None = 0.0, **facts: object
+) -> PartitionView:
+    it = PartitionView(TopicPartition("t", number), "A.t", 0, stage, 5, 5, 0, 5, 50, 0.0, lag_s=lag_s)
+    return attrs.evolve(it, **facts)  # type: ignore[arg-type]
+
+
+def _stopped(*numbers: int) -> tuple[PartitionView, ...]:
+    return tuple(_partition(number, PartitionStage.STOPPED, failure=_FAILURE) for number in numbers)
+
+
+def _node(*flows: FlowView, **changes: object) -> MirrorView:
+    spark = SparkView(slots=2, used=0, waiting=0, is_up=True)
+    return attrs.evolve(MirrorView(0, is_ready=True, flows=flows, spark=spark), **changes)  # type: ignore[arg-type]
+
+
+def _codes(issues: tuple[HealthIssue, ...]) -> list[tuple[IssueCode, Severity]]:
+    return [(issue.code, issue.severity) for issue in issues]
+
+
+@pytest.mark.parametrize(
+    ("changes", "issue", "sentence"),
+    [
+        pytest.param(
+            {"clusters": (_CLUSTERS[0], _AWAY)},
+            (IssueCode.CLUSTER_UNREACHABLE, Severity.ERROR),
+            "cluster B does not answer at b:1: refused",
+            id="cluster",
+        ),
+        pytest.param(
+            {"clusters": (_CLUSTERS[0], ClusterView("B", is_reachable=False))},
+            (IssueCode.CLUSTER_UNREACHABLE, Severity.ERROR),
+            "cluster B does not answer",
+            id="cluster, reason unknown",
+        ),
+        pytest.param(
+            {"groups": (GroupView(_SOURCE, FlowState.FAILED, "no permission"), *_RUNNING[1:])},
+            (IssueCode.CONNECTOR_FAILED, Severity.ERROR),
+            "MirrorSourceConnector is down: no permission",
+            id="failed",
+        ),
+        pytest.param(
+            {"groups": (GroupView(_SOURCE, FlowState.RESTARTING, "a bug"), *_RUNNING[1:])},
+            (IssueCode.CONNECTOR_NOT_RUNNING, Severity.WARNING),
+            "MirrorSourceConnector is restarting: a bug",
+            id="restarting",
+        ),
+        pytest.param(
+            {"groups": (*_RUNNING[:2], GroupView(_HEARTBEAT, FlowState.RUNNING, "too few brokers"))},
+            (IssueCode.CONNECTOR_NOT_RUNNING, Severity.WARNING),
+            "MirrorHeartbeatConnector is failing: too few brokers",
+            id="running with an error",
+        ),
+        pytest.param(
+            {"groups": tuple(attrs.evolve(group, state=FlowState.STANDBY) for group in _RUNNING[:2])},
+            (IssueCode.STANDBY, Severity.WARNING),
+            "MirrorSourceConnector and MirrorCheckpointConnector are standing by",
+            id="standby, several",
+        ),
+        pytest.param(
+            {"partitions": (_partition(0), *_stopped(3))},
+            (IssueCode.PARTITIONS_STOPPED, Severity.ERROR),
+            "partition t-3 is stopped: the topic was deleted and created again",
+            id="one partition stopped",
+        ),
+        pytest.param(
+            {"partitions": _stopped(1, 2, 3, 4, 5)},
+            (IssueCode.PARTITIONS_STOPPED, Severity.ERROR),
+            "partitions t-1, t-2, t-3 and 2 more are stopped: the topic was deleted and created again",
+            id="partitions stopped",
+        ),
+        pytest.param(
+            {"partitions": (_partition(0, PartitionStage.BACKING_OFF, lag_s=61.0),)},
+            (IssueCode.PARTITIONS_DELAYED, Severity.WARNING),
+            "partition t-0 is waiting to be retried",
+            id="delayed",
+        ),
+        pytest.param(
+            {"partitions": (_partition(0, lag_s=600_000.0, seconds_until_loss=1800.0),)},
+            (IssueCode.LOSS_NEAR, Severity.ERROR),
+            "in 30 min the source may delete records of partition t-0 that are not copied",
+            id="loss",
+        ),
+        pytest.param(
+            {"tasks": (TaskView(3, TaskState.LATE, 7, 1), TaskView(4, TaskState.RUNNING, 7, 1))},
+            (IssueCode.TASKS_LATE, Severity.ERROR),
+            "the epoch of copy task 3 is late",
+            id="late",
+        ),
+    ],
+)  # fmt: skip
+def test_a_flow_that_does_not_work_is_unhealthy(
+    changes: dict[str, object], issue: tuple[IssueCode, Severity], sentence: str
+) -> None:
+    """Each cause is one issue with one sentence, and makes node and flow unhealthy."""
+    flow = _flow(**changes)
+
+    assert _codes(flow_issues(flow)) == [issue]
+    assert reasons_unhealthy(_node(flow)) == [f"A->B: {sentence}"]
+    assert not is_healthy(all_issues(_node(_flow(), flow)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "issues"),
+    [
+        pytest.param({}, [], id="all well"),
+        pytest.param({"partitions": (_partition(0, PartitionStage.BACKING_OFF, lag_s=2.0),)}, [], id="retried soon"),
+        pytest.param(
+            {"partitions": (_partition(0, lag_s=1.0, seconds_until_loss=599.0),)}, [], id="a retention of ten minutes"
+        ),
+        pytest.param({"partitions": (_partition(0, lag_s=None),)}, [IssueCode.LAG_UNKNOWN], id="unknown lag"),
+        pytest.param({"missing_partitions": 2}, [IssueCode.PARTITIONS_MISSING], id="missing at the target"),
+        pytest.param(
+            {"tasks": (TaskView(0, TaskState.WAITING_FOR_SLOT, 7, 1),)}, [IssueCode.TASKS_WAITING], id="no slot"
+        ),
+        pytest.param({"paused_topics": ("t",)}, [IssueCode.PAUSED], id="paused topic"),
+        pytest.param(
+            {"groups": (attrs.evolve(_RUNNING[0], state=FlowState.PAUSED), *_RUNNING[1:])},
+            [IssueCode.PAUSED],
+            id="paused connector",
+        ),
+    ],
+)
+def test_a_note_leaves_a_flow_healthy(changes: dict[str, object], issues: list[IssueCode]) -> None:
+    """The check fails for what is broken, not for what an operator asked for or what is merely worth knowing."""
+    flow = _flow(**changes)
+
+    assert [issue.code for issue in flow_issues(flow)] == issues
+    assert is_healthy(flow_issues(flow))
+    assert reasons_unhealthy(_node(flow)) == []
+
+
+def test_an_unreachable_cluster_is_one_issue() -> None:
+    """Three connectors that wait for one cluster do not repeat why it is unreachable; one that failed is named."""
+    waiting = tuple(GroupView(name, FlowState.STARTING, _AWAY.error) for name in (_SOURCE, _CHECKPOINT))
+    failed = GroupView(_HEARTBEAT, FlowState.FAILED, _AWAY.error)
+
+    issues = flow_issues(_flow(clusters=(_CLUSTERS[0], _AWAY), groups=(*waiting, failed)))
+
+    assert [(issue.code, issue.about) for issue in issues] == [
+        (IssueCode.CLUSTER_UNREACHABLE, "B"),
+        (IssueCode.CONNECTOR_FAILED, _HEARTBEAT),
+    ]
+    assert issues[1].sentence == "MirrorHeartbeatConnector is down"
+
+
+def test_the_worst_comes_first() -> None:
+    flow = _flow(paused_topics=("x",), partitions=_stopped(0), groups=(GroupView(_SOURCE, FlowState.RESTARTING),))
+
+    assert [issue.severity for issue in flow_issues(flow)] == [Severity.ERROR, Severity.WARNING, Severity.NOTE]
+
+
+def test_who_paused_is_shown() -> None:
+    """What is paused is shown with who changed overrides last, and when."""
+    groups = (attrs.evolve(_RUNNING[0], state=FlowState.STOPPED), *_RUNNING[1:])
+    flow = _flow(groups=groups, paused_topics=("t", "u"), overrides_by="ann", overrides_ms=1_700_000_000_000)
+
+    [issue] = flow_issues(flow)
+
+    assert issue.message == "MirrorSourceConnector is stopped, 2 topics are paused"
+    assert issue.cause == "changed last by ann at 2023-11-14 22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        pytest.param({}, [], id="well"),
+        pytest.param({"is_ready": False}, [IssueCode.SPARK_STARTING], id="starting"),
+        pytest.param({"spark": SparkView(2, 0, 0, is_up=False)}, [IssueCode.SPARK_DOWN], id="down"),
+        pytest.param({"spark": None}, [], id="not needed"),
+        pytest.param({"flows": ()}, [IssueCode.NO_FLOW], id="no flow"),
+    ],
+)
+def test_a_node_has_issues_of_its_own(changes: dict[str, object], codes: list[IssueCode]) -> None:
+    node = _node(_flow(), **changes)
+
+    assert [issue.code for issue in node_issues(node)] == codes
+    assert is_healthy(all_issues(node)) is (not codes)
+    assert len(reasons_unhealthy(node)) == len(codes)
