@@ -40,7 +40,7 @@ from mm2py.pipeline.transform.jobs import TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
 from mm2py.pipeline.transform.offset_ranges import Pace
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
-from mm2py.pipeline.transform.results import HINT_FAILED, BadRecord, MicroBatchResult, RangeOutcome
+from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, Outcomes, RangeOutcome, unmoved
 from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
@@ -127,9 +127,7 @@ class MicroBatch:
         self._target = tasks.cluster(plan.target)
         self._begun = self._clock.monotonic()
         self._limits = Limits(plan.rates, self._begun)
-        #: The plans as they are by what was found out about the target.
-        self._now = {one.source: one for one in plan.partitions}
-        self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
+        self._outcomes = Outcomes(plan.partitions)
         self._ends: dict[TopicPartition, int] = {}
         #: Where the source's logs end, and not only what may be read of them.
         self._log_ends: dict[TopicPartition, int] = {}
@@ -139,14 +137,14 @@ class MicroBatch:
         try:
             await self._course()
         except UNREACHABLE as error:
-            self._fail_all(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
+            self._outcomes.fail_rest(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
         except TransformFailedError as error:
             trouble = trouble_in(str(error))
             if trouble is not None:
-                self._fail_all(Ended.INTERRUPTED, trouble.failure)
+                self._outcomes.fail_rest(Ended.INTERRUPTED, trouble.failure)
         except TransformRefusedError as error:
             where = PartitionFailure(f"{self._plan.flow}, {error}", error.hint, type(error).__name__)
-            self._fail_all(Ended.FAILED, where)
+            self._outcomes.fail_rest(Ended.FAILED, where)
         return self._outcome()
 
     async def _course(self) -> None:
@@ -166,7 +164,7 @@ class MicroBatch:
     async def _resolved(self) -> list[PartitionPlan]:
         """Return the partitions that can be written to; of those that are unsure, find out where the target ends."""
         plan = self._plan
-        left = [one for one in plan.partitions if one.source not in self._outcomes]
+        left = self._outcomes.missing(plan.partitions)
         unsure = [one for one in left if self._is_unsure(one)]
         ready = [one for one in left if one not in unsure]
         if not unsure:
@@ -176,11 +174,11 @@ class MicroBatch:
         for one in unsure:
             end = ends[remotes[one.source]]
             if isinstance(end, BrokerAnsweredError):
-                self._tell(one, Ended.INTERRUPTED, failure_of(end, (plan.target,)), is_unsure=True)
+                self._outcomes.fail(one, Ended.INTERRUPTED, failure_of(end, (plan.target,)), is_unsure=True)
             elif one.downstream is not None and end <= one.downstream:
-                self._tell(one, Ended.TARGET_REWOUND, too_short(one.remote, end, one.downstream))
+                self._outcomes.fail(one, Ended.TARGET_REWOUND, too_short(one.remote, end, one.downstream))
             elif (known := await self._known(one, end)) is not None:
-                self._now[one.source] = known
+                self._outcomes.plans[one.source] = known
                 ready.append(known)
         return ready
 
@@ -195,7 +193,7 @@ class MicroBatch:
         try:
             more = await records_behind(self._target, one.remote, after=one.downstream, end=end, clock=self._clock)
         except BrokerAnsweredError as error:
-            self._tell(one, Ended.INTERRUPTED, failure_of(error, (self._plan.target,)), is_unsure=True)
+            self._outcomes.fail(one, Ended.INTERRUPTED, failure_of(error, (self._plan.target,)), is_unsure=True)
             return None
         if more:
             self._go_on_at_least_once(one, end, more)
@@ -250,11 +248,11 @@ class MicroBatch:
     def _is_readable(self, one: PartitionPlan, found: Ends) -> bool:
         end = found[one.source]
         if isinstance(end, BrokerAnsweredError):
-            self._tell(one, Ended.INTERRUPTED, failure_of(end, (self._plan.source,)))
+            self._outcomes.fail(one, Ended.INTERRUPTED, failure_of(end, (self._plan.source,)))
             return False
         if end < one.position:
             message = f"{one.source} ends at {end} at the source, and was read up to {one.position}"
-            self._tell(
+            self._outcomes.fail(
                 one, Ended.OUT_OF_RANGE, PartitionFailure(message, HINT_OUT_OF_RANGE, "OutOfRange", one.position)
             )
             return False
@@ -277,7 +275,7 @@ class MicroBatch:
         self._task.jobs = None
         await jobs.stop(self._clock)
         await self._account(offset_ranges, done.outcomes)
-        await self._explain(jobs, [one for one in offset_ranges if one.source not in self._outcomes], done)
+        await self._explain(jobs, self._outcomes.missing(offset_ranges), done)
 
     def _behind_all(self, one: PartitionPlan) -> PartitionPlan:
         """Have *one* written after all that the target is known to hold, if anything."""
@@ -313,13 +311,13 @@ class MicroBatch:
             trouble = trouble_in(words)
             if trouble is not None:
                 # A range is written only once it is read, so nothing of it was.
-                self._tell(one, trouble.ended, trouble.failure)
+                self._outcomes.fail(one, trouble.ended, trouble.failure)
             elif words and not any(sign in words for sign in _NO_FAULT):
                 bad = await isolation.first_bad(one)
                 if bad is not None:
                     self._task.bad[one.source] = bad
                     self._outcomes[one.source] = unmoved(one)
-        others = [one for one in left if one.source not in self._outcomes]
+        others = self._outcomes.missing(left)
         if others:
             await self._give_up(others, done)
 
@@ -335,7 +333,7 @@ class MicroBatch:
             words = done.failed.get(one.source, any_words)
             said = words if done.is_late else ": ".join(raised_in(words))
             failure = PartitionFailure(f"{self._task.transform.name}: {said}", hint)
-            self._tell(one, Ended.INTERRUPTED, failure, is_unsure=is_unsure)
+            self._outcomes.fail(one, Ended.INTERRUPTED, failure, is_unsure=is_unsure)
 
     # Records that the transform fails on.
 
@@ -358,12 +356,12 @@ class MicroBatch:
                 await self._step_over(one, bad)
             elif not await self._is_mended(one, bad):
                 self._task.bad[one.source] = bad
-                stopped[one.source.topic] = self._failure(one, bad)
+                stopped[one.source.topic] = bad.failure(self._plan.flow, one)
         for one in ready:
             failure = stopped.get(one.source.topic)
             if failure is not None:
-                self._tell(one, Ended.FAILED, failure)
-        return [one for one in ready if one.source not in self._outcomes]
+                self._outcomes.fail(one, Ended.FAILED, failure)
+        return self._outcomes.missing(ready)
 
     async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
         """Leave a record out that a partition has come to."""
@@ -384,10 +382,6 @@ class MicroBatch:
     def _reader(self) -> RangeReader:
         return RangeReader(self._source, self._plan.limits, self._clock, within_s=READ_WITHIN_S)
 
-    def _failure(self, one: PartitionPlan, bad: BadRecord) -> PartitionFailure:
-        where = f"{self._plan.flow}, {one.source}, offset {bad.offset}: {bad.stage} fails: {bad.error}: {bad.message}"
-        return PartitionFailure(where, HINT_FAILED, "TransformFailed", bad.offset)
-
     async def _leave_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         """Note records that are not mirrored, and write them to the dead letters where there are some."""
         letters = self._letters()
@@ -407,26 +401,15 @@ class MicroBatch:
 
     # The outcome.
 
-    def _tell(
-        self, one: PartitionPlan, ended: Ended, failure: PartitionFailure, *, is_unsure: bool | None = None
-    ) -> None:
-        unsure = one.is_unsure if is_unsure is None else is_unsure
-        self._outcomes[one.source] = attrs.evolve(unmoved(one), ended=ended, failure=failure, is_unsure=unsure)
-
-    def _fail_all(self, ended: Ended, failure: PartitionFailure) -> None:
-        for source, one in self._now.items():
-            if source not in self._outcomes:
-                self._tell(one, ended, failure)
-
     def _outcome(self) -> EpochOutcome:
         latency, effort = Histogram(), Effort()
         for offset_range in self._offset_ranges:
             latency = latency.plus(offset_range.latency)
             effort.add(offset_range)
-        for source, one in self._now.items():
-            told, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
+        for source, one in self._outcomes.plans.items():
+            outcome, end = self._outcomes.get(source, unmoved(one)), self._log_ends.get(source, -1)
             stable = self._ends.get(source, -1) if self._plan.limits.reads_committed else -1
-            self._outcomes[source] = attrs.evolve(told, log=LogOffsets(high_watermark=end, last_stable=stable))
+            self._outcomes[source] = attrs.evolve(outcome, log=LogOffsets(high_watermark=end, last_stable=stable))
         return EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
@@ -443,15 +426,3 @@ class MicroBatch:
 def _numbers(found: Ends) -> dict[TopicPartition, int]:
     """Return the ends that are known."""
     return {source: end for source, end in found.items() if isinstance(end, int)}
-
-
-def unmoved(one: PartitionPlan) -> PartitionOutcome:
-    """Return the outcome of a partition that did not move."""
-    return PartitionOutcome(
-        one.source,
-        one.position,
-        one.downstream,
-        is_unsure=one.is_unsure,
-        producer=one.producer,
-        leader=one.leader,
-    )

@@ -19,8 +19,8 @@ from mm2py.core.source.exactly_once import Standing, judge
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
-from mm2py.pipeline.transform.micro_batch import Around, End, MicroBatch, RecordTask, unmoved
-from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, RangeOutcome
+from mm2py.pipeline.transform.micro_batch import Around, End, MicroBatch, RecordTask
+from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, RangeOutcome, unmoved
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.telemetry.events import TransactionFenced
 from mm2py.wire.error_codes import name_of
@@ -50,7 +50,7 @@ class TransactionalMicroBatch(MicroBatch):
     async def run(self) -> EpochOutcome:
         left_s = self._task.fenced_until - self._clock.monotonic()
         if left_s > 0:
-            self._fail_all(Ended.FAILED, self._taken_over())
+            self._outcomes.fail_rest(Ended.FAILED, self._taken_over())
             return self._outcome()
         return await super().run()
 
@@ -100,7 +100,7 @@ class TransactionalMicroBatch(MicroBatch):
                         f"{self._committer.terms.positions_topic} says that {one.source} is mirrored up to offset "
                         f"{position.next_upstream}, but this daemon has committed {one.position}"
                     )
-                    self._tell(one, Ended.FAILED, PartitionFailure(message, _HINT_SET_BACK, "PositionSetBack"))
+                    self._outcomes.fail(one, Ended.FAILED, PartitionFailure(message, _HINT_SET_BACK, "PositionSetBack"))
 
     def _fenced(self, error: ProducerFencedError) -> None:
         """Stop: another producer has the transactional id, or the brokers have aborted the transaction."""
@@ -108,7 +108,7 @@ class TransactionalMicroBatch(MicroBatch):
         if committer.is_overdue:
             task.pace.ease()
             message = f"its transaction was open for longer than {committer.terms.timeout_ms} ms and was aborted"
-            self._fail_all(Ended.INTERRUPTED, PartitionFailure(message, _HINT_TIMEOUT, "TransactionTimedOut"))
+            self._outcomes.fail_rest(Ended.INTERRUPTED, PartitionFailure(message, _HINT_TIMEOUT, "TransactionTimedOut"))
             return
         # Whatever was begun is the other one's to end.
         committer.is_begun = False
@@ -119,7 +119,7 @@ class TransactionalMicroBatch(MicroBatch):
         self._tasks.events.emit(
             TransactionFenced(self._plan.flow, self._plan.task, error.transactional_id, str(error), error.hint, pause_s)
         )
-        self._fail_all(Ended.FAILED, self._taken_over())
+        self._outcomes.fail_rest(Ended.FAILED, self._taken_over())
 
     def _taken_over(self) -> PartitionFailure:
         error = ProducerFencedError(self._plan.target.alias, self._committer.terms.transactional_id)
@@ -151,7 +151,7 @@ class TransactionalMicroBatch(MicroBatch):
             self._task.pace.ease()
             await committer.undo()
             self._outcomes |= {it.source: it for it in doubts}
-            self._give_back([one for one in offset_ranges if one.source not in self._outcomes])
+            self._give_back(self._outcomes.missing(offset_ranges))
             return
         planned = {one.source: one for one in offset_ranges}
         for offset_range in done.outcomes:
