@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 import time
 from collections.abc import AsyncIterator
@@ -54,19 +55,24 @@ class Line(asyncio.Transport):
     def ask(self) -> None:
         self.connection.send_raw(_FETCH, 11, [b"body"], self)
 
-    async def answer(self, body: bytes) -> None:
-        """Answer the oldest request, and let what follows happen."""
+    async def answer(self, body: bytes, *, asked: int = 0) -> None:
+        """Answer the oldest request, and let what follows happen: see `settle`."""
         correlation_id = self._correlation_ids[self._answered]
         self._answered += 1
         data = struct.pack(">ii", len(body) + 4, correlation_id) + body
         buffer = self.connection.get_buffer(-1)
         buffer[: len(data)] = data
         self.connection.buffer_updated(len(data))
-        await self.settle()
+        await self.settle(asked=asked)
 
-    async def settle(self) -> None:
-        """Give threads of the login, and the loop, a moment; virtual time does not pass while the loop is not idle."""
-        for _ in range(20):
+    async def settle(self, *, asked: int = 0) -> None:
+        """Give threads of the login, and the loop, a moment; up to five seconds until so many requests were *asked*.
+        Virtual time does not pass while the loop is not idle.
+        """
+        began = time.monotonic()
+        for rounds in itertools.count():
+            if rounds >= 20 and (len(self.asked) >= asked or time.monotonic() - began > 5):
+                return
             await asyncio.sleep(0)
             time.sleep(0.001)  # noqa: ASYNC251
 
@@ -98,13 +104,13 @@ async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
     line.ask()
     await asyncio.sleep(10)
     line.ask()
-    await line.settle()
+    await line.settle(asked=2)
     line.ask()
     before = list(line.asked)
     await line.answer(b"one")
-    await line.answer(_WELCOME)
+    await line.answer(_WELCOME, asked=3)
     during = list(line.asked)
-    await line.answer(_let_in(100_000))
+    await line.answer(_let_in(100_000), asked=5)
     after = list(line.asked)
     await line.answer(b"two")
     await line.answer(b"three")
@@ -130,9 +136,9 @@ async def test_a_refused_renewal_ends_the_connection(line: Line) -> None:
     """When the broker takes the login no more, everything that waits is lost, and says so at once."""
     await asyncio.sleep(10)
     line.ask()
-    await line.settle()
+    await line.settle(asked=1)
     line.ask()
-    await line.answer(_WELCOME)
+    await line.answer(_WELCOME, asked=2)
     await line.answer(bytes(SaslAuthenticateResponse_v1(58, "wrong password", b"", 0).encode()))
 
     assert line.connection.is_closed
@@ -144,7 +150,7 @@ async def test_a_renewal_that_is_not_answered_times_out(line: Line) -> None:
     """A broker that says nothing while the login is renewed is given up in the time of a request."""
     await asyncio.sleep(10)
     line.ask()
-    await line.settle()
+    await line.settle(asked=1)
     await asyncio.sleep(31)
     await line.settle()
 
@@ -156,7 +162,7 @@ async def test_closing_ends_a_renewal(line: Line) -> None:
     """A connection that is closed leaves no task behind."""
     await asyncio.sleep(10)
     line.ask()
-    await line.settle()
+    await line.settle(asked=1)
     renewal = line.connection._renewal
     line.connection.close()
     await line.settle()
