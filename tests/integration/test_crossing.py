@@ -1,4 +1,9 @@
-"""What a statement does not look at does not cross to Spark, and what it leaves as it is does not come back."""
+"""
+What Spark's analysis finds out about statements.
+
+What one does not look at does not cross to Spark, and what it leaves as it is does not come back. Those that take one
+record after the other may have several ranges at once.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.transform.columns import NAMES
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
+from mm2py.pipeline.transform.sql.dataframe import is_row_by_row
 from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.telemetry.journal import EventLog
 
@@ -39,37 +45,58 @@ _STATEMENTS = {
     "SELECT * FROM records WHERE topic = (SELECT max(name) FROM VALUES ('a'), ('b') AS c(name))": (NAMES, _ALWAYS),
     "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _ALWAYS),
 }
+#: Those that may do more than to take one record after the other.
+_ALONE = {
+    "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name",
+    "SELECT * FROM records WHERE topic = (SELECT max(name) FROM VALUES ('a'), ('b') AS c(name))",
+    "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key",
+    "hanging",
+}
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Crossing]:
+def found() -> dict[str, tuple[Crossing, bool]]:
     """All of them in one life of Spark."""
     return asyncio.run(_found())
 
 
-async def _found() -> dict[str, Crossing]:
+async def _found() -> dict[str, tuple[Crossing, bool]]:
     clock = SystemClock()
     host = SparkHost({"spark.master": "local[1]"}, copy_tasks=1, clock=clock, events=EventLog(clock))
     transforms = [Transform(text, sql=text) for text in _STATEMENTS]
-    transforms.append(Transform("masked", function="tests.support.transforms:masked"))
+    transforms += [Transform(name, function=f"tests.support.transforms:{name}") for name in ("masked", "hanging")]
     transforms.append(Transform("steps"))
     try:
         with Sql(await host.session()).use() as session:
-            return {transform.name: crossing_of(session, transform) for transform in transforms}
+            return {it.name: (crossing_of(session, it), is_row_by_row(session, it)) for it in transforms}
     finally:
         await host.stop(within_s=10)
 
 
 @pytest.mark.parametrize("text", _STATEMENTS)
-def test_only_what_is_looked_at_is_read(found: dict[str, Crossing], text: str) -> None:
+def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]], text: str) -> None:
     """Topic and partition are given where they may have been changed."""
     further, given = _STATEMENTS[text]
 
-    assert found[text].gives == given
-    assert found[text].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
+    assert found[text][0].gives == given
+    assert found[text][0].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
 
 
-def test_functions_and_steps(found: dict[str, Crossing]) -> None:
+def test_functions_and_steps(found: dict[str, tuple[Crossing, bool]]) -> None:
     """A function is analysed as well; steps alone need no Spark."""
-    assert found["masked"] == Crossing(_ALWAYS, _ALWAYS)
-    assert found["steps"] == Crossing()
+    assert found["masked"][0] == Crossing(_ALWAYS, _ALWAYS)
+    assert found["steps"][0] == Crossing()
+
+
+def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tuple[Crossing, bool]]) -> None:
+    """Joins, subqueries and Python of users could see where a range ends."""
+    assert {name for name, (_, is_row_by_row) in found.items() if not is_row_by_row} == _ALONE
+
+
+def test_several_ranges_are_told_apart_by_their_places(found: dict[str, tuple[Crossing, bool]]) -> None:
+    """They are read and given back in addition, unless a statement changes them."""
+    kept, changed = found["masked"][0], found["SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records"][0]
+
+    assert kept.keeps_places
+    assert kept.with_places() == Crossing(("topic", "partition", *_ALWAYS), ("topic", "partition", *_ALWAYS))
+    assert not changed.keeps_places

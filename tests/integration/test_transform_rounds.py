@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.telemetry.events import PartitionStopped
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.spark.session import collected
+from mm2py.pipeline.transform import jobs as module
+from mm2py.telemetry.events import PartitionStopped, RecordLeftOut
 from tests.support.epochs import spark_of
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
-from tests.support.reading import read_topic
+from tests.support.reading import read_numbers, read_topic
 from tests.support.topics import create_topic
 
 
@@ -61,3 +67,58 @@ async def test_a_function_that_looks_at_its_records_stops_its_topic(
         await flow.drain()
 
     assert "there are no records outside of a micro-batch" in flow.events.of(PartitionStopped)[0].message
+
+
+@pytest.mark.parametrize("support", ["disabled", "enabled"])
+async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, support: str
+) -> None:
+    """Of two topics with forty partitions every record arrives once, but for a bad one that is left out."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    topics = (f"{prefix}-one", f"{prefix}-two")
+    bad = "IF(topic LIKE '%two' AND partition = 7 AND offset = 150, raise_error('no good'), value)"
+    keys = {
+        "tasks.max": 1,
+        "TM->B.topics": f"{prefix}-.*",
+        "TM->B.transform.sql": f"SELECT * EXCEPT (value), CAST({bad} AS BINARY) AS value FROM records",
+        "TM->B.errors.tolerance": "all",
+        "TM.consumer.isolation.level": "read_committed",
+        "B.exactly.once.source.support": support,
+    }
+    settings = flow_settings(source, target, alias="TM", **keys)
+
+    async def produced() -> None:
+        for topic in topics:
+            await produce_numbers(source, topic, count=2_000, partitions=20)
+
+    for topic in topics:
+        await create_topic(source, topic, partitions=20)
+    await produced()
+    async with spark_of() as spark, running_flow(settings, tmp_path, spark=spark) as flow:
+        view = flow.runner.view
+        with jobs_counted() as jobs:
+            await eventually(lambda: view().records == 4_000, within_s=_LONG_S, what="it is mirrored")
+        await produced()
+        await eventually(lambda: view().records == 7_999, within_s=_LONG_S, what="the rest is mirrored")
+        await flow.drain()
+
+    wanted = {topic: await read_numbers(source, topic) for topic in topics}
+    del wanted[topics[1]][7][150]
+    assert {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics} == wanted
+    assert [(it.source, it.offset) for it in flow.events.of(RecordLeftOut)] == [(TopicPartition(topics[1], 7), 150)]
+    assert 0 < len(jobs) < 20
+
+
+@contextmanager
+def jobs_counted() -> Iterator[list[Any]]:
+    """Note each job of a transform that runs meanwhile."""
+    jobs: list[Any] = []
+    run = collected
+
+    def counted(rows: Any) -> list[Any]:
+        jobs.append(rows)
+        return run(rows)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "collected", counted)
+        yield jobs

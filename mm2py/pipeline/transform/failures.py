@@ -23,6 +23,7 @@ _END: Final = "</mm2py-trouble>"
 _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
+_LOST: Final = ("Python worker exited", "ExecutorLostFailure", "SPARK_JOB_CANCELLED", "EpochRepeatedError")
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 
@@ -60,6 +61,16 @@ def trouble_in(text: str) -> Trouble | None:
         return Trouble(TopicPartition(topic, partition), Ended[ended], PartitionFailure(*failure))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def is_raised(words: str) -> bool:
+    """
+    Whether Spark's words about a failed job are those of a transform, or of a task of ours that refused its work.
+
+    Spark may also have lost what the job ran on, which may still be writing.
+    """
+    kind, _ = raised_in(words)
+    return kind != "Exception" and not any(sign in words for sign in _LOST)
 
 
 def raised_in(words: str) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """
 The micro-batches of a record task as Spark jobs: one for each offset range, or a few for many.
 
-All jobs of a task run the same plan of Spark's: one Spark task that reads the range that a property of the job names,
-transforms it and writes it. What became of it is the job's only row. A range that fails does not affect those of other
-jobs.
+All jobs of a task run the same plan of Spark's: one Spark task that reads the ranges that a property of the job names,
+transforms them and writes them. What became of them is the job's only row. A job that fails does not affect others; if
+it has written nothing, its ranges are run again in smaller jobs, until the one that fails is alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import base64
 import itertools
 import pickle
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -24,12 +24,13 @@ from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, shortened
-from mm2py.model.epoch import EpochPlan
+from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.sealing import seal
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, collected, message_of
+from mm2py.pipeline.transform.failures import is_raised
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.spark_task import PLAN, transform_ranges
 
@@ -81,15 +82,18 @@ async def _nobody(_reason: str) -> None:
 class TransformRows(Protocol):
     """What a transform's jobs run in one life of Spark; its methods block."""
 
-    #: How many jobs a micro-batch has at most; None: as many as it has ranges.
-    jobs_max: int | None
+    #: Whether a job writes nothing before all of its ranges are transformed. Writing one of them fails for itself.
+    writes_last: bool
 
     def prepare(self) -> None:
         """Get ready. Raise `TransformRefusedError`."""
 
-    def rows(self) -> Callable[[], RDD[Any]]:
+    def jobs(self, ranges: int) -> int:
+        """Return how many jobs that many ranges have."""
+
+    def rows(self, ranges: int) -> Callable[[], RDD[Any]]:
         """
-        Plan a micro-batch; return what yields the only row of one of its jobs.
+        Plan a micro-batch of that many ranges; return what yields the only row of one of its jobs.
 
         It holds the job's outcomes, pickled: of each range its `RangeOutcome`, or why it failed.
         """
@@ -105,7 +109,7 @@ class StepRows:
     They are Python of ours: through Spark SQL a record would cost three times as much, for nothing.
     """
 
-    jobs_max: int | None = _STEP_JOBS
+    writes_last = False
 
     def __init__(self, session: SparkSession) -> None:
         self._rows = session.one_row.mapPartitions(transform_ranges)
@@ -113,7 +117,10 @@ class StepRows:
     def prepare(self) -> None:
         """Do nothing: the rows are ready."""
 
-    def rows(self) -> Callable[[], RDD[Any]]:
+    def jobs(self, ranges: int) -> int:
+        return min(ranges, _STEP_JOBS)
+
+    def rows(self, _ranges: int) -> Callable[[], RDD[Any]]:
         return lambda: self._rows
 
     def dry_run(self, _records: Any) -> None:
@@ -141,14 +148,16 @@ class TransformJobs:
         """Get ready; blocks. Raise `TransformRefusedError`."""
         self._rows.prepare()
 
-    async def run(self, plan: EpochPlan, clock: Clock) -> MicroBatchResult:
-        """Have *plan* done."""
-        running: dict[asyncio.Future[_Outcomes], EpochPlan] = {}
+    async def run(
+        self, plan: EpochPlan, clock: Clock, alone: Collection[TopicPartition] = frozenset()
+    ) -> MicroBatchResult:
+        """Have *plan* done; the ranges of *alone* in jobs of their own."""
+        running: dict[asyncio.Future[_Outcomes | str], EpochPlan] = {}
         outcomes: _Outcomes = {}
         patience = Patience(allowed_s(plan), clock)
-        ready = self.session.begin(self._rows.rows)
+        ready = self.session.begin(self._rows.rows, len(plan.partitions))
         ready.add_done_callback(_forget)
-        waiting = deque(self._of_jobs(plan))
+        waiting = deque(self._of_jobs(plan, alone))
         while waiting or running:
             if ready.done():
                 while waiting and len(running) < _JOBS_AT_ONCE:
@@ -160,8 +169,13 @@ class TransformJobs:
                 running or {ready}, timeout=min(_TICK_S, patience.left_s), return_when=asyncio.FIRST_COMPLETED
             )
             for job in done & running.keys():
-                del running[job]
-                outcomes |= job.result()
+                one, found = running.pop(job), job.result()
+                if not isinstance(found, str):
+                    outcomes |= found
+                elif len(one.partitions) > 1 and self._rows.writes_last and is_raised(found):
+                    waiting.extendleft(_parts(one, one.partitions, 2))
+                else:
+                    outcomes |= {it.source: found for it in one.partitions}
             if patience.is_over() and (waiting or running):
                 due_s = _due_s(plan)
                 self.on_late(plan, due_s, allowed_s(plan) - due_s)
@@ -169,21 +183,23 @@ class TransformJobs:
                 return _result(outcomes | late, is_late=True)
         return _result(outcomes)
 
-    def _of_jobs(self, plan: EpochPlan) -> Iterator[EpochPlan]:
+    def _of_jobs(self, plan: EpochPlan, alone: Collection[TopicPartition]) -> Iterator[EpochPlan]:
         """Return the plan of each job."""
-        count = len(plan.partitions)
-        jobs = count if self._rows.jobs_max is None else min(count, self._rows.jobs_max)
-        return (attrs.evolve(plan, partitions=plan.partitions[number::jobs]) for number in range(jobs))
+        alone = alone if self._rows.writes_last else ()
+        apart = tuple(one for one in plan.partitions if one.source in alone)
+        others = tuple(one for one in plan.partitions if one.source not in alone)
+        yield from _parts(plan, apart, len(apart))
+        yield from _parts(plan, others, self._rows.jobs(len(others)))
 
-    def _outcomes(self, ready: asyncio.Future[Callable[[], RDD[Any]]], plan: EpochPlan) -> _Outcomes:
-        """Run the job of *plan*; return the outcomes of its ranges, or Spark's message if they failed; blocks."""
-        sources = [one.source for one in plan.partitions]
+    def _outcomes(self, ready: asyncio.Future[Callable[[], RDD[Any]]], plan: EpochPlan) -> _Outcomes | str:
+        """Run the job of *plan*; return the outcomes of its ranges, or Spark's message if it failed; blocks."""
         try:
-            return dict(zip(sources, self._collected(ready.result()(), plan), strict=True))
+            found = self._collected(ready.result()(), plan)
+            return dict(zip((one.source for one in plan.partitions), found, strict=True))
         except JOB_FAILED as error:
-            return dict.fromkeys(sources, message_of(error))
+            return message_of(error)
         except (Py4JError, OSError, EOFError) as error:
-            return dict.fromkeys(sources, f"Spark is gone ({type(error).__name__})")
+            return f"Spark is gone ({type(error).__name__})"
 
     def _collected(self, rows: RDD[Any], plan: EpochPlan) -> list[RangeOutcome | str]:
         context = self.session.context
@@ -222,6 +238,11 @@ class TransformJobs:
         except (Py4JError, OSError):
             return None  # Spark is gone, which is no fault of a record
         return None
+
+
+def _parts(plan: EpochPlan, ranges: tuple[PartitionPlan, ...], count: int) -> Iterator[EpochPlan]:
+    """Deal *ranges* out to *count* jobs."""
+    return (attrs.evolve(plan, partitions=ranges[number::count]) for number in range(count))
 
 
 def _result(outcomes: _Outcomes, *, is_late: bool = False) -> MicroBatchResult:

@@ -79,6 +79,8 @@ class RecordTask:
     #: Those of them that have stopped their topics.
     stopped: set[TopicPartition] = attrs.field(factory=set)
     nudged: asyncio.Event = attrs.field(factory=asyncio.Event)
+    #: Those of ranges that failed last, maybe because of another one of their job: they have jobs of their own.
+    alone: set[TopicPartition] = attrs.field(factory=set)
     is_running: bool = False
     #: Was something given up because it took too long, and has no epoch ended well since?
     is_late: bool = False
@@ -267,7 +269,7 @@ class MicroBatch:
         jobs = await self._tasks.jobs(self._task, self._plan)
         behind = tuple(map(self._behind_all, offset_ranges))
         begun = self._clock.monotonic()
-        done = await jobs.run(attrs.evolve(self._plan, partitions=behind), self._clock)
+        done = await self._run(jobs, behind)
         if not done.failed:
             self._task.pace.press_on(self._clock.monotonic() - begun, allowed_s(self._plan))
             await self._account(offset_ranges, done.outcomes)
@@ -276,6 +278,13 @@ class MicroBatch:
         await jobs.stop(self._clock)
         await self._account(offset_ranges, done.outcomes)
         await self._explain(jobs, self._outcomes.missing(offset_ranges), done)
+
+    async def _run(self, jobs: TransformJobs, offset_ranges: tuple[PartitionPlan, ...]) -> MicroBatchResult:
+        alone = self._task.alone
+        done = await jobs.run(attrs.evolve(self._plan, partitions=offset_ranges), self._clock, alone)
+        alone.update(done.failed)
+        alone.difference_update(it.partition.source for it in done.outcomes)
+        return done
 
     def _behind_all(self, one: PartitionPlan) -> PartitionPlan:
         """Have *one* written after all that the target is known to hold, if anything."""

@@ -1,7 +1,7 @@
 """
-Record tasks in Spark's Python workers: the offset range of a job, and Connect's transforms from end to end.
+Record tasks in Spark's Python workers: the offset ranges of a job, and Connect's transforms from end to end.
 
-The range is in a local property of the job, which Spark passes to its tasks. So one plan of Spark's serves any range.
+The ranges are in a local property of the job, which Spark passes to its tasks. So one plan of Spark's serves any range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.write import RangeWriter
 
 
-#: The property with the sealed plan of a range. Spark redacts properties of such a name in its event log.
+#: The property with the sealed plan of a job's ranges. Spark redacts properties of such a name in its event log.
 PLAN: Final = "mm2py.secret.plan"
 
 

@@ -136,7 +136,7 @@ class TransactionalMicroBatch(MicroBatch):
         self._begun_with, begun = sources, self._clock.monotonic()
         await committer.begin([one.remote for one in behind], sources)
         marked = tuple(attrs.evolve(one, producer=committer.mark(one.remote)) for one in behind)
-        done = await jobs.run(attrs.evolve(self._plan, partitions=marked), self._clock)
+        done = await self._run(jobs, marked)
         if done.failed:
             self._task.jobs = None
             await jobs.stop(self._clock)

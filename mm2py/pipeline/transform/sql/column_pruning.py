@@ -29,6 +29,19 @@ class Crossing:
     reads: tuple[str, ...] = NAMES
     gives: tuple[str, ...] = NAMES
 
+    def with_places(self) -> Crossing:
+        """Return this with topic and partition, which tell records of several ranges apart."""
+        return Crossing(_with_places(self.reads), _with_places(self.gives))
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether the transform leaves topic and partition as they are."""
+        return _KNOWN_THERE.isdisjoint(self.gives)
+
+
+def _with_places(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in NAMES if name in _KNOWN_THERE or name in names)
+
 
 def crossing_of(session: SparkSession, transform: Transform) -> Crossing:
     """Find out by Spark's own analysis of *transform*. Raise `TransformRefusedError`."""

@@ -27,7 +27,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline.transform.columns import NAMES, SCHEMA, SCHEMA_TYPES
 from mm2py.pipeline.transform.failures import TRACEBACK, raised_in
 from mm2py.pipeline.transform.sql.spark_internals import map_in_arrow, physical_plan
-from mm2py.pipeline.transform.sql.spark_task import END, OUTCOME, read_range, write_range
+from mm2py.pipeline.transform.sql.spark_task import END, OUTCOME, read_ranges, write_ranges
 
 
 #: They print each refusal once more, with a stack, in a form of their own.
@@ -52,6 +52,8 @@ _REORDERS: Final = re.compile(
     r"|LocalLimit|\w*Aggregate|Window|Generate|Expand|CartesianProduct|SortMergeJoin|ShuffledHashJoin)",
     re.MULTILINE,
 )
+#: The steps of a plan that take one record after the other, in Spark's JVM: none can see where a range ends.
+_ROW_BY_ROW: Final = re.compile(r"^[\s+\-*()\d]*(Project|Filter|Scan ExistingRDD)\b.*$")
 _OF_QUERY: Final = re.compile(r"\s*;?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
@@ -87,20 +89,20 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def records_of_range(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
-    """Return the records of a job's range; only the columns *reads* have their values."""
+def records_of_job(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
+    """Return the records of a job's ranges; only the columns *reads* have their values."""
     schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
-    records = map_in_arrow(_one_row(session), functools.partial(read_range, tuple(reads)), schema)
+    records = map_in_arrow(_one_row(session), functools.partial(read_ranges, tuple(reads)), schema)
     return records.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
 
 
 def written(made: DataFrame) -> DataFrame:
-    """Write what was *made* of a range's records; return the outcome."""
+    """Write what was *made* of a job's records; return the outcomes."""
     types = dict(made.dtypes)
     end = [(f.lit(END) if name == "offset" else f.lit(None)).cast(types[name]).alias(name) for name in made.columns]
     # Spark reads the two partitions of a union in order where it makes one of them.
     whole = made.unionAll(_one_row(made.sparkSession).select(*end)).coalesce(1)
-    return map_in_arrow(whole, write_range, f"{OUTCOME} BINARY")
+    return map_in_arrow(whole, write_ranges, f"{OUTCOME} BINARY")
 
 
 def _one_row(session: SparkSession) -> DataFrame:
@@ -143,6 +145,12 @@ def check(session: SparkSession, transform: Transform) -> None:
             f"it puts records together or in another order ({found['what'].strip()}); they are transformed one by one"
         )
         raise TransformRefusedError(transform.name, problem)
+
+
+def is_row_by_row(session: SparkSession, transform: Transform) -> bool:
+    """Whether it makes no difference to *transform* if it is given the records of several ranges, one after another."""
+    lines = physical_plan(transformed(session, transform, nothing(session))).splitlines()
+    return all(_ROW_BY_ROW.match(line) for line in lines if line.strip())
 
 
 def words_of(error: Exception) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession as SqlSession
 
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkSession
+from mm2py.pipeline.transform.offset_ranges import ROUND_BYTES, STRETCH_BYTES
 from mm2py.pipeline.transform.sql import dataframe as frames
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
 from mm2py.pipeline.transform.sql.spark_internals import is_deterministic, make_current
@@ -29,6 +30,13 @@ _CONF: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.adaptive.enabled": "false",
 }
+
+
+#: A micro-batch with more ranges than this has few jobs, each with several: a job costs as much as many records, and
+#: so does a column more for each record if there are few ranges, all of them long.
+_ALONE_MOST: Final = 8
+#: Each of them has its share of a micro-batch's bytes, which is what a Spark task may hold.
+_JOBS_OF_MANY: Final = ROUND_BYTES // STRETCH_BYTES
 
 
 class Sql:
@@ -59,36 +67,43 @@ class Sql:
 class Query:
     """A statement or function in one life of Spark: `TransformRows`."""
 
-    #: Rows do not say which range they are of.
-    jobs_max: int | None = None
+    writes_last = True
 
     def __init__(self, sql: Sql, transform: Transform) -> None:
         self._sql = sql
         self._transform = transform
         self._crossing = Crossing()
         self._outcomes: DataFrame | None = None
+        #: For jobs with several ranges, if the transform can have them.
+        self.outcomes_of_many: DataFrame | None = None
 
     def prepare(self) -> None:
         with self._sql.use() as sql:
             frames.check(sql, self._transform)
             self._crossing = crossing_of(sql, self._transform)
-            made = self._made(sql)
-        self._outcomes = made if is_deterministic(made) else None
+            made = self._made(sql, self._crossing)
+            self._outcomes = made if is_deterministic(made) else None
+            if self._outcomes and self._crossing.keeps_places and frames.is_row_by_row(sql, self._transform):
+                self.outcomes_of_many = self._made(sql, self._crossing.with_places())
 
-    def rows(self) -> Callable[[], RDD[Any]]:
+    def jobs(self, ranges: int) -> int:
+        return ranges if self.outcomes_of_many is None or ranges <= _ALONE_MOST else _JOBS_OF_MANY
+
+    def rows(self, ranges: int) -> Callable[[], RDD[Any]]:
         """
         Plan what was analysed again for each micro-batch: the current time is a constant in a plan.
 
         Random values (``rand``, ``uuid``) are analysed again for each range: their seeds are constants of the analysis.
         """
-        if self._outcomes is None:
+        outcomes = self._outcomes if self.jobs(ranges) == ranges else self.outcomes_of_many
+        if outcomes is None:
             return self._with_new_seeds
-        rows = self._planned(self._outcomes.select(OUTCOME))
+        rows = self._planned(outcomes.select(OUTCOME))
         return lambda: rows
 
     def _with_new_seeds(self) -> RDD[Any]:
         with self._sql.use() as sql:
-            return self._planned(self._made(sql))
+            return self._planned(self._made(sql, self._crossing))
 
     def _planned(self, outcomes: DataFrame) -> RDD[Any]:
         try:
@@ -101,7 +116,7 @@ class Query:
             made = frames.transformed(sql, self._transform, frames.held(sql, records))
         made.write.format("noop").mode("overwrite").save()
 
-    def _made(self, sql: SqlSession) -> DataFrame:
-        records = frames.records_of_range(sql, self._crossing.reads)
-        made = frames.transformed(sql, self._transform, records).select(*self._crossing.gives)
+    def _made(self, sql: SqlSession, crossing: Crossing) -> DataFrame:
+        records = frames.records_of_job(sql, crossing.reads)
+        made = frames.transformed(sql, self._transform, records).select(*crossing.gives)
         return frames.written(made)

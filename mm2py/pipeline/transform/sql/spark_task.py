@@ -1,14 +1,17 @@
 """
-Both ends of a statement or function in Spark's Python workers: one reads an offset range, the other one writes it.
+Both ends of a statement or function in Spark's Python workers: one reads offset ranges, the other one writes them.
 
 If a transform fails in Spark's JVM, the input of the worker that writes ends as if it were complete, and the worker
-would write a part of the range. So a row of ours follows the last one; Spark computes it only after all others.
+would write a part of it. So a row of ours follows the last one; Spark computes it only after all others. Of a job with
+several ranges nothing is written before that row either: what was written of a job that fails is not known.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 import attrs
@@ -16,12 +19,12 @@ import pyarrow as pa
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error
-from mm2py.model.epoch import EpochPlan
+from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.spark.worker import exhaust, this_worker, uncollected
 from mm2py.pipeline.transform.columns import chunk_of, to_arrow
-from mm2py.pipeline.transform.record import Chunk
+from mm2py.pipeline.transform.offset_ranges import STRETCH_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
 from mm2py.pipeline.transform.write import RangeWriter
@@ -30,6 +33,8 @@ from mm2py.pipeline.transform.write import RangeWriter
 OUTCOME: Final = "outcome"
 #: The offset of that row.
 END: Final = -(2**63)
+#: What the ranges of a job are estimated to hold together, and as much again.
+_MOST_BYTES: Final = 2 * STRETCH_BYTES
 
 
 @attrs.define(eq=False)
@@ -40,30 +45,80 @@ class InputCutOffError(Mm2Error):
         return "the input of this Spark task was cut off, because the transform has failed"
 
 
-def read_range(names: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the columns *names* of the records in this task's range."""
+@attrs.define(eq=False)
+class JobTooLargeError(Mm2Error):
+    """The ranges of this Spark task hold more than it may have in memory; fewer at once hold less."""
+
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"the ranges of this Spark task hold {self.size_bytes} bytes, more than are written at once"
+
+
+def read_ranges(names: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the columns *names* of the records in this task's ranges, one range after the other."""
     exhaust(rows)
     plan, here = range_plan(), this_worker()
-    (one,) = plan.partitions
-    offset_range = reader_of(plan, here.state).read(one)
-    while (columns := here.run(anext(offset_range, None))) is not None:
-        yield to_arrow(one.source.topic, one.source.partition, columns, names)
+    reader = reader_of(plan, here.state)
+    for one in plan.partitions:
+        offset_range = reader.read(one)
+        while (columns := here.run(anext(offset_range, None))) is not None:
+            yield to_arrow(one.source.topic, one.source.partition, columns, names)
 
 
-def write_range(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the transformed records of this task's range to the target, and return the outcome."""
+def write_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the transformed records of this task's ranges to the target, and return the outcomes."""
     plan, here = range_plan(), this_worker()
+    rows = whole_input(batches)
     with uncollected():
-        outcome = here.run(_written(plan, batches, here.state))
-    yield pa.RecordBatch.from_pydict({OUTCOME: [pickle.dumps([outcome])]})
+        if len(plan.partitions) == 1:
+            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, plan.partitions[0], rows, here.state))]
+        else:
+            outcomes = here.run(all_written(plan, by_source(rows, limit_bytes=_MOST_BYTES), here.state))
+    yield pa.RecordBatch.from_pydict({OUTCOME: [pickle.dumps(outcomes)]})
 
 
-async def _written(plan: EpochPlan, batches: Iterator[pa.RecordBatch], state: WorkerState) -> RangeOutcome:
-    (one,) = plan.partitions
-    return await RangeWriter(plan, one, state, SystemClock()).write(whole_input(batches, one.source))
+async def _written(
+    plan: EpochPlan, one: PartitionPlan, rows: Iterable[pa.RecordBatch], state: WorkerState
+) -> RangeOutcome:
+    chunks = (chunk_of(batch, one.source) for batch in rows)
+    return await RangeWriter(plan, one, state, SystemClock()).write(chunks)
 
 
-def whole_input(batches: Iterator[pa.RecordBatch], source: TopicPartition) -> Iterator[Chunk]:
+async def all_written(
+    plan: EpochPlan, rows: Mapping[TopicPartition, Sequence[pa.RecordBatch]], state: WorkerState
+) -> list[RangeOutcome | str]:
+    """Write the *rows* of each range; return its outcome, or why it failed."""
+    outcomes: list[RangeOutcome | str] = []
+    for one in plan.partitions:
+        try:
+            outcomes.append(await _written(plan, one, rows.get(one.source, ()), state))
+        except Exception:  # noqa: BLE001 - the outcomes of the others must not be lost with it
+            outcomes.append(traceback.format_exc())
+    return outcomes
+
+
+def by_source(rows: Iterable[pa.RecordBatch], *, limit_bytes: int) -> dict[TopicPartition, list[pa.RecordBatch]]:
+    """Sort rows by their topic and partition. Raise `JobTooLargeError` at the end if they take too much memory."""
+    held: dict[TopicPartition, list[pa.RecordBatch]] = {}
+    size_bytes = 0
+    for batch in rows:
+        size_bytes += batch.nbytes
+        if size_bytes > limit_bytes:
+            held.clear()
+            continue
+        at = 0
+        places = zip(batch.column("topic").to_pylist(), batch.column("partition").to_pylist(), strict=True)
+        for place, same in groupby(places):
+            count = sum(1 for _ in same)
+            held.setdefault(TopicPartition(*place), []).append(batch.slice(at, count))
+            at += count
+    if size_bytes > limit_bytes:
+        raise JobTooLargeError(size_bytes)
+    return held
+
+
+def whole_input(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return all rows but the last one, which is ours. Raise `InputCutOffError` if it is missing."""
     is_whole = False
     for batch in batches:
@@ -73,6 +128,6 @@ def whole_input(batches: Iterator[pa.RecordBatch], source: TopicPartition) -> It
         is_whole = batch.column("offset")[-1].as_py() == END
         rows = batch.slice(0, batch.num_rows - 1) if is_whole else batch
         if rows.num_rows:
-            yield chunk_of(rows, source)
+            yield rows
     if not is_whole:
         raise InputCutOffError

@@ -6,7 +6,7 @@ import pytest
 
 from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.failures import Trouble, raised_in, trouble_in
+from mm2py.pipeline.transform.failures import Trouble, is_raised, raised_in, trouble_in
 
 
 def test_trouble_travels_in_text() -> None:
@@ -41,3 +41,20 @@ def test_other_words_are_no_trouble(text: str) -> None:
 def test_what_was_raised_is_found(words: str, raised: tuple[str, str]) -> None:
     """The error's name and message, of Python's tracebacks and of Spark's conditions."""
     assert raised_in(words) == raised
+
+
+@pytest.mark.parametrize(
+    ("words", "is_it"),
+    [
+        ("[PYTHON_EXCEPTION] …: Traceback (most recent call last):\nValueError: no number\n SQLSTATE: 38000", True),
+        ("[CAST_INVALID_INPUT] The value 'cancelled' cannot be cast SQLSTATE: 22018", True),
+        ("Job aborted …: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).", False),
+        ("Job aborted …: ExecutorLostFailure (executor 1 exited unrelated to the running tasks)", False),
+        ("[SPARK_JOB_CANCELLED] Job 8 cancelled part of cancelled job group g SQLSTATE: XXKDA", False),
+        ("[PYTHON_EXCEPTION] …: Traceback (most recent call last):\nx.EpochRepeatedError: lost the executor", False),
+        ("Spark is gone (Py4JNetworkError)", False),
+    ],
+)
+def test_what_a_transform_raised_is_told_from_what_spark_lost(words: str, is_it: bool) -> None:
+    """Only in the first case it is certain that nothing writes any more."""
+    assert is_raised(words) is is_it

@@ -6,12 +6,14 @@ import asyncio
 import base64
 import pickle
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
 import attrs
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
@@ -38,6 +40,7 @@ class PretendedSpark:
     cancelled: list[str] = attrs.field(factory=list)
     rounds: int = 0
     jobs_max: int | None = None
+    writes_last: bool = False
     #: How many ranges each job had.
     sizes: list[int] = attrs.field(factory=list)
 
@@ -60,7 +63,10 @@ class PretendedSpark:
     def prepare(self) -> None:
         return
 
-    def rows(self) -> Callable[[], PretendedSpark]:
+    def jobs(self, ranges: int) -> int:
+        return min(ranges, self.jobs_max or ranges)
+
+    def rows(self, _ranges: int) -> Callable[[], PretendedSpark]:
         self.rounds += 1
         return lambda: self
 
@@ -137,6 +143,55 @@ async def test_a_job_that_fails_takes_no_other_one_with_it() -> None:
 
     assert sorted(it.partition.source.partition for it in done.outcomes) == [0, 2]
     assert done.failed == {TopicPartition("t", 1): "Spark is gone (Py4JNetworkError)"}
+
+
+@attrs.define
+class OneBad:
+    """Fails of one range, with these words, and counts how often it had each."""
+
+    words: str
+    had: Counter[int] = attrs.field(factory=Counter)
+
+    def __call__(self, source: TopicPartition) -> None:
+        self.had[source.partition] += 1
+        if source.partition == 5:
+            raise PySparkException(self.words)
+
+
+_RAISED = "[USER_RAISED_EXCEPTION] no good SQLSTATE: P0001"
+_LOST = "Job aborted: Python worker exited unexpectedly (crashed)"
+
+
+async def test_a_range_that_fails_is_found_among_those_of_its_job() -> None:
+    """What its job had not written is run again in halves, until the bad range is alone; other jobs have their own."""
+    work = OneBad(_RAISED)
+    done = await _run(PretendedSpark(work, jobs_max=4, writes_last=True), _plan(40))
+
+    assert sorted(it.partition.source.partition for it in done.outcomes) == [it for it in range(40) if it != 5]
+    assert done.failed == {TopicPartition("t", 5): _RAISED}
+    assert all(work.had[number] == 1 for number in range(40) if number % 4 != 1)
+    # Ten ranges, then five, three or two, two or one, one.
+    assert work.had[5] <= 5
+
+
+@pytest.mark.parametrize(("words", "writes_last"), [(_LOST, True), (_RAISED, False)])
+async def test_what_may_have_been_written_is_not_run_again(words: str, writes_last: bool) -> None:
+    """It is looked for at the target first: all ranges of the job failed, as far as is known."""
+    work = OneBad(words)
+    done = await _run(PretendedSpark(work, jobs_max=4, writes_last=writes_last), _plan(40))
+
+    assert done.failed == {TopicPartition("t", number): words for number in range(40) if number % 4 == 1}
+    assert max(work.had.values()) == 1
+
+
+async def test_what_failed_with_others_is_alone_the_next_time() -> None:
+    """A record that takes a worker down fails its own range only; the rest has few jobs as before."""
+    spark = PretendedSpark(OneBad(_LOST), jobs_max=4, writes_last=True)
+    alone = {TopicPartition("t", number) for number in (1, 5, 9)}
+    done = await _jobs(spark).run(_plan(40), SystemClock(), alone)
+
+    assert done.failed == {TopicPartition("t", 5): _LOST}
+    assert sorted(spark.sizes) == [1, 1, 9, 9, 9, 10]
 
 
 async def test_what_is_late_is_given_up_and_nothing_more_is_begun() -> None:

@@ -115,9 +115,11 @@ class PretendedJobs:
 
     answer: Callable[[EpochPlan], MicroBatchResult]
     plans: list[EpochPlan] = attrs.field(factory=list)
+    alone: list[set[TopicPartition]] = attrs.field(factory=list)
 
-    async def run(self, plan: EpochPlan, _clock: object) -> MicroBatchResult:
+    async def run(self, plan: EpochPlan, _clock: object, alone: Collection[TopicPartition]) -> MicroBatchResult:
         self.plans.append(plan)
+        self.alone.append(set(alone))
         return self.answer(plan)
 
     async def stop(self, _clock: Clock) -> None:
@@ -287,6 +289,22 @@ async def test_a_stretch_that_failed_takes_no_other_one_with_it() -> None:
 
     assert (outcomes[0].position, outcomes[0].ended, outcomes[0].is_unsure) == (110, Ended.OK, False)
     assert (outcomes[1].position, outcomes[1].ended, outcomes[1].is_unsure) == (100, Ended.INTERRUPTED, True)
+
+
+@pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
+async def test_a_range_that_failed_is_alone_until_it_is_done(kind: type[MicroBatch]) -> None:
+    """It may have been for another range of its job, which it need not fail with again."""
+    answers = iter([{SECOND: "Python worker exited unexpectedly"}, {}, {}])
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        failed = next(answers)
+        return MicroBatchResult(tuple(written(it) for it in plan.partitions if it.source not in failed), failed)
+
+    made = rig(answer)
+    for _ in range(3):
+        await made.run(kind)
+
+    assert made.asked.alone == [set(), {SECOND}, set()]
 
 
 async def test_a_transaction_takes_back_what_was_done_beside_a_failure() -> None:
@@ -461,9 +479,9 @@ class SlowJobs(PretendedJobs):
 
     clock: LoopClock = attrs.field(factory=LoopClock)
 
-    async def run(self, plan: EpochPlan, clock: object) -> MicroBatchResult:
+    async def run(self, plan: EpochPlan, clock: object, alone: Collection[TopicPartition]) -> MicroBatchResult:
         if sum((one.until or 0) - one.position for one in plan.partitions) == 1:
-            return await super().run(plan, clock)
+            return await super().run(plan, clock, alone)
         self.plans.append(plan)
         await self.clock.sleep(allowed_s(plan))
         return failed(plan, "it was late and was stopped", is_late=True)

@@ -1,16 +1,24 @@
-"""An input that ends early looks like a short one to Spark's Python, and must not to us."""
+"""
+What the worker that writes makes of its input.
+
+One that ends early looks like a short one to Spark's Python, and must not to us. That of several ranges is sorted.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from mm2py.model.flow import TopicPartition
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.transform.columns import ARROW
-from mm2py.pipeline.transform.sql.spark_task import END, InputCutOffError, whole_input
+from mm2py.pipeline.transform.failures import raised_in
+from mm2py.pipeline.transform.sql import spark_task as module
+from mm2py.pipeline.transform.sql.spark_task import END, InputCutOffError, JobTooLargeError, by_source, whole_input
 
 
-_SOURCE = TopicPartition("t", 3)
 _NAMES = ("offset", "timestamp", "key", "value", "headers")
 
 
@@ -31,7 +39,7 @@ def _batch(*offsets: int) -> pa.RecordBatch:
 )
 def test_a_whole_input_is_given_without_its_end(batches: list[pa.RecordBatch]) -> None:
     """However Spark cuts it into batches."""
-    given = [offset for chunk in whole_input(iter(batches), _SOURCE) for offset in chunk.offsets]
+    given = [offset for rows in whole_input(batches) for offset in rows.column("offset").to_pylist()]
 
     assert given == [1, 2][: sum(batch.num_rows for batch in batches) - 1]
 
@@ -43,4 +51,53 @@ def test_a_whole_input_is_given_without_its_end(batches: list[pa.RecordBatch]) -
 def test_an_input_that_is_cut_off_is_no_whole_one(batches: list[pa.RecordBatch]) -> None:
     """It ends between two rows, as it does when the JVM gives up; nor does anything come behind the end."""
     with pytest.raises(InputCutOffError):
-        list(whole_input(iter(batches), _SOURCE))
+        list(whole_input(batches))
+
+
+def _placed(*places: tuple[str, int, int]) -> pa.RecordBatch:
+    """Make rows of a job with several ranges: topic, partition, offset."""
+    schema = pa.schema([ARROW.field(name) for name in ("topic", "partition", "offset")])
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, place, strict=True)) for place in places], schema=schema)
+
+
+def test_rows_are_sorted_by_their_source_in_their_order() -> None:
+    """However Spark cuts them into batches; the same partition of another topic is another source."""
+    batches = [_placed(("t", 0, 1), ("t", 0, 2)), _placed(("t", 0, 5), ("u", 0, 1), ("t", 1, 7))]
+    held = by_source(batches, limit_bytes=999)
+
+    found = {source: [row["offset"] for rows in parts for row in rows.to_pylist()] for source, parts in held.items()}
+    assert found == {TopicPartition("t", 0): [1, 2, 5], TopicPartition("u", 0): [1], TopicPartition("t", 1): [7]}
+
+
+def test_a_job_that_holds_too_much_is_refused_once_all_of_it_is_read() -> None:
+    """It keeps no more than its limit meanwhile: what went before is let go, what comes is not kept."""
+    batches = [_placed(("t", number, 1)) for number in range(10)]
+    size_bytes = batches[0].nbytes
+    given, alive = iter(batches), len(batches)
+
+    assert len(by_source(batches, limit_bytes=alive * size_bytes)) == 10
+    with pytest.raises(JobTooLargeError, match=f" {alive * size_bytes} bytes"):
+        by_source(given, limit_bytes=alive * size_bytes - 1)
+    assert next(given, None) is None
+
+
+async def test_a_range_that_cannot_be_written_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each range of a job it is known what became of it: its outcome, or the traceback of what was raised."""
+
+    class Writer:
+        def __init__(self, _plan: object, one: PartitionPlan, *_others: object) -> None:
+            self._one = one
+
+        async def write(self, _chunks: object) -> str:
+            if self._one.source.partition == 1:
+                raise ValueError("no good")
+            return f"outcome of {self._one.source}"
+
+    monkeypatch.setattr(module, "RangeWriter", Writer)
+    ranges = tuple(PartitionPlan(TopicPartition("t", it), "A.t", 0, None, is_unsure=False) for it in range(3))
+    nowhere = ClusterEndpoint("B", ("nowhere:1",))
+    plan = EpochPlan(Flow("A", "B"), 0, 0, nowhere, nowhere, ranges, CopyLimits(), 0, 0)
+    first, bad, last = await module.all_written(plan, {}, WorkerState())
+
+    assert (first, last) == ("outcome of t-0", "outcome of t-2")
+    assert raised_in(str(bad)) == ("ValueError", "no good")
