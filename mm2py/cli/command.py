@@ -39,6 +39,10 @@ class ArgumentsError(Mm2Error):
 
 def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
     """Run the request and return the exit code; an error is a line on stderr, with a hint."""
+    return printed(lambda: _run(question))
+
+
+def _run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
     try:
         asyncio.run(question())
     except ConfigError as error:
@@ -50,8 +54,16 @@ def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
         return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
     except KeyboardInterrupt:
         return ExitCode.OK
+    return ExitCode.OK
+
+
+def printed(output: Callable[[], int]) -> int:
+    """Return what *output* returns, an exit code; 0 if the reader of what it prints closed the pipe, as `head` does."""
+    try:
+        code = output()
+        sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output closed the pipe. Python would complain when it flushes at exit.
+        # Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
-    return ExitCode.OK
+    return code

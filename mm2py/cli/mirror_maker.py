@@ -17,7 +17,7 @@ from pathlib import Path
 
 import mm2py
 from mm2py.cli.checking import refused_transforms
-from mm2py.cli.command import Parser
+from mm2py.cli.command import Parser, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock, SystemClock
@@ -117,10 +117,10 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
         for problem in error.problems:
             print(problem, file=sys.stderr)
         return ExitCode.FAILED
-    if options.explain is not None:
-        return _explain(settings, options.explain)
-    if options.validate:
-        return _validate(settings, files)
+    if options.explain is not None or options.validate:
+        return printed(
+            lambda: _validate(settings, files) if options.explain is None else _explain(settings, options.explain)
+        )
     watched = files if options.watch else ()
     return asyncio.run(_run(settings, read, status_file=options.status_file, watched=watched))
 

@@ -265,7 +265,10 @@ class PartitionFailure:
 #: A position is meaningless in a re-created topic.
 RECREATED = PartitionFailure(
     message="the source topic was deleted and created again since its position was written",
-    hint="set copy.on.source.recreated for what to do with the new topic, and restart",
+    hint=(
+        "choose what to do with the new topic, without a restart: mm2py flow 'A->B' config set "
+        "copy.on.source.recreated=earliest (or latest, re-create)"
+    ),
     error="TopicRecreated",
 )
 

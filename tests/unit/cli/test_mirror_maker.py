@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -201,3 +203,17 @@ def test_bad_subcommands(arguments: list[str], capsys: pytest.CaptureFixture[str
 
     assert ended.value.code == ExitCode.BAD_ARGUMENTS
     assert "mm2py" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
+    """`--explain | head` ends without a traceback: a pipe that nobody reads any more ends the output, nothing else."""
+    words = [sys.executable, "-m", "mm2py", "mirror", str(file), "--explain"]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(words, env=env, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60)
+    finally:
+        os.close(writing)
+
+    assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
