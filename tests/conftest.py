@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.brokers import MakeCluster, cluster_factory, two_clusters
+from tests.support.brokers import MakeCluster, cluster_factory, clusters_of
 from tests.support.loops import AutojumpLoop
 from tests.support.side_by_side import processes
 from tests.support.stalls import StallWatch
@@ -81,7 +81,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def both_clusters() -> Iterator[dict[str, KafkaCluster]]:
     """Two one-broker clusters for the whole session."""
-    with two_clusters() as clusters:
+    with clusters_of("primary", "backup") as clusters:
         yield clusters
 
 

@@ -26,7 +26,7 @@ from mm2py.devkit.broker import KafkaCluster, start_clusters
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.acl import Operation, Permission
 from mm2py.model.flow import TopicPartition
-from tests.support.brokers import AUTHORIZED, TEST_PROPERTIES
+from tests.support.brokers import GUARDED, TEST_PROPERTIES
 from tests.support.daemon import Daemon, daemon
 from tests.support.damage import recreate_topic
 from tests.support.eventually import eventually
@@ -345,8 +345,7 @@ async def all_clear(stage: Stage) -> None:
 @contextmanager
 def watched_clusters() -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
     """Run a source and a target; the latter forgets within seconds what a quota has seen."""
-    guarded = {**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
-    source = KafkaCluster("watched-source", properties={**TEST_PROPERTIES, **guarded})
+    source = KafkaCluster("watched-source", properties={**TEST_PROPERTIES, **GUARDED})
     target = KafkaCluster("watched-target", properties={**TEST_PROPERTIES, "quota.window.num": "3"})
     start_clusters([source, target])
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import run_tool
-from tests.support.brokers import AUTHORIZED, MakeCluster
+from tests.support.brokers import GUARDED, MakeCluster
 from tests.support.commands import run_mm2py
 from tests.support.mm2_file import mm2_properties
 from tests.support.planting import copy_with
@@ -80,9 +80,7 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Where the target does not let us read, it cannot be told, and the words name the right that lacks."""
-    guarded = make_cluster(
-        "guarded", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
-    )
+    guarded = make_cluster("guarded", properties=GUARDED)
     source, target = primary.bootstrap_servers, guarded.bootstrap_servers
     await create_topic(source, prefix)
     await create_topic(target, f"A.{prefix}")

@@ -14,7 +14,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, ResumedExactly, StepFailed
-from tests.support.brokers import AUTHORIZED, MakeCluster
+from tests.support.brokers import GUARDED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
@@ -350,9 +350,7 @@ async def test_a_source_without_write_rights_says_so_once_and_copies(
     backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Without rights on the syncs topic copying goes on, with one message that names the setting; the other works."""
-    guarded = make_cluster(
-        "read-only", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
-    )
+    guarded = make_cluster("read-only", properties=GUARDED)
     over = Mirror(guarded.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path, alias="guarded")
     await create_topic(over.source, over.topic)
     await produce(over.source, over.topic, [plain_records(100)])

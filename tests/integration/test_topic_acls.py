@@ -13,7 +13,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.telemetry.events import AclSyncIdle, TopicAclsChanged, TopicSyncFailed
-from tests.support.brokers import authorized_clusters
+from tests.support.brokers import AUTHORIZED, NEVER_KILLED, clusters_of
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
@@ -31,7 +31,7 @@ ACL_TOOL = "org.apache.kafka.tools.AclCommand"
 @pytest.fixture(scope="module")
 def authorized() -> Iterator[dict[str, KafkaCluster]]:
     """Two clusters with an authorizer, for all tests of this file."""
-    with authorized_clusters() as clusters:
+    with clusters_of("source", "target", properties={**NEVER_KILLED, **AUTHORIZED}) as clusters:
         yield clusters
 
 

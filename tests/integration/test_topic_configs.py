@@ -16,7 +16,7 @@ from mm2py.telemetry.events import (
     TopicSyncFailed,
     TopicSyncRecovered,
 )
-from tests.support.brokers import AUTHORIZED, MakeCluster
+from tests.support.brokers import GUARDED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.mirrored import await_arrived
@@ -191,9 +191,7 @@ async def test_missing_describe_configs_acl(
     backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Where configs may not be read, topics are copied without them; the right is named once, and its coming."""
-    guarded = make_cluster(
-        "guarded", properties={**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
-    )
+    guarded = make_cluster("guarded", properties=GUARDED)
     source = guarded.bootstrap_servers
     await create_topic(source, prefix, configs={"segment.ms": "700000"})
     denied = allow(prefix, "ANONYMOUS", Operation.DESCRIBE_CONFIGS, permission=Permission.DENY)

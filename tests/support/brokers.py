@@ -20,6 +20,8 @@ AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+#: The same with tests that need a permission once a resource has an ACL.
+GUARDED = {**AUTHORIZED, "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
 
 _BATCH_PREFIX = struct.Struct(">qi")
 _HEADER_BYTES = 61
@@ -32,24 +34,10 @@ class MakeCluster(Protocol):
 
 
 @contextmanager
-def two_clusters() -> Iterator[dict[str, KafkaCluster]]:
-    """Run a primary and a backup, one broker each, started side by side."""
+def clusters_of(*names: str, properties: Mapping[str, str] = NEVER_KILLED) -> Iterator[dict[str, KafkaCluster]]:
+    """Run clusters of one broker each, started side by side."""
     make_class_archive()
-    clusters = {name: KafkaCluster(name, properties=NEVER_KILLED) for name in ("primary", "backup")}
-    start_clusters(list(clusters.values()))
-    try:
-        yield clusters
-    finally:
-        for cluster in clusters.values():
-            cluster.stop()
-
-
-@contextmanager
-def authorized_clusters() -> Iterator[dict[str, KafkaCluster]]:
-    """Run a source and a target that keep ACLs, one broker each, started side by side; the tests are above all ACLs."""
-    make_class_archive()
-    properties = {**NEVER_KILLED, **AUTHORIZED}
-    clusters = {name: KafkaCluster(name, properties=properties) for name in ("source", "target")}
+    clusters = {name: KafkaCluster(name, properties=properties) for name in names}
     start_clusters(list(clusters.values()))
     try:
         yield clusters
