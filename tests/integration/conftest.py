@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
 from mm2py.devkit.broker import KafkaCluster
+from tests.support.epochs import Spark, idle_plan, spark_of
 from tests.support.java_mirror import JavaMirror, java_mirror
 
 
@@ -17,3 +19,18 @@ def mirror_by_java(
     """What Java MirrorMaker 2 left behind between the two clusters, once for all tests; nothing moves any more."""
     with java_mirror(primary.bootstrap_servers, backup.bootstrap_servers, tmp_path_factory.mktemp("java")) as made:
         yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def spark_of_module() -> AsyncIterator[Spark]:
+    """Spark for the tests of a module, which may kill it."""
+    async with spark_of() as started:
+        await started.runner.run(idle_plan())
+        yield started
+
+
+@pytest.fixture
+def spark(spark_of_module: Spark) -> Spark:
+    """Spark, without the events of earlier tests."""
+    spark_of_module.events._ring.clear()
+    return spark_of_module

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
 import pytest
-import pytest_asyncio
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.source import idle_source as source_watch
@@ -21,7 +19,7 @@ from mm2py.pipeline import epoch_jobs as epoch_module
 from mm2py.pipeline.spark import processes
 from mm2py.pipeline.spark import session as session_module
 from mm2py.telemetry.events import CopyTaskLate, CopyTaskLost, CopyTaskRecovered, SparkHung
-from tests.support.epochs import FLOW, Spark, idle_plan, lose, spark_of
+from tests.support.epochs import FLOW, Spark, idle_plan, lose
 from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
@@ -43,21 +41,6 @@ def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epoch_module, "_ANSWERS_WITHIN_S", 3.0)
     monkeypatch.setattr(session_module, "_ASK_EVERY_S", 1.0)
     monkeypatch.setattr(source_watch, "_LOOK_EVERY_S", 1.0)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[Spark]:
-    """Spark for the tests of this module, which may kill it."""
-    async with spark_of() as started:
-        await started.runner.run(idle_plan())
-        yield started
-
-
-@pytest.fixture
-def spark(shared: Spark) -> Spark:
-    """Spark, and what is said about it in this test."""
-    shared.events._ring.clear()
-    return shared
 
 
 async def _worker_of(spark: Spark, task: int = 0) -> psutil.Process:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 import psutil
 import pytest
-import pytest_asyncio
 
 from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
@@ -21,7 +20,7 @@ from mm2py.pipeline.transform import jobs, task
 from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.pipeline.transform.micro_batch import RecordTask
 from mm2py.telemetry.events import CopyTaskLate, SparkHung
-from tests.support.epochs import Spark, idle_plan, spark_of
+from tests.support.epochs import Spark, idle_plan
 from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce
@@ -61,21 +60,6 @@ class _Bounds:
 
     def restore(self) -> None:
         self._monkeypatch.undo()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[Spark]:
-    """Spark for the tests of this module."""
-    async with spark_of() as started:
-        await started.runner.run(idle_plan())
-        yield started
-
-
-@pytest.fixture
-def spark(shared: Spark) -> Spark:
-    """Spark, and what is said about it in this test."""
-    shared.events._ring.clear()
-    return shared
 
 
 def _exactly_once(source: KafkaCluster, target: KafkaCluster, alias: str, topic: str, **keys: object) -> FlowSettings:
