@@ -262,13 +262,16 @@ class PartitionFailure:
     cluster: str = ""
 
 
+def choose(key: str, choice: str, *others: str) -> str:
+    """Return the hint that names the command by which an operator decides for a partition that stopped."""
+    more = f" (or {', '.join(others)})" if others else ""
+    return f"choose, while the mirror runs: mm2py flow 'A->B' config set {key}={choice}{more}"
+
+
 #: A position is meaningless in a re-created topic.
 RECREATED = PartitionFailure(
     message="the source topic was deleted and created again since its position was written",
-    hint=(
-        "choose what to do with the new topic, without a restart: mm2py flow 'A->B' config set "
-        "copy.on.source.recreated=earliest (or latest, re-create)"
-    ),
+    hint=choose("copy.on.source.recreated", "earliest", "latest", "re-create"),
     error="TopicRecreated",
 )
 

@@ -15,14 +15,12 @@ import attrs
 
 from mm2py.config.settings import SourceTruthSettings
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import RECREATED, LogOffsets, PartitionFailure
+from mm2py.model.epoch import LogOffsets, PartitionFailure, choose
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
 
 
-#: Remedies that always work, for hints.
-_BY_HAND = "or remove the partition's record from the offsets topic; then restart"
 #: A search begins close to where the record should be, and then at the source's start.
 _SEARCHES = 2
 
@@ -201,7 +199,9 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
                 return RecreateRemote()
             return GoOn(look.log_start, behind, lost=finding.records)
         case _:
-            return _stop(finding, RECREATED.hint, "TopicRecreated")
+            return _stop(
+                finding, choose("copy.on.source.recreated", "earliest", "latest", "re-create"), "TopicRecreated"
+            )
 
 
 def _after_expiry(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:
@@ -215,7 +215,7 @@ def _after_expiry(finding: Finding, state: PartitionState, look: Observation, po
         case "latest":
             return GoOn(look.log_end, look.remote_end - 1, lost=look.log_end - state.position)
         case _:
-            return _stop(finding, "set copy.on.source.expired to earliest or latest", "RecordsExpired")
+            return _stop(finding, choose("copy.on.source.expired", "earliest", "latest"), "RecordsExpired")
 
 
 def _after_truncation(finding: Finding, look: Observation, policy: str) -> Act:
@@ -229,10 +229,10 @@ def _after_truncation(finding: Finding, look: Observation, policy: str) -> Act:
         case "latest":
             return GoOn(look.log_end, behind, lost=0 if at is None else max(0, look.log_end - at))
         case "continue":
-            hint = "where its history changed is unknown: set copy.on.source.truncated to earliest or latest"
+            hint = f"where its history changed is unknown; {choose('copy.on.source.truncated', 'earliest', 'latest')}"
             return _stop(finding, hint, "SourceTruncated")
         case _:
-            hint = "set copy.on.source.truncated to continue, earliest or latest"
+            hint = choose("copy.on.source.truncated", "continue", "earliest", "latest")
             return _stop(finding, hint, "SourceTruncated")
 
 
@@ -246,7 +246,7 @@ def _after_rewind(finding: Finding, state: PartitionState, look: Observation, po
         case "continue":
             return GoOn(position, look.remote_end - 1, lost=finding.records)
         case _:
-            hint = "restore the remote topic, or set copy.on.target.rewound to copy-again or continue"
+            hint = f"restore the remote topic, or {choose('copy.on.target.rewound', 'copy-again', 'continue')}"
             return _stop(finding, hint, "TargetRewound")
 
 
@@ -269,7 +269,7 @@ def _copy_again(finding: Finding, state: PartitionState, look: Observation) -> A
     if finding.trouble is HistoryBreak.REMADE and limit is not None:
         # Records in the new topic were sent before it was detected: append everything after them.
         return _from_start(finding, position, look, behind=end - 1)
-    hint = "its last record is not in the source: set copy.on.target.rewound to continue"
+    hint = f"its last record is not in the source; {choose('copy.on.target.rewound', 'continue')}"
     return _stop(finding, hint, "TargetRewound")
 
 
@@ -284,7 +284,7 @@ def _from_start(finding: Finding, position: int, look: Observation, *, behind: i
 
 
 def _stop(finding: Finding, hint: str, error: str) -> Stop:
-    return Stop(PartitionFailure(finding.message, f"{hint}, {_BY_HAND}", error, finding.diverges_at))
+    return Stop(PartitionFailure(finding.message, hint, error, finding.diverges_at))
 
 
 def _stood(state: PartitionState) -> tuple[int, int | None, str | None]:

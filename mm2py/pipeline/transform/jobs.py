@@ -156,14 +156,12 @@ class TransformJobs:
         outcomes: _Outcomes = {}
         patience = Patience(allowed_s(plan), clock)
         ready = self.session.begin(self._rows.rows, len(plan.partitions))
-        ready.add_done_callback(_forget)
         waiting = deque(self._of_jobs(plan, alone))
         while waiting or running:
             if ready.done():
                 while waiting and len(running) < _JOBS_AT_ONCE:
                     one = waiting.popleft()
                     job = self.session.begin(self._outcomes, ready, one)
-                    job.add_done_callback(_forget)
                     running[job] = one
             done, _ = await asyncio.wait(
                 running or {ready}, timeout=min(_TICK_S, patience.left_s), return_when=asyncio.FIRST_COMPLETED
@@ -249,9 +247,3 @@ def _result(outcomes: _Outcomes, *, is_late: bool = False) -> MicroBatchResult:
     done = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, RangeOutcome))
     failed = {source: words for source, words in outcomes.items() if isinstance(words, str)}
     return MicroBatchResult(done, failed, is_late)
-
-
-def _forget(job: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a job that may no longer be awaited."""
-    if not job.cancelled():
-        job.exception()
