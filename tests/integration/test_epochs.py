@@ -8,8 +8,10 @@ import os
 import signal
 import urllib.request
 from collections.abc import AsyncIterator
+from ipaddress import ip_address
 
 import attrs
+import psutil
 import pytest
 import pytest_asyncio
 from pyspark.errors.exceptions.captured import install_exception_handler
@@ -22,6 +24,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.epoch_jobs import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
+from tests.support.daemon import process_tree
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
 from tests.support.eventually import eventually
 from tests.support.producing import produce_numbers
@@ -105,6 +108,21 @@ async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:
     outcomes = await run_both(spark, epoch_ms=1_500)
 
     assert len({outcome.worker for outcome in outcomes}) == 2
+
+
+async def test_embedded_spark_is_reached_from_this_machine_alone(spark: Spark) -> None:
+    """Spark's UI shows environment and jobs without a login: neither it nor any other port is open to the network."""
+    session = await spark.host.session()
+    processes = await asyncio.to_thread(process_tree, session.process.pid)
+    listening = [
+        ip_address(line.laddr.ip)
+        for process in processes
+        for line in process.net_connections("tcp")
+        if line.status == psutil.CONN_LISTEN
+    ]
+
+    assert listening, "the UI at least"
+    assert [str(it) for it in listening if not (getattr(it, "ipv4_mapped", None) or it).is_loopback] == []
 
 
 async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:

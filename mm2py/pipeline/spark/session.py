@@ -38,7 +38,7 @@ from mm2py.pipeline.spark import processes, worker
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
-from mm2py.pipeline.spark.settings import SparkSettings, class_archive, spark_settings
+from mm2py.pipeline.spark.settings import LOOPBACK, SparkSettings, class_archive, spark_settings
 from mm2py.pipeline.spark.stderr_log import StderrLog
 from mm2py.telemetry.events import SparkEnded, SparkHung, SparkLogged, SparkStarted
 from mm2py.telemetry.journal import EventLog
@@ -311,6 +311,9 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
         shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
         # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", settings.python)
+        if settings.is_embedded:
+            # Spark's UI has no login, and no other setting for the address at which it listens.
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         gateway = launch_gateway(shown, popen_kwargs={"stderr": write_end})
     except PySparkException as error:
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -24,6 +25,9 @@ CLASSES = Path(sys.prefix, "var", "mm2py")
 #: Spark's own idea of a secret (spark.redaction.regex), and a little more.
 _SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential|private", re.IGNORECASE)
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?", re.ASCII)
+
+#: Where embedded Spark listens.
+LOOPBACK: Final = "127.0.0.1"
 
 _OURS = {
     "spark.app.name": "mm2py",
@@ -50,8 +54,8 @@ _OURS = {
 
 #: On embedded Spark only: no name look-ups, and workers forked from a process that has imported everything.
 _OURS_EMBEDDED = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
     "spark.python.daemon.module": "mm2py.pipeline.spark.fork_server",
 }
 
