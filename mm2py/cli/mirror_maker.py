@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mm2py
-from mm2py.cli.checking import refused_transforms
+from mm2py.cli.checking import refused_here, refused_transforms
 from mm2py.cli.command import Parser, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options shared by all commands that run a node."""
     parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a file with notes, such as unknown keys, as if they were problems"
+    )
     parser.add_argument(
         "--explain",
         nargs="?",
@@ -109,7 +112,10 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
     """Validate, explain or run what *load* reads from *files*; return the exit code."""
 
     def read() -> MirrorSettings:
-        return judged(load())
+        settings = judged(load())
+        if options.strict and settings.notes:
+            raise ConfigError(settings.notes)
+        return settings
 
     try:
         settings = read()
@@ -209,9 +215,10 @@ async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock)
 
 
 def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
-    """Print Spark's problems with transforms, or notes; return the exit code."""
+    """Print what cannot be used, or notes; return the exit code."""
+    refused = refused_here(settings)
     try:
-        refused = asyncio.run(refused_transforms(settings))
+        refused += asyncio.run(refused_transforms(settings))
     except Mm2Error as error:
         print(_line(error), file=sys.stderr)
         return ExitCode.FAILED

@@ -30,10 +30,15 @@ def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
     *flows* are those that some node runs, *enabled* those of them that mirror topics.
     """
     read = _read_lines(lines, flows, enabled)
+    ends = {alias for flow in flows for alias in (flow.source, flow.target)}
     for line in lines:
         row, value = line.row, line.value
         if row is None or not row.acts or row.stem is not None or line.level is LineLevel.TOP or value.key in read:
             continue
+        if line.level is LineLevel.FLOW and row.name == "enabled" and value.text.strip().lower() == "false":
+            continue  # it says itself that the flow does not run
+        if line.level is LineLevel.CLUSTER and line.owner not in ends and row.name != "bootstrap.servers":
+            continue  # that no flow uses the cluster is said once
         yield _unread(line, row, flows)
 
 
@@ -65,6 +70,8 @@ def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
         return Problem(value.where, value.key, f"no enabled flow {verb} {line.owner}", hint)
     if line.level is LineLevel.CLUSTER and row.place is not Place.CLUSTER:
         return Problem(value.where, value.key, f"no flow ends at {line.owner}")
+    if line.level is LineLevel.CLUSTER and line.name == row.name:
+        return Problem(value.where, value.key, f"no flow uses cluster {line.owner}")
     better = f"{line.owner}.{line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), ''))}"
     message = "has no effect: mm2py uses the same connection settings for everything on a cluster"
     return Problem(value.where, value.key, message, f"write {better}" if line.level is LineLevel.CLUSTER else "")

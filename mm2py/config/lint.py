@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import attrs
 
@@ -59,6 +60,12 @@ def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
     return tuple(classify(value, aliases) for value in layers.lines())
 
 
+#: Keys that protect something, of clients or listeners.
+_SECURITY: Final = re.compile(
+    r"(?:(?:consumer|producer|admin|listeners\.https)\.)?(?:ssl|sasl|security|rest\.auth|listeners)\b"
+)
+
+
 def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> LintFindings:
     """Check *document* and its effective *lines*, including overrides."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
@@ -66,7 +73,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
     for line in lines:
         entry = entries.get((line.value.where, line.value.written or line.value.key))
-        problem = _spaced_arrow(line, aliases) or _judge_value(line, entry)
+        problem = _spaced_arrow(line, aliases) or _judge_value(line, entry) or _misspelt_security(line)
         if problem is not None:
             problems.append(problem)
         notes.extend(_note_line(line, entry, aliases))
@@ -91,6 +98,17 @@ def _spaced_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
         return None
     meant = re.sub(r"\A\s*->\s*", "->", value.text)
     return Problem(value.where, value.key, "a key ends at the first space", f"write {value.key}{meant}")
+
+
+def _misspelt_security(line: Line) -> Problem | None:
+    """Refuse what is meant to protect something and would not: the daemon must not start open, or trust anyone."""
+    if line.row is not None and (line.row.stem is None or line.row.acts):
+        return None
+    near = nearest(line.name, known_names(line.level))
+    if not near or near == line.name or not _SECURITY.match(near):
+        return None
+    message = "unknown key, refused because it resembles a security setting"
+    return Problem(line.value.where, line.value.key, message, f"did you mean {_written(line.owner, near)}?")
 
 
 def _judge_value(line: Line, entry: Entry | None) -> Problem | None:

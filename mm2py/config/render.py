@@ -31,6 +31,8 @@ mm2py reads the `mm2.properties` that Java MirrorMaker 2 reads, in the grammar o
 - Of several lines with one key, the last applies.
 - The file may be UTF-8 or ISO-8859-1.
 - `--override KEY=VALUE`, which may be repeated, is treated as a line after the last one.
+- Unknown keys are ignored with a note, as Java ignores them; `--strict` refuses them. A misspelt key of security
+  (`rest.auth.user.file`, `A.ssl.truststore.locaton`) is refused in any case.
 
 Lists are separated by commas. Lists of regular expressions are in Java's dialect, and a member must match the whole
 name; a comma inside `{1,3}` does not end a member.

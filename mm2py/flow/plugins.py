@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.transform.matching import TopicTransforms
-from mm2py.policy.filters import TopicFilter
-from mm2py.policy.plugins import load_policy, load_topic_filter
+from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter
+from mm2py.policy.groups import GroupFilter
+from mm2py.policy.plugins import load_config_property_filter, load_group_filter, load_policy, load_topic_filter
 from mm2py.policy.replication import ReplicationPolicy
 
 
@@ -26,6 +27,22 @@ def topic_filter_of(settings: FlowSettings) -> TopicFilter:
     return load_topic_filter(
         settings.topics.filter_class, topics=settings.topics.names, topics_exclude=settings.topics.exclude
     )
+
+
+def config_filter_of(settings: FlowSettings) -> ConfigPropertyFilter:
+    """Return the filter of topic configs of a flow. Raise `PluginError` if its class cannot be used."""
+    sync = settings.topic_sync
+    return load_config_property_filter(
+        sync.config_filter_class,
+        config_properties_exclude=sync.configs_exclude,
+        use_defaults_from=sync.use_defaults_from,
+    )
+
+
+def group_filter_of(settings: FlowSettings) -> GroupFilter:
+    """Return the group filter of a flow. Raise `PluginError` if its class cannot be used."""
+    chosen = settings.checkpoints
+    return load_group_filter(chosen.group_filter_class, groups=chosen.groups, groups_exclude=chosen.groups_exclude)
 
 
 def transforms_of(settings: FlowSettings) -> TopicTransforms:

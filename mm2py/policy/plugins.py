@@ -25,12 +25,24 @@ from mm2py.policy.replication import (
 )
 
 
+_OTHER_JAVA = "a Java class cannot be used here; docs/migration.md shows how to write it in Python"
+#: Why a Java class cannot be used, with the Python that replaces it, by key.
+_JAVA = {
+    "replication.policy.class": (
+        "a Java class cannot be used here; two lines of a Python module replace it, such as class Policy"
+        "(mm2py.policy.replication.DefaultReplicationPolicy): and def format_remote_topic(self, source_alias, topic): "
+        "return topic (docs/migration.md)"
+    )
+}
 _JAVA_PACKAGE = "org.apache.kafka.connect.mirror."
 _POLICIES: Mapping[str, type] = {
     "default": DefaultReplicationPolicy,
     "identity": IdentityReplicationPolicy,
     "DefaultReplicationPolicy": DefaultReplicationPolicy,
     "IdentityReplicationPolicy": IdentityReplicationPolicy,
+    # Policies of others that keep names, as Kafka's own does since 3.0.
+    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": IdentityReplicationPolicy,
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": IdentityReplicationPolicy,
 }
 _GROUP_FILTERS: Mapping[str, type] = {"default": DefaultGroupFilter, "DefaultGroupFilter": DefaultGroupFilter}
 _TOPIC_FILTERS: Mapping[str, type] = {"default": DefaultTopicFilter, "DefaultTopicFilter": DefaultTopicFilter}
@@ -131,7 +143,7 @@ def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        what = "a Java class cannot be used here" if _looks_like_java(class_name) else str(error)
+        what = _JAVA.get(key, _OTHER_JAVA) if _looks_like_java(class_name) else str(error)
         raise PluginError(key, class_name, what) from error
     except Exception as error:
         raise PluginError(key, class_name, f"importing {module_name} failed: {error!r}") from error

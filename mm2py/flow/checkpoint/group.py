@@ -15,11 +15,10 @@ from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.reverse import ReverseTranslation
-from mm2py.flow.plugins import policy_of, topic_filter_of
+from mm2py.flow.plugins import group_filter_of, policy_of, topic_filter_of
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
-from mm2py.policy.plugins import load_group_filter
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
 from mm2py.wire.cluster import Cluster
@@ -137,10 +136,7 @@ class CheckpointGroup(FlowGroup):
 
     async def _refresh(self, groups: Groups) -> bool:
         """List and select the groups of the source; groups of unreachable brokers are kept."""
-        chosen = self._settings.checkpoints
-        group_filter = load_group_filter(
-            chosen.group_filter_class, groups=chosen.groups, groups_exclude=chosen.groups_exclude
-        )
+        group_filter = group_filter_of(self._settings)
         listed = await groups.list_groups()
         judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
         followed = {group for group, selection in judged.items() if selection is GroupSelection.TRANSLATED}

@@ -10,13 +10,13 @@ from functools import partial
 
 from mm2py.core.topics.configs import ConfigPlan, plan_configs
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.plugins import config_filter_of
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import tell_raised
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.synced import ForgottenConfig, Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
-from mm2py.policy.plugins import load_config_property_filter
 from mm2py.telemetry.events import TopicConfigsChanged, TopicConfigsKept
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topics.admin import Admin
@@ -47,12 +47,7 @@ class ConfigSync:
         self._target = Admin(life.target)
         self._memory = life.topics.memory
         self._complaints = RefusalLog(around.flow, _STEP, around.events)
-        sync = around.settings.topic_sync
-        self._chosen = load_config_property_filter(
-            sync.config_filter_class,
-            config_properties_exclude=sync.configs_exclude,
-            use_defaults_from=sync.use_defaults_from,
-        )
+        self._chosen = config_filter_of(around.settings)
         self._remote_of: Mapping[str, str] = {}
         self._new: set[str] = set()
         self._has_new = asyncio.Event()

@@ -15,12 +15,12 @@ from mm2py.core.topics.configs import copied_configs
 from mm2py.core.topics.limits import BROKER_NAMES, limits_of_brokers, wider_limits
 from mm2py.core.topics.topology import CreateTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.plugins import config_filter_of
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.flow import Flow
 from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import NewTopic, TopicsView
-from mm2py.policy.plugins import load_config_property_filter
 from mm2py.telemetry.events import TopicLimitsRaised
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode
@@ -44,13 +44,8 @@ class TopicCreation:
         self._flow = settings.flow
         self._events = events
         self._complaints = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
-        sync = settings.topic_sync
-        self._remembers = sync.configs_enabled
-        self._chosen = load_config_property_filter(
-            sync.config_filter_class,
-            config_properties_exclude=sync.configs_exclude,
-            use_defaults_from=sync.use_defaults_from,
-        )
+        self._remembers = settings.topic_sync.configs_enabled
+        self._chosen = config_filter_of(settings)
 
     async def create(
         self, wanted: Sequence[CreateTopic], source_topics: TopicsView

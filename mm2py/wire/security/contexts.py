@@ -146,7 +146,9 @@ def _store(keys: Mapping[str, str], name: str) -> Store | str | None:
     if not location:
         return None
     if keys.get(f"ssl.{name}.type", "JKS").strip().upper() == "PEM":
-        return location
+        # OpenSSL's own error does not name the file.
+        with open(location, "rb"):  # noqa: PTH123
+            return location
     with open(location, "rb") as file:  # noqa: PTH123
         data = file.read()
     password = keys.get(f"ssl.{name}.password")

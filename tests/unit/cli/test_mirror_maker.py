@@ -217,3 +217,46 @@ def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
         os.close(writing)
 
     assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
+
+
+def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown key is a note, and with --strict a problem."""
+    file.write_text(file.read_text() + "task.max = 4\n")
+
+    lenient = mirror_maker.main([str(file), "--validate"])
+    noted = capsys.readouterr()
+    strict = mirror_maker.main([str(file), "--validate", "--strict"])
+    refused = capsys.readouterr()
+
+    assert (lenient, strict) == (ExitCode.OK, ExitCode.FAILED)
+    assert "task.max" in noted.out
+    assert "task.max" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "A->B.replication.policy.class = com.example.Naming\n",
+            ("replication.policy.class: com.example.Naming", "def format_remote_topic"),
+        ),
+        ("A->B.topic.filter.class = com.example.Filter\n", ("topic.filter.class: com.example.Filter",)),
+        ("A->B.group.filter.class = nowhere.Filter\n", ("group.filter.class: nowhere.Filter",)),
+        (
+            "A.security.protocol = SSL\nA.ssl.truststore.location = /nowhere/trust.pem\nA.ssl.truststore.type = PEM\n",
+            ("A.ssl.truststore.*", "/nowhere/trust.pem"),
+        ),
+    ],
+    ids=["policy", "topic filter", "group filter", "truststore"],
+)
+def test_validate_finds_what_would_fail_at_the_start(
+    file: Path, capsys: pytest.CaptureFixture[str], lines: str, words: tuple[str, ...]
+) -> None:
+    """What can be known without a cluster is no surprise of the night."""
+    file.write_text(file.read_text() + lines)
+
+    assert mirror_maker.main([str(file), "--validate"]) == ExitCode.FAILED
+
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+    assert len(said.splitlines()) == 1

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mm2py.config.problem import ConfigError
 from tests.support.config_files import BASE, ConfigFile
 
 
@@ -140,6 +141,39 @@ def notes(config: ConfigFile) -> Notes:
 def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: str, expected: str) -> None:
     """Each odd line gives one note with file, line and what to write instead."""
     assert f"mm2.properties:5: {expected}" in notes(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("rest.auth.user.file = users", "rest.auth.users.file"),
+        ("listener = http://:8083", "listeners"),
+        ("A.ssl.truststore.locaton = trust.pem", "A.ssl.truststore.location"),
+        ("A.consumer.sasl.mechanim = PLAIN", "A.consumer.sasl.mechanism"),
+        ("A.security.protocoll = SSL", "A.security.protocol"),
+    ],
+)
+def test_a_misspelt_security_setting_is_a_problem(config: ConfigFile, line: str, meant: str) -> None:
+    """Ignored, it would leave open what its author meant to protect."""
+    key = line.partition(" ")[0]
+
+    with pytest.raises(ConfigError) as refused:
+        config.load(line)
+
+    [problem] = refused.value.problems
+    assert (problem.key, problem.hint) == (key, f"did you mean {meant}?")
+
+
+def test_disabled_flows_and_unused_clusters_are_no_noise(notes: Notes) -> None:
+    """A flow that is disabled needs no note; of a cluster that no flow uses, one says so."""
+    unused = (
+        "clusters = A, B, C\nC.bootstrap.servers = c:1\nC.security.protocol = SSL\nemit.heartbeats.enabled = false\n"
+        "B->A.enabled = false"
+    )
+
+    assert [note.partition(": ")[2] for note in notes(unused) if "clusters" not in note] == [
+        "C.bootstrap.servers: no flow uses cluster C"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -307,11 +341,14 @@ def test_utf8_is_noted_because_java_reads_it_otherwise(notes: Notes, encoding: s
     assert len(found) == expected
 
 
-def test_no_note_shows_a_secret(notes: Notes) -> None:
-    """Passwords are in no note, whatever else is wrong with their lines."""
+def test_no_note_and_no_problem_shows_a_secret(notes: Notes, config: ConfigFile) -> None:
+    """Passwords are in neither, whatever else is wrong with their lines."""
     lines = (
         "A.ssl.keystore.password = hush # hush\nA.sasl.jaas.config = hush\nA.sasl.jaas.config = hush\n"
-        "A->B.source.consumer.ssl.key.password = hush \\q\nsasl.password = hush\n"
+        "A->B.source.consumer.ssl.key.password = hush \\q\n"
     )
+    with pytest.raises(ConfigError) as refused:
+        config.load("sasl.password = hush")
 
     assert "hush" not in "\n".join(notes(lines))
+    assert "hush" not in str(refused.value)

@@ -68,6 +68,14 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
             IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
         ),
         (
+            "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy",
+            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
+        ),
+        (
+            "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
+            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
+        ),
+        (
             "mm2py.policy.replication.IdentityReplicationPolicy",
             IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
         ),
