@@ -240,12 +240,16 @@ def limits_page(overrides: Json) -> list[Part]:
 
 def groups_page(answer: Sequence[Json]) -> list[Part]:
     """Show consumer groups with their offsets at the source and, translated, at the target."""
-    columns = ("group", "partition", ">upstream", ">downstream", ">left to read", "translation", "at the target")
+    columns = (
+        "group", "partition", ">upstream", ">downstream", ">left to read", "translation", "at the target",
+        "if moved now",
+    )  # fmt: skip
     rows: list[tuple[str, ...]] = []
     for group in answer:
         at_target = ": ".join(filter(None, [group["at_target"], group["at_target_why"]])) or "-"
+        move = group["move"]["text"] if group["move"] else "-"
         if not group["offsets"]:
-            rows.append((group["group"], "-", "-", "-", "-", group["why"] or "no offsets", at_target))
+            rows.append((group["group"], "-", "-", "-", "-", group["why"] or "no offsets", at_target, move))
         for offset in group["offsets"]:
             how = offset["why"] or ("exact" if offset["is_exact"] else "as Java's")
             rows.append(
@@ -257,6 +261,7 @@ def groups_page(answer: Sequence[Json]) -> list[Part]:
                     count(offset["distance"]),
                     how,
                     at_target,
+                    move,
                 )
             )
     return [Sheet(columns, tuple(rows), empty="no group")]

@@ -10,10 +10,12 @@ import attrs
 import mm2py
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
+from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     FlowView,
+    GroupOffsetsView,
     MirrorView,
     PartitionStage,
     PartitionView,
@@ -103,6 +105,15 @@ def topics_of(flow: FlowView, overrides: Overrides | None) -> list[Json]:
     for partition in flow.partitions:
         found.setdefault(partition.source.topic, []).append(partition)
     return [_topic(name, found[name], overrides) for name in sorted(found)]
+
+
+def groups_json(flow: FlowView, groups: Iterable[GroupOffsetsView]) -> list[Json]:
+    """Show consumer groups, each with what moving it to the target now would mean."""
+    return [{**to_json(group), "move": _move(move)} for group, move in moves_of(groups, flow.partitions)]
+
+
+def _move(move: GroupMove | None) -> Json | None:
+    return None if move is None else {**to_json(move), "text": move.text}
 
 
 def topic_names(flow: FlowView) -> list[str]:
@@ -249,8 +260,12 @@ def schemas(views: Views) -> Mapping[str, Json]:
     }  # fmt: skip
     summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "unknown_lags": INTEGER}
     summary |= {"stages": _COUNTS, "issues": issues, "connectors": {"type": "object", "additionalProperties": STRING}}
+    views.of(GroupMove)
+    move = obj({**views.found.pop("GroupMove")["properties"], "text": STRING})
+    group = {**views.found["GroupOffsetsView"]["properties"], "move": nullable(move)}
     return {
         **views.found,
+        "ConsumerGroup": obj(group),
         "FlowStatus": obj(status),
         "FlowSummary": obj(summary),
         "NodeStatus": obj({**_NODE, "issues": issues}),

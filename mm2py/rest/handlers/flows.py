@@ -23,6 +23,7 @@ from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import LIMIT_SENT, STRING, array, ref
 from mm2py.rest.shapes import (
     flow_status,
+    groups_json,
     limit_json,
     overrides_json,
     partition_json,
@@ -102,20 +103,21 @@ async def get_copy_tasks(ask: Ask) -> object:
     "GET",
     FLOW + "/groups",
     "Consumer groups with their translated offsets",
-    answers={200: array(ref("GroupOffsetsView"))},
+    answers={200: array(ref("ConsumerGroup"))},
     query=_PAGING[:1],
     errors=(404,),
 )
 async def get_groups(ask: Ask) -> object:
     search = ask.request.query.get("search", "")
-    return [to_json(group) for group in ask.flow().consumer_groups if search in group.group]
+    flow = ask.flow()
+    return groups_json(flow, (group for group in flow.consumer_groups if search in group.group))
 
 
 @routes.add(
     "GET",
     FLOW + "/groups/{group}",
     "One consumer group with its translated offsets",
-    answers={200: ref("GroupOffsetsView")},
+    answers={200: ref("ConsumerGroup")},
     errors=(404,),
 )
 async def get_group(ask: Ask) -> object:
@@ -123,7 +125,7 @@ async def get_group(ask: Ask) -> object:
     known = {group.group: group for group in flow.consumer_groups}
     if name not in known:
         raise not_found(f"flow {flow.flow} translates no group {name}", nearest(name, known))
-    return to_json(known[name])
+    return groups_json(flow, (known[name],))[0]
 
 
 # Topics and partitions.

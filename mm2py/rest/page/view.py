@@ -14,6 +14,7 @@ import attrs
 
 import mm2py
 from mm2py.model.flow import Flow
+from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import flow_issues, node_issues
 from mm2py.model.overrides import Overrides, RateLimit
 from mm2py.model.state import (
@@ -148,7 +149,7 @@ def partition_rows(flow: FlowView) -> dict[str, list[Any]]:
 
 def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
     """Return a row for each consumer group, by its name."""
-    return {group.group: _group(group) for group in flow.consumer_groups}
+    return {group.group: _group(group, move) for group, move in moves_of(flow.consumer_groups, flow.partitions)}
 
 
 def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
@@ -233,7 +234,7 @@ def _whole(number: float | None) -> int | None:
     return None if number is None or not math.isfinite(number) else round(number)
 
 
-def _group(group: GroupOffsetsView) -> dict[str, Any]:
+def _group(group: GroupOffsetsView, move: GroupMove | None) -> dict[str, Any]:
     distances = [offset.distance for offset in group.offsets if offset.distance is not None]
     return {
         "group": group.group,
@@ -241,6 +242,7 @@ def _group(group: GroupOffsetsView) -> dict[str, Any]:
         "at_target": group.at_target,
         "at_target_why": group.at_target_why,
         "synced_ms": group.synced_ms,
+        "move": "" if move is None else move.text,
         "distance": sum(distances) if distances else None,
         "offsets": [
             [

@@ -324,7 +324,8 @@ def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
 
 def test_names_cannot_steer_a_terminal() -> None:
     """Control characters in what comes from a cluster are not printed."""
-    group = {"group": "evil\x1b[2J\ngroup", "offsets": [], "why": "", "at_target": "", "at_target_why": ""}
+    texts = dict.fromkeys(("why", "at_target", "at_target_why"), "")
+    group = {"group": "evil\x1b[2J\ngroup", "offsets": [], "move": None, **texts}
 
     lines = shown(flow_pages.groups_page([group])).splitlines()
     assert len(lines) == 2

@@ -287,6 +287,7 @@ function groupTable() {
       { key: "partitions", label: "Partitions", numeric: true, sort: (group) => group.offsets.length, text: (group) => count(group.offsets.length) },
       { key: "distance", label: "Distance", numeric: true, sort: (group) => group.distance, text: (group) => count(group.distance), title: () => "Records left to read at the target from the translated offsets" },
       { key: "exact", label: "Translated", sort: (group) => exactness(group), text: (group) => exactness(group), mood: (group) => (group.why ? "warn" : null) },
+      { key: "move", label: "If moved now", sort: (group) => group.move, text: (group) => group.move || "–", mood: (group) => (group.move && group.move !== "ready" ? "warn" : null), title: () => "What its readers would see if they continued at the target now" },
       { key: "target", label: "At the target", sort: (group) => group.at_target, text: (group) => [group.at_target, group.at_target_why].filter(Boolean).join(": ") || "offsets are not written there" },
       { key: "synced", label: "Written", numeric: true, sort: (group) => group.synced_ms, text: (group) => ago(group.synced_ms, now()) },
     ],
