@@ -103,6 +103,8 @@ class MirrorMaker:
         self._has_spark = False
         self._is_ready = False
         self._reason = ""
+        #: The problems of the file as it was read last; none if it is in use.
+        self._refused_settings: tuple[str, ...] = ()
         #: Returns the address of this node's REST interface, shown by other nodes; empty where it has none.
         self.rest_address: Callable[[], str] = lambda: ""
         self._us = this_node(started_ms=self._started_ms)
@@ -145,6 +147,7 @@ class MirrorMaker:
             tuple(flow.view() for flow in self._fleet.runners),
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
+            refused_settings=self._refused_settings,
         )
 
     async def run(self) -> None:
@@ -281,14 +284,18 @@ class MirrorMaker:
             try:
                 settings = await asyncio.to_thread(self._read_again)
             except ConfigError as error:
-                problems = tuple(str(problem) for problem in error.problems)
-                self.events.emit(SettingsRefused(str(self.settings.path), problems))
+                self._refuse_settings(tuple(str(problem) for problem in error.problems))
                 continue
             except (Mm2Error, OSError, ValueError) as error:  # a file that cannot be read ends nothing that runs
-                self.events.emit(SettingsRefused(str(self.settings.path), (f"{type(error).__name__}: {error}",)))
+                self._refuse_settings((f"{type(error).__name__}: {error}",))
                 continue
+            self._refused_settings = ()
             async with self._changing:
                 await self._apply_settings(settings, tasks)
+
+    def _refuse_settings(self, problems: tuple[str, ...]) -> None:
+        self._refused_settings = problems
+        self.events.emit(SettingsRefused(str(self.settings.path), problems))
 
     async def _apply_settings(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Change the flows from their present settings to *settings*."""

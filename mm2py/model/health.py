@@ -49,6 +49,7 @@ class IssueCode(enum.Enum):
     TASKS_WAITING = 12
     PAUSED = 13
     LAG_UNKNOWN = 14
+    SETTINGS_REFUSED = 15
 
 
 @attrs.frozen
@@ -118,6 +119,10 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
     elif view.spark is not None and not view.spark.is_up:
         hint = "spark_ended in the log has the reason; a new one is started by itself"
         found.append(HealthIssue(IssueCode.SPARK_DOWN, Severity.ERROR, "Spark is down", hint=hint))
+    if problems := view.refused_settings:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        message, hint = "the changed settings are refused, the previous ones stay in use", "correct the file and reload"
+        found.append(HealthIssue(IssueCode.SETTINGS_REFUSED, Severity.NOTE, message, f"{problems[0]}{more}", hint))
     if not view.flows:
         found.append(HealthIssue(IssueCode.NO_FLOW, Severity.ERROR, "no flow runs", hint="enable one: A->B.enabled"))
     return tuple(found)

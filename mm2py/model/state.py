@@ -322,13 +322,17 @@ class SparkView:
 
 @attrs.frozen
 class MirrorView:
-    """All flows of a node. `spark` is None if it is not needed."""
+    """
+    All flows of a node. `spark` is None if it is not needed; `refused_settings` are the problems of a changed settings
+    file, as long as it is refused.
+    """
 
     wall_ms: int
     is_ready: bool
     flows: tuple[FlowView, ...] = ()
     spark: SparkView | None = None
     started_ms: int | None = None
+    refused_settings: tuple[str, ...] = ()
 
 
 def to_json(view: Any) -> dict[str, Any]:

@@ -272,6 +272,7 @@ _NODE = Chapter(
     (
         Metric("mm2py_build_info", _G, ("version", "python", "spark"), "1; the versions are labels."),
         Metric("mm2py_healthy", _G, (), "1 if mm2py status --check would succeed: no issue is more than a note."),
+        Metric("mm2py_settings_refused", _G, (), "1 while the settings file, as it was read last, is refused."),
         Metric("mm2py_ready", _G, (), "1 once Spark accepts epochs, or is not needed."),
         Metric("mm2py_start_time_seconds", _G, (), "When the daemon started; all counters began at 0 then."),
         Metric("mm2py_spark_up", _G, (), "1 while Spark runs."),

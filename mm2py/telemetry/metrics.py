@@ -105,6 +105,7 @@ class Metrics:
         spark = view.spark
         for name, value in (
             ("mm2py_ready", int(view.is_ready)),
+            ("mm2py_settings_refused", int(bool(view.refused_settings))),
             ("mm2py_healthy", int(is_healthy(all_issues(view)))),
             ("mm2py_start_time_seconds", None if view.started_ms is None else view.started_ms / 1000),
             ("mm2py_partitions_rolled_up", self._partitions.rolled_up),

@@ -69,7 +69,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "Mm2pyDown": {"job": "mm2py"},
     "Mm2pyNotReady": {"job": "mm2py"},
     "Mm2pyUnhealthy": {"job": "mm2py"},
-    "Mm2pySettingsRefused": {"event": "settings_refused"},
+    "Mm2pySettingsRefused": {"job": "mm2py"},
     "Mm2pyFlowFailed": {"source": "X", "target": "W"},
     "Mm2pyClusterUnreachable": {"source": "U", "target": "W", "cluster": "U"},
     "Mm2pyAuthErrors": {"source": "L", "target": "W", "cluster": "L"},

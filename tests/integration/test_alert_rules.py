@@ -121,10 +121,10 @@ CASES = [
     Case("Mm2pyUnhealthy", {series("mm2py_healthy", NODE): "0x64 1x20"}, NODE, "15m30s", "16m30s"),
     Case(
         "Mm2pySettingsRefused",
-        {series("mm2py_events_total", {**NODE, "event": "settings_refused"}): "_x4 1x480"},
-        {**NODE, "event": "settings_refused"},
-        "2m",
-        "65m",
+        {series("mm2py_settings_refused", NODE): "1x8 0x20"},
+        NODE,
+        "1m30s",
+        "3m",
     ),
     Case("Mm2pyFlowFailed", flow("mm2py_flow_state", "5x8 1x20"), FLOW, "1m30s", "3m"),
     Case(
@@ -239,6 +239,8 @@ CASES = [
 HEALTHY = {
     series("up", NODE): "1x400",
     series("mm2py_ready", NODE): "1x400",
+    series("mm2py_healthy", NODE): "1x400",
+    series("mm2py_settings_refused", NODE): "0x400",
     series("mm2py_spark_up", NODE): "1x400",
     **flow("mm2py_flow_state", "6x400"),
     **flow("mm2py_connector_state", "7x400", connector="MirrorCheckpointConnector"),
@@ -329,6 +331,26 @@ def test_each_alert_fires_and_clears(tmp_path: Path) -> None:
 def test_a_node_that_does_its_work_is_left_alone(tmp_path: Path) -> None:
     """Nothing fires for a healthy node, be it paused, catching up, or once in trouble long ago."""
     run_tests(tmp_path, unit_test(HEALTHY, {time: [] for time in ("10m", "40m", "70m", "95m")}))
+
+
+@pytest.mark.parametrize(
+    "paused",
+    [
+        pytest.param(flow("mm2py_flow_state", "6x160"), id="flow"),
+        pytest.param({series("mm2py_partition_stage", {**TOPIC, "partition": "0"}): "3x160"}, id="topic"),
+    ],
+)
+def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[str, str]) -> None:
+    """The lag of a paused flow or topic grows on purpose."""
+    scraped = {**lagging("100+10x160", "120+15x160"), **paused}
+    run_tests(tmp_path, unit_test(scraped, {"25m": []}, "Mm2pyLagGrowing"))
+
+
+def test_records_that_waited_for_a_resume_raise_no_alert(tmp_path: Path) -> None:
+    """Right after a pause records are old when they arrive; a quarter of an hour later that is worth a ticket again."""
+    scraped = {**latency("0+90x400", "0+100x400"), **flow("mm2py_flow_state", "6x40 1x360")}
+    firing = {**FLOW, "alertname": "Mm2pyRecordsOld", "alertstate": "firing", "severity": "ticket"}
+    run_tests(tmp_path, unit_test(scraped, {"24m": [], "60m": [firing]}, "Mm2pyRecordsOld"))
 
 
 def test_a_node_that_nobody_scrapes_is_down(tmp_path: Path) -> None:

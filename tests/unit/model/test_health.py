@@ -222,3 +222,14 @@ def test_a_node_has_issues_of_its_own(changes: dict[str, object], codes: list[Is
     assert [issue.code for issue in node_issues(node)] == codes
     assert is_healthy(all_issues(node)) is (not codes)
     assert len(reasons_unhealthy(node)) == len(codes)
+
+
+def test_refused_settings_are_a_note() -> None:
+    """A mirror that continues with its previous settings is healthy; what is wrong with the file is shown."""
+    node = _node(_flow(), refused_settings=("mm2.properties:3: tasks.max: not a number", "mm2.properties:4: …"))
+
+    [issue] = node_issues(node)
+
+    assert (issue.code, issue.severity) == (IssueCode.SETTINGS_REFUSED, Severity.NOTE)
+    assert issue.cause == "mm2.properties:3: tasks.max: not a number, and 1 more"
+    assert reasons_unhealthy(node) == []
