@@ -161,7 +161,7 @@ async def test_a_topic_that_is_not_mirrored_has_no_checkpoint(
 ) -> None:
     """Without a translation there is none, and the picture says why (testNoCheckpointForTopicWithoutOffsetSyncs)."""
     stage = Stage(primary, backup, prefix)
-    await stage.set_up(records=0)
+    await stage.set_up(records=1)
     other = f"{prefix}-other"
     await create_topic(stage.source, other)
     await commit_as_admin(stage.source, stage.group, {TopicPartition(other, 0): CommittedOffset(0)})

@@ -64,8 +64,12 @@ class PretendedEpochs:
     writers: dict[TopicPartition, int] = attrs.field(factory=dict)
     refusals: list[Exception] = attrs.field(factory=list)
     late: set[int] = attrs.field(factory=set)
+    starts_s: float = 0.0
 
     async def ready(self) -> None:
+        if self.starts_s:
+            await asyncio.sleep(self.starts_s)
+            self.starts_s = 0.0
         if self.refusals:
             raise self.refusals.pop(0)
 
@@ -124,11 +128,16 @@ def positions(look: Mirrored, next_upstream: int = 0) -> dict[TopicPartition, Po
 
 @asynccontextmanager
 async def running(
-    script: Script = copied, *, partitions: int = 4, tasks_max: int = 2, refusals: Sequence[Exception] = ()
+    script: Script = copied,
+    *,
+    partitions: int = 4,
+    tasks_max: int = 2,
+    refusals: Sequence[Exception] = (),
+    starts_s: float = 0.0,
 ) -> AsyncIterator[Group]:
-    """Run a group over topic t and drain it at the end; *refusals* come before the first epoch."""
+    """Run a group over topic t and drain it at the end; Spark is up after *starts_s*, *refusals* come before that."""
     clock = LoopClock()
-    events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals))
+    events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals), starts_s=starts_s)
     settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=tasks_max))
     tasks = SourceTasks(settings, epochs, clock=clock, events=events, jitter=lambda: 0.5)
     look = mirrored(*range(partitions))

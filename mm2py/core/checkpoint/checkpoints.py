@@ -40,6 +40,7 @@ class Emission(enum.Enum):
     REWOUND = "the group went back at the source"
     ADVANCED = "its downstream offset advanced"
     TARGET_SHORTER = "the target's log ends before the last one"
+    EMPTY = "nothing of this partition is mirrored yet, so that Java has no checkpoint of it"
     UNCHANGED = "its downstream offset is unchanged"
     HELD_BACK = "the translation got worse, but the group did not go back"
     UNCERTAIN = "it is an estimate, and what was written before may not be read"
@@ -62,6 +63,8 @@ def judge_checkpoint(
     An exact translation is the same after a restart. An estimate is not: without knowledge of the history it might be
     lower than what was written before.
     """
+    if last is None and new.upstream == new.downstream == end == 0:
+        return Emission.EMPTY
     if last is None:
         return Emission.FIRST if is_exact or knows_history else Emission.UNCERTAIN
     if new.upstream < last.upstream:

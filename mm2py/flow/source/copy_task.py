@@ -188,7 +188,8 @@ class CopyTask:
         self._rest()
 
     async def _is_ready(self) -> bool:
-        """Wait until Spark takes epochs; where it cannot be started, pause, and say that it is not."""
+        """Wait until Spark accepts epochs; if it cannot be started, pause and return False."""
+        self._state = TaskState.WAITING_FOR_SLOT
         try:
             await self._epochs.ready()
         except Mm2Error as error:
@@ -200,6 +201,7 @@ class CopyTask:
             self._events.emit(CopyTaskLost(self._settings.flow, self.task, self._epoch, str(error), pause_s))
             await self._back_off(pause_s)
             return False
+        self._state = TaskState.IDLE
         return not self._is_draining
 
     def _plan(self, partitions: tuple[PartitionPlan, ...]) -> EpochPlan:

@@ -32,6 +32,7 @@ def checkpoint(upstream: int, downstream: int) -> Checkpoint:
     ("last", "new", "expected"),
     [
         (None, (0, 0), Emission.FIRST),
+        (None, (7, 7), Emission.FIRST),
         ((10, 10), (11, 11), Emission.ADVANCED),
         ((10, 10), (11, 10), Emission.UNCHANGED),
         ((10, 10), (10, 10), Emission.UNCHANGED),
@@ -48,6 +49,16 @@ def test_what_makes_a_checkpoint_due(last: tuple[int, int] | None, new: tuple[in
     before = checkpoint(*last) if last else None
 
     assert judge_checkpoint(before, checkpoint(*new), end=100) is expected
+
+
+def test_what_was_never_mirrored_has_no_checkpoint() -> None:
+    """
+    A group at 0 of a partition whose copy is empty: Java has no checkpoint of it either, and its own translation test
+    takes the first one for the answer. With the first record it is due.
+    """
+    assert judge_checkpoint(None, checkpoint(0, 0), end=0) is Emission.EMPTY
+    assert judge_checkpoint(None, checkpoint(0, 0), end=1) is Emission.FIRST
+    assert judge_checkpoint(None, checkpoint(7, 0), end=0) is Emission.FIRST
 
 
 def test_checkpoints_stay_monotonic_if_the_translation_rewinds() -> None:

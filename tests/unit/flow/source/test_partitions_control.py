@@ -82,6 +82,17 @@ async def test_a_paused_topic_leaves_copy_tasks_idle() -> None:
     assert (states, shown, resumed) == ({TaskState.IDLE}, {PartitionStage.PAUSED}, 2)
 
 
+async def test_a_copy_task_waits_until_spark_is_up() -> None:
+    """It is not shown as running before Spark can run it."""
+    async with running(partitions=2, tasks_max=1, starts_s=30) as group:
+        await asyncio.sleep(29)
+        before = [view.state for view in group.tasks.task_views()]
+        await asyncio.sleep(2)
+        after = [view.state for view in group.tasks.task_views()]
+
+    assert (before, after) == ([TaskState.WAITING_FOR_SLOT], [TaskState.RUNNING])
+
+
 async def test_overrides_from_before_the_first_epoch_hold() -> None:
     """A copy task that begins under an order never plans what is paused."""
     async with running(partitions=2, tasks_max=1) as group:
