@@ -13,7 +13,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.spark.session import collected
 from mm2py.pipeline.transform import jobs as module
-from mm2py.telemetry.events import PartitionStopped, RecordLeftOut
+from mm2py.telemetry.events import PartitionStopped, RecordLeftOut, ResumeUnproven
 from tests.support.epochs import spark_of
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
@@ -104,7 +104,13 @@ async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
 
     wanted = {topic: await read_numbers(source, topic) for topic in topics}
     del wanted[topics[1]][7][150]
-    assert {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics} == wanted
+    found = {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics}
+    if support == "disabled" and (unproven := flow.events.of(ResumeUnproven)):
+        # Without transactions a request whose answer was lost is repeated, and that is reported.
+        doubted = {it.source for it in unproven}
+        for topic, partition in ((it.topic, it.partition) for it in doubted):
+            found[topic][partition] = list(dict.fromkeys(found[topic][partition]))
+    assert found == wanted, flow.events.of(ResumeUnproven)
     assert [(it.source, it.offset) for it in flow.events.of(RecordLeftOut)] == [(TopicPartition(topics[1], 7), 150)]
     assert 0 < len(jobs) < 20
 
