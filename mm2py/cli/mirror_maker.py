@@ -27,7 +27,7 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
 from mm2py.flow.task_group import RESTART_PAUSES
-from mm2py.model.health import all_issues, is_healthy, reasons_unhealthy
+from mm2py.model.health import reasons_unhealthy
 from mm2py.model.state import MirrorView, to_json
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.journal import EventLog
@@ -262,7 +262,8 @@ async def _write_status(look: Callable[[], MirrorView], path: Path | None, clock
 
 def _status(view: MirrorView) -> dict[str, object]:
     """Return the status file's content: a node's view, and what is wrong."""
-    return {**to_json(view), "is_healthy": is_healthy(all_issues(view)), "issues": reasons_unhealthy(view)}
+    issues = reasons_unhealthy(view)
+    return {**to_json(view), "is_healthy": not issues, "issues": issues}
 
 
 def _replace(path: Path, content: object) -> None:

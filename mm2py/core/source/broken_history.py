@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.config.settings import SourceTruthSettings
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import LogOffsets, PartitionFailure, choose
+from mm2py.model.epoch import RECREATED, LogOffsets, PartitionFailure, choose
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
@@ -199,9 +199,7 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
                 return RecreateRemote()
             return GoOn(look.log_start, behind, lost=finding.records)
         case _:
-            return _stop(
-                finding, choose("copy.on.source.recreated", "earliest", "latest", "re-create"), "TopicRecreated"
-            )
+            return _stop(finding, RECREATED.hint, RECREATED.error)
 
 
 def _after_expiry(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:
