@@ -198,6 +198,7 @@ class _Front:
             await self._let_in(request, shown, needed)
         if route is None:
             raise _no_such(request, await _match(request, handler), rest.view())
+        route.check_query(request.query)
         if rest.is_draining and needed is Right.WRITE:
             raise RestError(503, "the node is stopping and accepts no more changes", (), ("Retry-After", "30"))
         return await handler(request)

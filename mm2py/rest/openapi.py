@@ -105,6 +105,8 @@ def _responses(route: Route) -> Iterator[tuple[str, Json]]:
             described["content"]["text/html"] = {"schema": STRING}
         yield str(status), described
     errors = {*route.errors, *_ALWAYS, *(_WITH_BODY if route.takes is not None else ())}
+    if route.query or not route.ignores_query:
+        errors.add(400)
     for status in sorted(errors - set(route.answers)):
         yield (
             str(status),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from aiohttp import web
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.config.settings import MirrorSettings
+from mm2py.errors import shortened
 from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
@@ -97,19 +98,35 @@ class Route:
     tag: str = "node"
     #: Error statuses besides those that any path may answer.
     errors: tuple[int, ...] = ()
+    #: Whether foreign query parameters are ignored, as in Kafka Connect: probes and scrapers add their own.
+    ignores_query: bool = False
 
     @property
     def name(self) -> str:
         """Return the operation's id, its handler's name: ``get_flow_status``."""
         return getattr(self.handler, "__name__", "").strip("_")
 
+    def check_query(self, names: Iterable[str]) -> None:
+        """Refuse query parameters that would have no effect; where foreign ones are ignored, only misspelt ones."""
+        known = [param.name for param in self.query]
+        problems = []
+        for name in dict.fromkeys(names):
+            near = nearest(name, known)
+            if name not in known and (near or not self.ignores_query):
+                others = f"known are {', '.join(known)}" if known else "this takes none"
+                has = f"did you mean {near}?" if near else others
+                problems.append(f"unknown query parameter {shortened(name)!r}: {has}")
+        if problems:
+            raise bad_request(*problems)
+
 
 class Routes:
     """Collects the routes of a module; used as a decorator of its handlers."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, *, ignores_query: bool = False) -> None:
         self.all: list[Route] = []
         self._tag = tag
+        self._ignores_query = ignores_query
 
     def add(
         self,
@@ -122,12 +139,16 @@ class Routes:
         takes: Json | None = None,
         query: tuple[Param, ...] = (),
         errors: tuple[int, ...] = (),
+        ignores_query: bool = False,
     ) -> Callable[[Callable[[Ask], Awaitable[object]]], Callable[[Ask], Awaitable[object]]]:
         """Declare that the decorated function answers *method* on *path*; all but GET need write permission."""
         needed = right if right is not None else Right.READ if method == "GET" else Right.WRITE
 
         def declare(handler: Callable[[Ask], Awaitable[object]]) -> Callable[[Ask], Awaitable[object]]:
-            self.all.append(Route(method, path, needed, summary, handler, answers, takes, query, self._tag, errors))
+            lenient = ignores_query or self._ignores_query
+            self.all.append(
+                Route(method, path, needed, summary, handler, answers, takes, query, self._tag, errors, lenient)
+            )
             return handler
 
         return declare

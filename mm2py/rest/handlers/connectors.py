@@ -34,7 +34,7 @@ _EXPANSIONS: Final = ("status", "info")
 #: Connect's own states for a connector that is created (KIP-980).
 _INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 
-routes = Routes("connect")
+routes = Routes("connect", ignores_query=True)
 
 
 def _overrides(ask: Ask, flow: FlowView) -> Overrides:

@@ -53,7 +53,14 @@ _PAGING: Final = (
 routes = Routes("flow")
 
 
-@routes.add("GET", FLOW, "Version information, as at Connect's root", answers={200: ref("ServerInfo")}, errors=(404,))
+@routes.add(
+    "GET",
+    FLOW,
+    "Version information, as at Connect's root",
+    answers={200: ref("ServerInfo")},
+    errors=(404,),
+    ignores_query=True,
+)
 async def get_flow_root(ask: Ask) -> object:
     flow = ask.flow()
     return server_info(flow.flow.target, connect.VERSION)
@@ -81,6 +88,7 @@ async def get_flow_metrics(ask: Ask) -> object:
     "A flow's health, in Connect's format",
     answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
     errors=(404,),
+    ignores_query=True,
 )
 async def get_flow_health(ask: Ask) -> object:
     view = attrs.evolve(ask.rest.view(), flows=(ask.flow(),))

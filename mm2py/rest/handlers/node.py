@@ -33,6 +33,7 @@ async def get_status(ask: Ask) -> object:
     "/metrics",
     "All metrics in Prometheus's format, or as JSON if the client accepts that",
     answers={200: _SNAPSHOT},
+    ignores_query=True,
 )
 async def get_metrics(ask: Ask) -> object:
     if wants_json(ask.request):
@@ -75,6 +76,7 @@ async def get_cluster_metrics(ask: Ask) -> object:
     "Liveness: if the process does not respond, restart it",
     answers={200: ref("Health")},
     right=Right.NONE,
+    ignores_query=True,
 )
 async def get_health_live(_ask: Ask) -> object:
     return {"status": "alive", "reasons": []}
@@ -86,6 +88,7 @@ async def get_health_live(_ask: Ask) -> object:
     "Readiness: whether all flows are working, or why not",
     answers={200: ref("Health"), 503: ref("Health")},
     right=Right.NONE,
+    ignores_query=True,
 )
 async def get_health_ready(ask: Ask) -> object:
     reasons = reasons_unhealthy(ask.rest.view())

@@ -26,6 +26,7 @@ routes = Routes("page")
     "/",
     "Version information, as at Connect's root; the status page if the client accepts HTML",
     answers={200: ref("ServerInfo")},
+    ignores_query=True,
 )
 async def get_root(ask: Ask) -> object:
     if wants_page(ask.request):
@@ -34,7 +35,13 @@ async def get_root(ask: Ask) -> object:
 
 
 @routes.add(
-    "GET", "/static/{name:.+}", "The status page's files", answers={200: "*/*"}, right=Right.NONE, errors=(404,)
+    "GET",
+    "/static/{name:.+}",
+    "The status page's files",
+    answers={200: "*/*"},
+    right=Right.NONE,
+    errors=(404,),
+    ignores_query=True,
 )
 async def get_static(ask: Ask) -> object:
     return await ask.rest.page.get_static(ask.request)
@@ -49,6 +56,7 @@ async def get_static(ask: Ask) -> object:
     errors=(404, 503),
 )
 async def get_stream(ask: Ask) -> object:
+    ask.choice("only", ("", "events"))
     return await ask.rest.page.get_stream(ask.request)
 
 

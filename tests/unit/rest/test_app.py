@@ -103,6 +103,57 @@ async def test_a_method_that_an_address_has_not(ask: Asking, route: Route) -> No
     assert got.json["error_code"] == 405
 
 
+@pytest.mark.parametrize("route", ASKABLE, ids=_id)
+async def test_unknown_query_parameters(ask: Asking, route: Route) -> None:
+    """A parameter without effect is refused, and what is known is named; Connect, probes and scrapers ignore it."""
+    got = await ask(route.method, path_of(route) + "?forward=false&name[]=up", _body(route))
+
+    if route.ignores_query:
+        assert got.status in {*route.answers, 409}
+        return
+    assert got.status == 400
+    assert "'forward'" in got.json["message"]
+    assert "'name[]'" in got.json["message"]
+    assert all(param.name in got.json["message"] for param in route.query)
+    assert ask.node.control.said_by == []
+
+
+def test_who_may_add_query_parameters() -> None:
+    """Connect's clients, as Connect ignores what it does not know; probes, scrapers, and links to the page."""
+    lenient = {route.path for route in ROUTES if route.ignores_query and route.tag != "connect"}
+
+    assert all(route.ignores_query for route in ROUTES if route.tag == "connect")
+    assert lenient == {
+        "/",
+        "/static/{name:.+}",
+        "/metrics",
+        "/health/live",
+        "/health/ready",
+        "/from:{source}/to:{target}",
+        "/from:{source}/to:{target}/health",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "problem"),
+    [
+        ("POST", SOURCE + "/restart?includeTask=true", "'includeTask': did you mean includeTasks?"),
+        ("GET", FLOW + "/topics?limt=1", "'limt': did you mean limit?"),
+        ("GET", "/status?x=1", "'x': this takes none"),
+        ("HEAD", "/events?since=1", ""),
+        ("GET", "/stream?only=event", "only must be one of"),
+        ("GET", "/events?" + "x" * 3000, "characters omitted"),
+    ],
+)
+async def test_misspelt_query_parameters(ask: Asking, method: str, path: str, problem: str) -> None:
+    """A slip in a parameter's name or value is never taken for a request without it, on Connect's routes either."""
+    got = await ask(method, path)
+
+    assert got.status == 400
+    assert problem in (got.text if method == "HEAD" else got.json["message"])
+    assert ask.node.control.said_by == []
+
+
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{" in route.path], ids=_id)
 async def test_unknown_names(ask: Asking, route: Route) -> None:
     """Whatever the path names and there is not, is 404 in words."""
@@ -120,7 +171,7 @@ async def test_unknown_names(ask: Asking, route: Route) -> None:
 def attrs_with(route: Route, name: str, value: str) -> Route:
     """Return the route with one part of its path filled in."""
     return Route(**{field: getattr(route, field) for field in Route.__slots__ if field in {
-        "method", "right", "summary", "handler", "answers", "takes", "query", "tag", "errors"
+        "method", "right", "summary", "handler", "answers", "takes", "query", "tag", "errors", "ignores_query"
     }}, path=route.path.replace("{" + name + "}", value))  # fmt: skip
 
 
