@@ -17,12 +17,7 @@ from mm2py.config.resolve import parse_servers
 from mm2py.config.security import read_security
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.policy.plugins import PluginError, load_policy
-from mm2py.policy.replication import (
-    DEFAULT_SEPARATOR,
-    DefaultReplicationPolicy,
-    IdentityReplicationPolicy,
-    ReplicationPolicy,
-)
+from mm2py.policy.replication import DEFAULT_SEPARATOR, DefaultReplicationPolicy, ReplicationPolicy
 
 
 _WHERE = "MirrorClientConfig"
@@ -35,6 +30,8 @@ _POLICY_KEYS = (
     "replication.policy.separator",
     "replication.policy.internal.topic.separator.enabled",
     "source.cluster.alias",
+    "remote.topic.prefix",
+    "remote.topic.suffix",
 )
 _DEFAULT_POLICY_CLASS = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 
@@ -157,21 +154,20 @@ def _read_timeout(text: str, problems: list[Problem]) -> int:
 
 
 def _read_policy(texts: Mapping[str, str], problems: list[Problem]) -> ReplicationPolicy:
-    class_key, separator_key, internal_key, alias_key = _POLICY_KEYS
+    class_key, separator_key, internal_key, alias_key, prefix_key, suffix_key = _POLICY_KEYS
     is_internal_too = texts.get(internal_key, "true").strip().lower()
     if is_internal_too not in {"true", "false"}:
         problems.append(Problem(_WHERE, internal_key, f"{is_internal_too!r} is neither true nor false"))
     try:
-        policy = load_policy(
+        # As in Java: without an alias a topic's origin is unknown.
+        return load_policy(
             texts.get(class_key, _DEFAULT_POLICY_CLASS).strip(),
             source_alias=texts.get(alias_key, ""),
             separator=texts.get(separator_key, DEFAULT_SEPARATOR),
             internal_separator_enabled=is_internal_too == "true",
+            prefix=texts.get(prefix_key, ""),
+            suffix=texts.get(suffix_key, ""),
         )
     except PluginError as error:
         problems.append(Problem(_WHERE, error.key, f"{error.class_name}: {error.reason}", error.hint))
         return DefaultReplicationPolicy()
-    if isinstance(policy, IdentityReplicationPolicy) and alias_key not in texts:
-        # As in Java: without an alias a topic's origin is unknown.
-        return attrs.evolve(policy, source_alias=None)
-    return policy

@@ -104,6 +104,8 @@ class PolicySettings:
     class_name: str
     separator: str
     internal_separator_enabled: bool
+    prefix: str = ""
+    suffix: str = ""
 
 
 @attrs.frozen

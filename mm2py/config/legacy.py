@@ -28,7 +28,6 @@ RENAMED = {
 }
 
 _BY_TOPICS = "topics takes names and regular expressions, separated by commas"
-_BY_POLICY = "replication.policy.class names remote topics: identity keeps names, your own Python class changes them"
 #: Equivalents of Mirus's and MirrorMaker 1's keys.
 FOREIGN_KEYS = {
     "topics.regex": _BY_TOPICS,
@@ -42,8 +41,6 @@ FOREIGN_KEYS = {
     "consumer.rebalance.listener": "copying uses no consumer group",
     "monitor.poll.wait.ms": "refresh.topics.interval.seconds sets how often topics are refreshed",
     "poll.timeout.ms": "fetch.max.wait.ms, written after consumer., sets how long a fetch may wait",
-    "destination.topic.name.prefix": _BY_POLICY,
-    "destination.topic.name.suffix": _BY_POLICY,
     "destination.bootstrap.servers": "bootstrap.servers, written for the target cluster, names its brokers",
     "enable.partition.matching": "records always keep their partition",
     "enable.destination.topic.checking": "missing remote topics are created",

@@ -141,7 +141,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         yield _unknown(line, aliases)
         return
     if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
-        yield Problem(value.where, value.key, f"a former name of {row.name}", f"write {row.name}")
+        yield Problem(value.where, value.key, f"another name of {row.name}", f"write {row.name}")
     if _is_without_effect(line) and (row.remark or _typo(line)):
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     if entry is None:

@@ -100,7 +100,7 @@ def _render_section(section: Section) -> Iterator[str]:
 
 
 def _render_row(key: Key) -> str:
-    was = f" Formerly {', '.join(f'`{alias}`' for alias in key.aliases)}." if key.aliases else ""
+    was = f" Also {', '.join(f'`{alias}`' for alias in key.aliases)}." if key.aliases else ""
     text = key.doc + was if key.acts else f"*Not yet.* {key.doc}{was}"
     kind = "any" if key.stem is not None and key.kind is Kind.STRING else key.kind.value
     cells = (f"`{key.full_name}`", kind, _render_default(key), key.place.value, text)

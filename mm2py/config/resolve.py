@@ -133,6 +133,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
             class_name=of.text("replication.policy.class"),
             separator=of.text("replication.policy.separator"),
             internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
+            prefix=of.text("remote.topic.prefix"),
+            suffix=of.text("remote.topic.suffix"),
         ),
         heartbeats=HeartbeatSettings(
             is_emitted=of.flag("emit.heartbeats.enabled"),

@@ -35,7 +35,7 @@ from mm2py.config.resolve import (
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
 from mm2py.config.transforms import judge_transforms
-from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.endpoint import ClusterEndpoint, one_name_each
 from mm2py.model.flow import Flow
 
 
@@ -341,16 +341,12 @@ def _first_flow(aliases: Sequence[str]) -> Flow:
 
 
 def _note_clusters(clusters: Mapping[str, ClusterEndpoint], layers: Layers) -> Iterator[Problem]:
-    owners: dict[str, str] = {}
-    for alias, endpoint in clusters.items():
-        for server in endpoint.bootstrap_servers:
-            other = owners.setdefault(server, alias)
-            if other != alias:
-                line = layers.get(f"{alias}.bootstrap.servers") or layers.get("bootstrap.servers")
-                where, key = (line.where, line.key) if line else ("", "bootstrap.servers")
-                message = f"{server} is named for cluster {other} too: a cluster mirrored to itself grows without end"
-                yield Problem(where, key, message, "give each cluster its own brokers")
-                break
+    for alias, other in one_name_each(clusters.values()).items():
+        if other != alias:
+            line = layers.get(f"{alias}.bootstrap.servers") or layers.get("bootstrap.servers")
+            where, key = (line.where, line.key) if line else ("", "bootstrap.servers")
+            message = f"{alias} and {other} have the same brokers, so they are one cluster, mirrored to itself"
+            yield Problem(where, key, message, "unless that is meant, give each cluster its own brokers")
 
 
 def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Problem]:

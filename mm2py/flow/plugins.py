@@ -19,6 +19,8 @@ def policy_of(settings: FlowSettings) -> ReplicationPolicy:
         source_alias=settings.flow.source,
         separator=settings.policy.separator,
         internal_separator_enabled=settings.policy.internal_separator_enabled,
+        prefix=settings.policy.prefix,
+        suffix=settings.policy.suffix,
     )
 
 

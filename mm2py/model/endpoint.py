@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 
@@ -44,3 +46,15 @@ class ClusterEndpoint:
     #: Sizes of the sockets' buffers; -1 leaves them to the operating system.
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+
+
+def one_name_each(ends: Iterable[ClusterEndpoint]) -> dict[str, str]:
+    """Return each alias with the first alias of its cluster: aliases that share a bootstrap server name one cluster."""
+    clusters: list[tuple[list[str], set[str]]] = []
+    for end in ends:
+        servers = set(end.bootstrap_servers)
+        same = [known for known in clusters if end.alias in known[0] or servers & known[1]]
+        aliases = [*(alias for known in same for alias in known[0]), end.alias]
+        clusters = [known for known in clusters if known not in same]
+        clusters.append((aliases, servers.union(*(known[1] for known in same))))
+    return {alias: aliases[0] for aliases, _ in clusters for alias in aliases}

@@ -15,7 +15,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, walk_together
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
+from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy, is_built_in, keeps_names
 from mm2py.policy.selection import is_cycle, judge_topic
 
 
@@ -41,6 +41,18 @@ class FlowNaming:
     heartbeats_replication_enabled: bool = True
     #: Its routers' renaming, before the policy names the remote topic; None if it has none.
     routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
+    #: One alias for each cluster; aliases that are not in it name a cluster of their own.
+    cluster_of: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
+
+    @property
+    def source(self) -> str:
+        """The cluster that it reads."""
+        return self.cluster_of.get(self.flow.source, self.flow.source)
+
+    @property
+    def target(self) -> str:
+        """The cluster that it writes to."""
+        return self.cluster_of.get(self.flow.target, self.flow.target)
 
     def name_remote(self, topic: str) -> str:
         """Return the name of the remote topic of *topic*."""
@@ -74,7 +86,7 @@ class _Edge:
 
     @property
     def here(self) -> _Node:
-        return self.mirror.flow.source, self.name
+        return self.mirror.source, self.name
 
 
 @attrs.frozen
@@ -93,7 +105,7 @@ class _Circle:
 
 def find_loop(mirrors: Sequence[FlowNaming]) -> Loop | None:
     """Find replication loops, certain ones first."""
-    sure = [mirror for mirror in mirrors if _is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
+    sure = [mirror for mirror in mirrors if is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
     found = _find(sure)
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
 
@@ -139,7 +151,7 @@ def _possible(mirrors: Sequence[FlowNaming]) -> tuple[list[_Circle], list[_Edge]
     circles: list[_Circle] = []
     edges: list[_Edge] = []
     seen: set[_Node] = set()
-    for alias in sorted({mirror.flow.source for mirror in mirrors}):
+    for alias in sorted({mirror.source for mirror in mirrors}):
         found, walked = _explore(mirrors, (alias, _PROBE), takes, seen)
         circles += [found] if found is not None else []
         edges += walked
@@ -160,10 +172,10 @@ def _travel(mirrors: Sequence[FlowNaming], word: str) -> Loop | None:
         return judged.is_replicated
 
     seen: set[_Node] = set()
-    for alias in sorted({mirror.flow.source for mirror in mirrors}):
+    for alias in sorted({mirror.source for mirror in mirrors}):
         circle, _ = _explore(mirrors, (alias, word), takes, seen)
         if circle is not None:
-            is_sure = all(_is_built_in(edge.mirror.policy) for edge in circle.edges)
+            is_sure = all(is_built_in(edge.mirror.policy) for edge in circle.edges)
             # A growing name is reported in its original form.
             return Loop(circle.flows, (circle.way or circle.edges)[0].name, circle.grows, is_sure)
     return None
@@ -206,14 +218,14 @@ def _explore(
 def _ways(mirrors: Sequence[FlowNaming], node: _Node, takes: Callable[[FlowNaming, str], bool]) -> Iterator[_Edge]:
     alias, name = node
     for mirror in mirrors:
-        if mirror.flow.source == alias and takes(mirror, name):
-            yield _Edge(mirror, name, (mirror.flow.target, mirror.name_remote(name)))
+        if mirror.source == alias and takes(mirror, name):
+            yield _Edge(mirror, name, (mirror.target, mirror.name_remote(name)))
 
 
 def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
     """Return the end of *path* since it was where it is now."""
-    here = path[-1].mirror.flow.target
-    return tuple(path[max((at for at, edge in enumerate(path) if edge.mirror.flow.source == here), default=0) :])
+    here = path[-1].mirror.target
+    return tuple(path[max((at for at, edge in enumerate(path) if edge.mirror.source == here), default=0) :])
 
 
 # Names to try.
@@ -323,23 +335,31 @@ class _Search:
         return self._automata[patterns]
 
 
-def _is_built_in(policy: ReplicationPolicy) -> bool:
-    return type(policy) in {DefaultReplicationPolicy, IdentityReplicationPolicy}
-
-
 def _is_opaque(topic_filter: TopicFilter) -> bool:
     return not isinstance(topic_filter, DefaultTopicFilter)
 
 
 def describe(mirrors: Mapping[Flow, FlowNaming], loop: Loop) -> str:
     """Describe *loop* in words."""
-    ring = ", ".join(map(str, loop.flows))
-    keeps = [str(flow) for flow in loop.flows if isinstance(mirrors[flow].policy, IdentityReplicationPolicy)]
+    each = "itself" if len(loop.flows) == 1 else "each other"
+    ring = f"{', '.join(map(str, loop.flows))} would feed {each} without end"
+    keeps = [str(flow) for flow in loop.flows if keeps_names(mirrors[flow].policy, flow.source)]
+    shared = [f"{' and '.join(aliases)} are one cluster" for aliases in _shared_clusters(mirrors, loop)]
     routes = [str(flow) for flow in loop.flows if mirrors[flow].routed]
     topic = f"topic {loop.topic}" if loop.topic else "a topic that all of them take, if there is one,"
     if loop.grows:
-        return f"{ring} would feed each other without end: each round gives {topic} another, longer name"
-    why = f", because {' and '.join(keeps)} keep{'s' if len(keeps) == 1 else ''} names" if keeps else ""
+        return f"{ring}: each round gives {topic} another, longer name"
+    reasons = [f"{' and '.join(keeps)} keep{'s' if len(keeps) == 1 else ''} names"] if keeps else []
     if routes and not keeps:
-        why = f", because routers of {' and '.join(routes)} hide where it came from"
-    return f"{ring} would feed each other without end: each record of {topic} goes round and round{why}"
+        reasons = [f"routers of {' and '.join(routes)} hide where it came from"]
+    why = f", because {' and '.join((*shared, *reasons))}" if shared or reasons else ""
+    return f"{ring}: each record of {topic} goes round and round{why}"
+
+
+def _shared_clusters(mirrors: Mapping[Flow, FlowNaming], loop: Loop) -> list[list[str]]:
+    """Return the aliases of each of a loop's clusters that has several."""
+    aliases: dict[str, set[str]] = {}
+    for mirror in (mirrors[flow] for flow in loop.flows):
+        aliases.setdefault(mirror.source, set()).add(mirror.flow.source)
+        aliases.setdefault(mirror.target, set()).add(mirror.flow.target)
+    return [sorted(found) for found in aliases.values() if len(found) > 1]

@@ -19,6 +19,7 @@ from mm2py.policy.filters import ConfigPropertyFilter, DefaultConfigPropertyFilt
 from mm2py.policy.groups import DefaultGroupFilter, GroupFilter
 from mm2py.policy.replication import (
     DEFAULT_SEPARATOR,
+    AffixedReplicationPolicy,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     ReplicationPolicy,
@@ -73,9 +74,12 @@ def load_policy(
     source_alias: str,
     separator: str = DEFAULT_SEPARATOR,
     internal_separator_enabled: bool = True,
+    prefix: str = "",
+    suffix: str = "",
 ) -> ReplicationPolicy:
-    """Return the replication policy that ``replication.policy.class`` names. A custom class is called with those of
-    the keyword arguments `source_alias`, `separator` and `internal_separator_enabled` that it takes.
+    """Return the replication policy that ``replication.policy.class`` names, with ``remote.topic.prefix`` and
+    ``remote.topic.suffix`` around topics' names. A custom class is called with those of the keyword arguments
+    `source_alias`, `separator` and `internal_separator_enabled` that it takes.
     """
     key = "replication.policy.class"
     if not separator:
@@ -87,7 +91,8 @@ def load_policy(
     }
     policy = _make(key, _find(key, class_name, _POLICIES), class_name, settings)
     _check(key, class_name, policy, ReplicationPolicy)
-    return cast("ReplicationPolicy", policy)
+    found = cast("ReplicationPolicy", policy)
+    return AffixedReplicationPolicy(found, prefix, suffix) if prefix or suffix else found
 
 
 def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude: Sequence[str]) -> TopicFilter:

@@ -1,5 +1,6 @@
-"""How remote topics are named, and how a topic's origin follows from its name. The two policies follow Java's exactly,
-including quirks: names created by a Java MirrorMaker must have the same meaning here. A custom policy is any class that
+"""How remote topics are named, and how a topic's origin follows from its name. The default and the
+identity policy follow Java's exactly, including quirks: names created by a Java MirrorMaker must have the same meaning
+here. A custom policy is any class that
 satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
 """
 
@@ -132,7 +133,7 @@ class IdentityReplicationPolicy:
         return self._default.format_remote_topic(source_alias, topic) if _looks_like_heartbeats(topic) else topic
 
     def topic_source(self, topic: str) -> str | None:
-        return self._default.topic_source(topic) if _looks_like_heartbeats(topic) else self.source_alias
+        return self._default.topic_source(topic) if _looks_like_heartbeats(topic) else self.source_alias or None
 
     def upstream_topic(self, topic: str) -> str | None:
         return self._default.upstream_topic(topic) if _looks_like_heartbeats(topic) else topic
@@ -157,6 +158,66 @@ class IdentityReplicationPolicy:
 
     def offset_syncs_topic(self, alias: str) -> str:
         return self._default.offset_syncs_topic(alias)
+
+
+@attrs.frozen
+class AffixedReplicationPolicy:
+    """
+    Remote topics have a prefix and a suffix around the topic's name, and else the names of *inner*: with the identity
+    policy ``dc1-orders``, with the default one ``A.dc1-orders``, so that every default policy still recognises the hop.
+
+    Under a policy that keeps names a topic is remote if its name has both. Heartbeats topics keep the inner policy's
+    names, which other clients look for; internal topics do as well.
+    """
+
+    inner: ReplicationPolicy
+    prefix: str = ""
+    suffix: str = ""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        named = topic if self.inner.is_heartbeats_topic(topic) else f"{self.prefix}{topic}{self.suffix}"
+        return self.inner.format_remote_topic(source_alias, named)
+
+    def topic_source(self, topic: str) -> str | None:
+        return None if self.upstream_topic(topic) is None else self.inner.topic_source(topic)
+
+    def upstream_topic(self, topic: str) -> str | None:
+        upstream = self.inner.upstream_topic(topic)
+        if upstream is None or self.inner.is_heartbeats_topic(topic):
+            return upstream
+        bare = upstream.removeprefix(self.prefix).removesuffix(self.suffix)
+        if bare and f"{self.prefix}{bare}{self.suffix}" == upstream:
+            return bare
+        # The inner policy has removed an alias: another flow, without prefix and suffix, mirrored it.
+        return upstream if upstream != topic else None
+
+    def original_topic(self, topic: str) -> str:
+        return _walk_back(self, topic)
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        return self.inner.is_heartbeats_topic(topic)
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        return self.inner.is_checkpoints_topic(topic)
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return self.inner.is_internal_topic(topic)
+
+    def heartbeats_topic(self) -> str:
+        return self.inner.heartbeats_topic()
+
+    def checkpoints_topic(self, source_alias: str) -> str:
+        return self.inner.checkpoints_topic(source_alias)
+
+    def offset_syncs_topic(self, alias: str) -> str:
+        return self.inner.offset_syncs_topic(alias)
+
+
+def is_built_in(policy: ReplicationPolicy) -> bool:
+    """Whether *policy* is one of this module, not a custom class."""
+    if isinstance(policy, AffixedReplicationPolicy):
+        return is_built_in(policy.inner)
+    return type(policy) in {DefaultReplicationPolicy, IdentityReplicationPolicy}
 
 
 def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:

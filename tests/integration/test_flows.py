@@ -32,7 +32,7 @@ from tests.support.groups import commit_plainly
 from tests.support.producing import produce, produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import MIDDLE_MS, NewRecord, assert_numbers, assert_same_records, plain_records
-from tests.support.topics import alter_topic, create_topic, delete_topic, end_offsets, grow_topic
+from tests.support.topics import alter_topic, create_topic, delete_topic, end_offsets, grow_topic, list_topics
 
 
 async def mirrored(flow: RunningFlow, records: int) -> None:
@@ -281,3 +281,52 @@ async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
             await flow.drain()
 
     assert flow.runner.view().state is FlowState.DRAINED
+
+
+async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    Both ends are one cluster, as in Mirus's quick start: a suffix tells a copy from its topic.
+
+    The copy, which the flow's expression selects too, is not mirrored again, in whatever round of topics.
+    """
+    cluster, mirror = primary.bootstrap_servers, f"{prefix}.mirror"
+    await create_topic(cluster, prefix, partitions=2)
+    await produce_numbers(cluster, prefix, count=500, partitions=2)
+    names = {"topics": f"{prefix}.*", "replication.policy.class": "identity", "remote.topic.suffix": ".mirror"}
+    settings = flow_settings(cluster, cluster, alias=prefix, **names)
+    async with running_flow(settings, tmp_path) as flow:
+        await mirrored(flow, 500)
+        late = f"{prefix}-late"
+        await create_topic(cluster, late)
+        await produce_numbers(cluster, late, count=10, partitions=1)
+        await mirrored(flow, 510)
+        await flow.drain()
+
+    assert_numbers(await read_numbers(cluster, mirror), 500)
+    assert {name for name in await list_topics(cluster) if name.startswith(prefix)} == {
+        prefix,
+        mirror,
+        late,
+        f"{late}.mirror",
+        f"{prefix}.checkpoints.internal",
+    }
+
+
+async def test_a_topic_is_not_mirrored_into_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """The brokers say that both aliases name one cluster, which other host names hid from the settings."""
+    cluster = primary.bootstrap_servers
+    await create_topic(cluster, prefix)
+    await produce_numbers(cluster, prefix, count=10, partitions=1)
+    same = cluster.replace("127.0.0.1", "localhost")
+    names = {"topics": prefix, "replication.policy.class": "identity"}
+    async with running_flow(flow_settings(cluster, same, alias=prefix, **names), tmp_path) as flow:
+        await eventually(
+            lambda: [str(group) for group in flow.runner.view().groups if group.state is FlowState.FAILED],
+            within_s=30,
+            what="a group fails",
+        )
+        said_why = [str(group) for group in flow.runner.view().groups if group.state is FlowState.FAILED]
+        await flow.crash()
+
+    assert f"each record of topic {prefix} would be copied into that topic again" in said_why[0]
+    assert await end_offsets(cluster, prefix) == {0: 10}

@@ -20,9 +20,12 @@ from mm2py.model.patterns import split_list
 
 SOURCE_CLASS = "com.salesforce.mirus.MirusSourceConnector"
 _TOPICS = ("topics.whitelist", "topics.regex", "topics.regex.list")
-_AFFIXES = ("destination.topic.name.prefix", "destination.topic.name.suffix")
+_AFFIXES = {
+    "destination.topic.name.prefix": "remote.topic.prefix",
+    "destination.topic.name.suffix": "remote.topic.suffix",
+}
 _POLICY = "replication.policy.class"
-_CONSUMED = frozenset({"name", "connector.class", "target.cluster.alias", *_TOPICS, *_AFFIXES})
+_CONSUMED = frozenset({"name", "connector.class", "target.cluster.alias", *_TOPICS})
 _OFF = ("emit.offset-syncs.enabled", "sync.topic.configs.enabled", "sync.topic.acls.enabled")
 _DEFAULT_LOOK_S = 60
 
@@ -39,27 +42,10 @@ def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
         elif key.startswith("destination.consumer.") or key == "destination.bootstrap.servers":
             yield Problem(entry.where, key, "without effect: the worker's file configures the connection to the target")
         elif key not in _CONSUMED and "converter" not in key:
-            lines.take(f"{flow}.{key}", entry)
+            lines.take(f"{flow}.{_AFFIXES.get(key, key)}", entry)
     lines.set(f"{flow}.refresh.topics.interval.seconds", str(_DEFAULT_LOOK_S))
     for key in _OFF:
         lines.set(f"{flow}.{key}", "false")
-
-
-def judge_names(file: ParsedFile, target: Entry | None) -> Iterator[Problem]:
-    """Refuse renaming that only a policy class of the user's could do, unless there is one."""
-    if _POLICY in file.entries:
-        return
-    hint = f"add {_POLICY} with the dotted path of a Python class that creates these names"
-    affixes = [entry for key in _AFFIXES if (entry := file.entries.get(key)) is not None and entry.value.strip()]
-    for entry in affixes:
-        message = "remote topics would keep their names: mm2py has no policy that adds this"
-        yield Problem(entry.where, entry.key, message, hint)
-    source = file.entries.get("consumer.bootstrap.servers")
-    if source is not None and target is not None and not affixes:
-        shared = set(split_list(source.value)) & set(split_list(target.value))
-        if shared:
-            message = f"the worker writes to {', '.join(sorted(shared))} too: topics would be copied into themselves"
-            yield Problem(source.where, source.key, message, "name the source's brokers")
 
 
 def _seconds(entry: Entry) -> str:

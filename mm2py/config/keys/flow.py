@@ -14,6 +14,7 @@ from mm2py.config.keys.row import (
     remote_factor,
     replication_factor,
     topic_text,
+    topic_text_or_empty,
 )
 
 
@@ -42,6 +43,14 @@ _FLOW = Section(
             "Separator between alias and topic in remote and internal names.", check=topic_text),
         Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "`false` keeps `.` in the names of internal topics when the separator is another."),
+        Key("remote.topic.prefix", Kind.STRING, "", Place.FLOW,
+            "Text before a topic's name in that of its remote topic, after the alias if the policy adds one: `dc1-` "
+            "makes `dc1-orders` with `identity`, `A.dc1-orders` with `default`. Heartbeats topics do without. Topics "
+            "of the source that have the flow's prefix and suffix are not mirrored again (not in Java MirrorMaker).",
+            check=topic_text_or_empty, aliases=("destination.topic.name.prefix",)),
+        Key("remote.topic.suffix", Kind.STRING, "", Place.FLOW,
+            "Text after a topic's name, in the same way: `.mirror` makes `orders.mirror` with `identity`.",
+            check=topic_text_or_empty, aliases=("destination.topic.name.suffix",)),
         Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,
             "Java class that creates and changes topics.", _NOT_YET),
         Key("source.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),

@@ -209,6 +209,11 @@ def topic_text(value: object) -> str | None:
     return f"{value!r} cannot be part of a topic's name: letters, digits, '.', '_' and '-' can"
 
 
+def topic_text_or_empty(value: object) -> str | None:
+    """Refuse what cannot be part of a topic's name, but not an empty text."""
+    return topic_text(value) if value else None
+
+
 def _is_below(value: object, least: int) -> bool:
     return isinstance(value, int) and value < least
 

@@ -28,7 +28,7 @@ from mm2py.model.overrides import Overrides
 _PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _FIXED: Final = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 #: Shown with every connector: settings shared by all of them.
-_SHARED: Final = ("enabled", "replication.policy.")
+_SHARED: Final = ("enabled", "replication.policy.", "remote.topic.")
 _CHANGEABLE: Final = frozenset({Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER, Place.ADMIN})
 _IN_FILE: Final = "change it in the file"
 #: Why a setting cannot change while a flow runs, by prefix.
@@ -37,6 +37,7 @@ _REASONS: Final = {
     "emit.checkpoints.enabled": "stop or delete the connector instead",
     "emit.heartbeats.enabled": "stop or delete the connector instead",
     "replication.policy.": f"copying would continue in other topics: {_IN_FILE}",
+    "remote.topic.": f"copying would continue in other topics: {_IN_FILE}",
     "offset-syncs.topic.location": f"existing offset syncs would stay on the other cluster: {_IN_FILE}",
     "consumer.isolation.level": f"a resume depends on it to count records: {_IN_FILE}",
     "transforms": f"records before and after the change would differ: {_IN_FILE}",

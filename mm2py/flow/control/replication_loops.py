@@ -9,6 +9,7 @@ import attrs
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.model.endpoint import one_name_each
 from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
 from mm2py.policy.plugins import PluginError
 
@@ -29,6 +30,9 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
     if loop is None:
         return settings
     message = describe({mirror.flow: mirror for mirror in mirrors}, loop)
+    if len(loop.flows) == 1 and loop.is_sure:
+        hint = "give each cluster its own brokers, or copies names of their own: remote.topic.suffix = .mirror"
+        raise ConfigError((Problem(settings.path.name, "bootstrap.servers", message, hint),))
     if loop.is_sure:
         hint = "use the default policy, mirror one way only, or make sure that no topic is selected by all of them"
         if any(mirror.routed for mirror in mirrors):
@@ -40,6 +44,7 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
 
 def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
     """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and reports that itself."""
+    cluster_of = one_name_each(end for flow in flows for end in (flow.source, flow.target))
     for flow in flows:
         if not flow.is_enabled:
             continue
@@ -50,7 +55,7 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
         except Mm2Error:
             continue
         routed = transforms.routed if transforms.has_routers else None
-        yield FlowNaming(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed)
+        yield FlowNaming(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed, cluster_of)
 
 
 def _found(mirrors: Sequence[FlowNaming]) -> Loop | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import ClassVar
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.topics.creation import TopicCreation
@@ -42,6 +43,25 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 #: Brokers learn of a new topic one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
+
+
+@attrs.define(eq=False)
+class CopyIntoItselfError(Mm2Error):
+    """Both aliases of a flow name one cluster, and a topic would keep its name."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = (
+        "give each cluster its own brokers, or copies names of their own: remote.topic.suffix = .mirror"
+    )
+
+    source: str
+    target: str
+    cluster_id: str
+    topic: str
+
+    def __str__(self) -> str:
+        one = f"{self.source} and {self.target} are one cluster ({self.cluster_id})"
+        return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
 
 
 @attrs.frozen
@@ -118,6 +138,7 @@ class Topics:
         source = _partition_counts(view)
         remote_of = self._select(source)
         seen = await self._target.list_topics()
+        self._refuse_own_topics(remote_of)
         target: Mapping[str, int] = _partition_counts(seen)
         actions = missing(remote_of, source, target)
         refused = await self._act(actions, view)
@@ -188,6 +209,14 @@ class Topics:
                 self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
         self._clashes = selected.clashes
         return selected.remote_of
+
+    def _refuse_own_topics(self, remote_of: Mapping[str, str]) -> None:
+        """Refuse to copy a topic into itself: bootstrap servers may hide that both aliases name one cluster."""
+        if self._source.cluster_id is None or self._source.cluster_id != self._target.cluster_id:
+            return
+        if own := [topic for topic, remote_topic in remote_of.items() if topic == remote_topic]:
+            flow = self._settings.flow
+            raise CopyIntoItselfError(flow.source, flow.target, self._source.cluster_id, own[0])
 
     async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
         """Perform the changes; return for which remote topics the target refused them, and why."""

@@ -64,6 +64,11 @@ class Admin:
         )
 
     @property
+    def cluster_id(self) -> str | None:
+        """The cluster's own id, None as long as it is unknown."""
+        return self._cluster.metadata.cluster_id
+
+    @property
     def brokers(self) -> int:
         """How many brokers are up, as far as it is known."""
         return len(self._cluster.brokers)

@@ -45,7 +45,7 @@ def notes(config: ConfigFile) -> Notes:
                 "(topics takes names and regular expressions, separated by commas)"
             ),
         ),
-        ("topics.whitelist = x", "topics.whitelist: a former name of topics (write topics)"),
+        ("topics.whitelist = x", "topics.whitelist: another name of topics (write topics)"),
         (
             "cluster.B.offset.storage.topic = x",
             "cluster.B.offset.storage.topic: KIP-382's draft spelling (write B.offset.storage.topic)",
@@ -106,7 +106,7 @@ def notes(config: ConfigFile) -> Notes:
             "use.incremental.alter.configs = never",
             ("use.incremental.alter.configs: removed in Kafka 4.0: configurations are always altered incrementally"),
         ),
-        ("topics.blacklist = x", "topics.blacklist: a former name of topics.exclude (write topics.exclude)"),
+        ("topics.blacklist = x", "topics.blacklist: another name of topics.exclude (write topics.exclude)"),
         (
             "A->B.topics.exclude = mm2.*\\.internal",
             "A->B.topics.exclude: a single backslash is dropped in a properties file (write \\\\ for \\ )",
@@ -132,8 +132,8 @@ def notes(config: ConfigFile) -> Notes:
         (
             "B.bootstrap.servers = a:9092",
             (
-                "B.bootstrap.servers: a:9092 is named for cluster A too: a cluster mirrored to itself grows without "
-                "end (give each cluster its own brokers)"
+                "B.bootstrap.servers: B and A have the same brokers, so they are one cluster, mirrored to itself "
+                "(unless that is meant, give each cluster its own brokers)"
             ),
         ),
     ],

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, keeps_names
+from mm2py.policy.replication import (
+    AffixedReplicationPolicy,
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    keeps_names,
+)
 
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy("A")
+MIRROR = AffixedReplicationPolicy(IDENTITY, suffix=".mirror")
+BOTH_ENDS = AffixedReplicationPolicy(DEFAULT, "dc1-", "-copy")
 _TOPICS = st.lists(st.sampled_from(["A", "B", ".", "_", "heartbeats", "foo", "internal"]), max_size=6).map("".join)
 
 
@@ -122,6 +129,47 @@ def test_heartbeats_topics_are_known_at_any_depth(
     assert expected is policy.is_heartbeats_topic(topic)
 
 
+@pytest.mark.parametrize(
+    ("policy", "topic", "remote"),
+    [
+        (MIRROR, "orders", "orders.mirror"),
+        (MIRROR, "A.orders", "A.orders.mirror"),
+        (MIRROR, "heartbeats", "A.heartbeats"),
+        (MIRROR, "my-heartbeats", "my-heartbeats.mirror"),
+        (AffixedReplicationPolicy(IDENTITY, "dc1-"), "my-heartbeats", "A.dc1-my-heartbeats"),
+        (BOTH_ENDS, "orders", "A.dc1-orders-copy"),
+        (BOTH_ENDS, "heartbeats", "A.heartbeats"),
+    ],
+)
+def test_prefix_and_suffix_are_added_and_read_back(policy: AffixedReplicationPolicy, topic: str, remote: str) -> None:
+    """They stand around the topic's name, after the alias; heartbeats do without; one hop back undoes one hop."""
+    assert remote == policy.format_remote_topic("A", topic)
+    assert ("A", topic) == (policy.topic_source(remote), policy.upstream_topic(remote))
+
+
+@pytest.mark.parametrize(
+    ("policy", "topic", "source", "upstream", "original"),
+    [
+        (MIRROR, "orders", None, None, "orders"),
+        (MIRROR, ".mirror", None, None, ".mirror"),
+        (MIRROR, "orders.mirror.mirror", "A", "orders.mirror", "orders"),
+        (BOTH_ENDS, "dc1-orders-copy", None, None, "dc1-orders-copy"),
+        (BOTH_ENDS, "B.orders", "B", "orders", "orders"),
+        (BOTH_ENDS, "B.dc1-orders", "B", "dc1-orders", "dc1-orders"),
+        (BOTH_ENDS, "B.dc1-A.dc1-orders-copy-copy", "B", "A.dc1-orders-copy", "orders"),
+        (AffixedReplicationPolicy(IDENTITY, "aba", "ba"), "aba", None, None, "aba"),
+        (AffixedReplicationPolicy(IdentityReplicationPolicy(), suffix="-x"), "orders-x", None, "orders", "orders"),
+    ],
+)
+def test_a_topic_without_prefix_and_suffix_is_as_the_policy_says(
+    policy: AffixedReplicationPolicy, topic: str, source: str | None, upstream: str | None, original: str
+) -> None:
+    """With names kept it is no remote one; with an alias in its name another flow has mirrored it."""
+    found = (policy.topic_source(topic), policy.upstream_topic(topic), policy.original_topic(topic))
+
+    assert found == (source, upstream, original)
+
+
 @given(_TOPICS, st.sampled_from([".", "_", "--"]))
 def test_one_hop_back_undoes_one_hop(topic: str, separator: str) -> None:
     """What the default policy names, it takes apart again, unless nothing but separators was named."""
@@ -137,3 +185,4 @@ def test_which_policy_keeps_names() -> None:
     """The identity policy keeps names and the default one does not."""
     assert keeps_names(IDENTITY, "A")
     assert not keeps_names(DEFAULT, "A")
+    assert not keeps_names(MIRROR, "A")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.plugins import remote_names_of
 from tests.support.config_files import only_flow, refusals_of
 
 
@@ -125,14 +127,30 @@ def test_what_means_nothing_here_is_noted_with_what_does(load: Load) -> None:
     assert any(note.startswith("worker.properties:10: mirus.task.auto.restart.enabled: a key of an") for note in notes)
 
 
-def test_the_quickstart_is_told_what_to_change(load: Load) -> None:
-    """Mirus's quickstart names topics in a way that needs a policy; with one it runs."""
-    (problem,) = refusals_of(load, QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json")
-    named = QUICKSTART.replace('"tasks.max"', '"replication.policy.class": "shop.Suffixed",\n    "tasks.max"')
-    flow = only_flow(load(named, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
+def test_the_quickstart_runs_as_it_is(load: Load) -> None:
+    """It mirrors a topic of a cluster to another one beside it."""
+    settings = judged(load(QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
+    flow = only_flow(settings)
 
-    assert problem.startswith("quickstart.json:6: destination.topic.name.suffix: remote topics would keep their names")
-    assert (flow.policy.class_name, flow.copying.tasks_max, flow.topics.names) == ("shop.Suffixed", 5, ("test",))
+    assert (flow.policy.class_name, flow.copying.tasks_max, flow.topics.names) == ("identity", 5, ("test",))
+    assert remote_names_of(flow)("test") == "test.mirror"
+    assert not [note for note in settings.notes if "destination.topic" in note.key or "one cluster" in note.message]
+
+
+def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
+    """Whatever class names remote topics, what Mirus adds is added."""
+    lines = "destination.topic.name.prefix = eu-\nreplication.policy.class = default\n"
+
+    assert remote_names_of(only_flow(load(CONNECTOR + lines)))("test") == "mirus-source.eu-test"
+
+
+def test_what_no_topic_s_name_holds_is_refused(load: Load) -> None:
+    """The line is the user's own."""
+    (problem,) = refusals_of(load, CONNECTOR + "destination.topic.name.suffix = /copy\n")
+
+    assert problem.startswith(
+        "mirus.properties:6: destination.topic.name.suffix: '/copy' cannot be part of a topic's name"
+    )
 
 
 def test_converters_that_change_records_are_refused(load: Load) -> None:
@@ -156,6 +174,5 @@ def test_a_missing_source_and_name_are_problems(load: Load) -> None:
 
 def test_topics_are_not_copied_into_themselves(load: Load) -> None:
     """With names kept, a source that is the target would grow without end."""
-    (problem,) = refusals_of(load, CONNECTOR.replace("source:9092", "other:9092, target:9092"))
-
-    assert problem.startswith("mirus.properties:3: consumer.bootstrap.servers: the worker writes to target:9092 too")
+    with pytest.raises(ConfigError, match="mirus-source->target would feed itself without end"):
+        judged(load(CONNECTOR.replace("source:9092", "other:9092, target:9092")))

@@ -10,7 +10,10 @@ from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.flow.control.replication_loops import judged
 
 
-BOTH_WAYS = "clusters = A, B\nbootstrap.servers = x:1\nA->B.enabled = true\nB->A.enabled = true\n"
+CLUSTERS = "clusters = A, B, C\nA.bootstrap.servers = x:1\nB.bootstrap.servers = y:1\nC.bootstrap.servers = z:1\n"
+BOTH_WAYS = CLUSTERS + "A->B.enabled = true\nB->A.enabled = true\n"
+#: Two aliases of one cluster.
+LOOP_BACK = "clusters = A, B\nA.bootstrap.servers = x:1, x:2\nB.bootstrap.servers = x:2\nA->B.enabled = true\n"
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
 BLIND = """
 from mm2py.policy.replication import DefaultReplicationPolicy
@@ -57,16 +60,55 @@ def test_flows_that_feed_each_other_are_refused(tmp_path: Path, targets: tuple[s
     assert "mirror one way only" in problem.hint
 
 
+def test_a_topic_that_would_be_copied_into_itself_is_refused(tmp_path: Path) -> None:
+    """Two aliases that share a broker are one cluster: with its name kept, each record would come again and again."""
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, LOOP_BACK + IDENTITY + "topics = test\n")
+
+    (problem,) = refused.value.problems
+    assert problem.key == "bootstrap.servers"
+    assert problem.message == (
+        "A->B would feed itself without end: each record of topic test goes round and round, because A and B are one "
+        "cluster and A->B keeps names"
+    )
+    assert "remote.topic.suffix" in problem.hint
+
+
+def test_a_ring_over_two_aliases_of_one_cluster_is_refused(tmp_path: Path) -> None:
+    """A->C and C->B lead back to where they began, if A and B are one cluster."""
+    back = CLUSTERS.replace("y:1", "x:1") + "A->C.enabled = true\nC->B.enabled = true\n"
+    with pytest.raises(ConfigError, match="because A and B are one cluster and"):
+        judge(tmp_path, back + IDENTITY)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        LOOP_BACK,
+        LOOP_BACK + IDENTITY + "remote.topic.suffix = .mirror\n",
+        LOOP_BACK + IDENTITY + "remote.topic.prefix = copy-\nB->A.enabled = true\n",
+        BOTH_WAYS + IDENTITY + "remote.topic.suffix = .mirror\n",
+        BOTH_WAYS + IDENTITY + "A->B.remote.topic.suffix = .a\nB->A.remote.topic.prefix = b.\nA->B.topics = x.*\n",
+        BOTH_WAYS + "remote.topic.prefix = p-\n",
         BOTH_WAYS,
         BOTH_WAYS + "A->B." + IDENTITY,
         BOTH_WAYS.replace("B->A.enabled = true", "B->A.enabled = false") + IDENTITY,
         BOTH_WAYS + IDENTITY + "A->B.topics = a\nB->A.topics = b\n",
         BOTH_WAYS + "A->B.replication.policy.class = nowhere.Lost\nB->A." + IDENTITY,
     ],
-    ids=["default", "one of them keeps names", "one way", "other topics", "one of them will not start"],
+    ids=[
+        "loop-back by default",
+        "loop-back with a suffix",
+        "loop-back both ways with a prefix",
+        "a suffix in both ways",
+        "other topics in each way",
+        "a prefix after the alias",
+        "default",
+        "one of them keeps names",
+        "one way",
+        "other topics",
+        "one of them will not start",
+    ],
 )
 def test_others_are_taken_as_they_are(tmp_path: Path, text: str) -> None:
     """Neither refused nor noted."""
@@ -103,7 +145,7 @@ ROUTER = {
 
 def test_routers_count(tmp_path: Path) -> None:
     """A router that takes away what shows a record's way is found out before it sends one round for ever."""
-    ring = "clusters = A, B, C\nbootstrap.servers = x:1\n" + "".join(f"{flow}.enabled = true\n" for flow in RING)
+    ring = CLUSTERS + "".join(f"{flow}.enabled = true\n" for flow in RING)
     routers = "".join(f"{flow}.{key} = {value}\n" for flow in RING for key, value in ROUTER.items())
     with pytest.raises(ConfigError) as refused:
         judge(tmp_path, ring + routers)
