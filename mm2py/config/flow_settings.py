@@ -140,6 +140,8 @@ class CopySettings:
     restart_backoff_max_ms: int
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
+    #: The timestamp from which partitions without a position are copied; None leaves it to `auto_offset_reset`.
+    start_timestamp_ms: int | None = None
     #: Are the records of transforms written in transactions?
     is_exactly_once: bool = False
     transaction_timeout_ms: int = 60_000

@@ -37,6 +37,7 @@ from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
+from mm2py.model.timestamp import timestamp_ms
 
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
@@ -189,9 +190,14 @@ def _copying(of: FlowReader) -> CopySettings:
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
         start_group=of.text("copy.start.group").strip(),
+        start_timestamp_ms=_start_timestamp_ms(of.text("start.timestamp").strip()),
         is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
         transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
     )
+
+
+def _start_timestamp_ms(text: str) -> int | None:
+    return timestamp_ms(text) if text else None
 
 
 def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:

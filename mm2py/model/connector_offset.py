@@ -16,6 +16,7 @@ import attrs
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import read_json
 from mm2py.model.positions import position_key, quoted
+from mm2py.model.timestamp import timestamp_ms
 
 
 SOURCE = "MirrorSourceConnector"
@@ -41,6 +42,12 @@ class ConnectorOffset:
     def source(self) -> TopicPartition:
         """The topic-partition of a source connector's offset."""
         return TopicPartition(self.partition["topic"], self.partition["partition"])
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """The timestamp from which to copy, if that is given instead of an offset."""
+        at = None if self.offset is None else self.offset.get("timestamp")
+        return None if at is None else timestamp_ms(str(at))
 
 
 def offset_key(connector: str, partition: Mapping[str, Any]) -> bytes:

@@ -99,12 +99,18 @@ CONNECT_STATE: Final[Json] = {
 }
 _STATE: Final[Json] = {"state": CONNECT_STATE, "worker_id": STRING, "trace": STRING, "version": STRING}
 _TASK_ID: Final = obj({"connector": STRING, "task": INTEGER})
-_OFFSET: Final = obj(
-    {
-        "partition": {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
-        "offset": {"type": ["object", "null"], "additionalProperties": {"type": ["integer", "null"]}},
-    }
-)
+
+
+def _offset(*values: str) -> Json:
+    partition = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+    return obj(
+        {"partition": partition, "offset": {"type": ["object", "null"], "additionalProperties": {"type": list(values)}}}
+    )
+
+
+_OFFSET: Final = _offset("integer", "null")
+#: Also the timestamp from which to copy, as text.
+_OFFSET_SENT: Final = _offset("integer", "null", "string")
 LIMIT: Final = obj({"bytes_per_s": nullable(NUMBER), "records_per_s": nullable(NUMBER)})
 LIMIT_SENT: Final[Json] = {
     "type": "object",
@@ -132,7 +138,7 @@ COMPONENTS: Final[dict[str, Json]] = {
     },
     "TaskInfo": obj({"id": _TASK_ID, "config": CONFIG}),
     "ConnectorOffsets": obj({"offsets": array(_OFFSET)}),
-    "ConnectorOffsetsSent": {**obj({"offsets": array(_OFFSET)}), "additionalProperties": False},
+    "ConnectorOffsetsSent": {**obj({"offsets": array(_OFFSET_SENT)}), "additionalProperties": False},
     "Message": obj({"message": STRING}),
     "PluginInfo": obj({"class": STRING, "type": STRING, "version": STRING}),
     "ConfigKeyInfo": obj(

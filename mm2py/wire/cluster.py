@@ -26,7 +26,7 @@ from mm2py.wire.connections import Connections
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, MetadataUpkeep
 from mm2py.wire.patience import Patience
-from mm2py.wire.requests import ListOffsetsRequest, MetadataRequest
+from mm2py.wire.requests import LATEST, NO_OFFSET, ListOffsetsRequest, MetadataRequest
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.door import Opener
 
@@ -231,6 +231,16 @@ class Cluster:
                 await patience.pause()
                 await self.refresh_metadata({tp.topic for tp in pending})
         return known
+
+    async def offsets_since(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        """Return the first offset of each partition with a timestamp of *timestamp_ms* or later; if there is none, the
+        end. That is asked for first, or a record that arrives meanwhile would be before it.
+        """
+        ends = await self.list_offsets(partitions, LATEST)
+        found = await self.list_offsets(partitions, timestamp_ms)
+        return {tp: ends[tp] if at == NO_OFFSET else at for tp, at in found.items()}
 
     async def _list_offsets_once(
         self, partitions: Iterable[TopicPartition], when: int, *, reads_committed: bool

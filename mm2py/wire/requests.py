@@ -43,6 +43,8 @@ from aiokafka.protocol.types import (
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+#: The answer for a timestamp that is later than those of all records.
+NO_OFFSET = -1
 
 THROTTLE: Final = ("throttle_time_ms", Int32)
 

@@ -24,8 +24,9 @@ from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import JAVA_KEYS, mm2_properties
 from tests.support.nodes import RunningNode, running_node
-from tests.support.producing import produce_numbers
+from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_numbers, read_topic
+from tests.support.records import MIDDLE_MS, assert_written, plain_records
 from tests.support.topics import create_topic
 
 
@@ -146,23 +147,38 @@ async def test_offsets_set_back_are_copied_again_and_no_others(
 async def test_offsets_set_forward_are_never_copied(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """What came while the connector was stopped, and lies before the new offset, is passed over; the rest is copied."""
+    """
+    What came while the connector was stopped, and lies before the new offset, is passed over; the rest is copied.
+
+    Instead of an offset a timestamp may be given; what is shown afterwards is Connect's offset.
+    """
     topic, flow = f"{prefix}-t", Flow(prefix, "B")
-    await create_topic(primary.bootstrap_servers, topic)
-    await produce_numbers(primary.bootstrap_servers, topic, count=200, partitions=1)
+    records, more = list(plain_records(200)), list(plain_records(200, start=200))
+    await create_topic(primary.bootstrap_servers, topic, partitions=3)
+    await produce(primary.bootstrap_servers, topic, [records] * 3)
+    at_a_time = {**_of(flow, topic, None, 1), "offset": {"timestamp": MIDDLE_MS + 350}}
+    at_the_end = {**_of(flow, topic, None, 2), "offset": {"timestamp": "2024-06-01T00:00:00Z"}}
     async with running_node(_file(primary, backup, prefix), tmp_path) as running:
-        await _mirrored(running, flow, backup, f"{prefix}.{topic}", 200)
+        await _mirrored(running, flow, backup, f"{prefix}.{topic}", 600)
         await _stop(running, flow)
-        await produce_numbers(primary.bootstrap_servers, topic, count=200, partitions=1)
-        await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 349)])
+        await produce(primary.bootstrap_servers, topic, [more] * 3)
+        with pytest.raises(OverrideRejectedError, match="no such topic-partition"):
+            await running.node.control.alter_offsets(
+                flow, SOURCE, [{**_of(flow, topic, None, 3), "offset": {"timestamp": 0}}]
+            )
+        await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 349), at_a_time, at_the_end])
+        shown = await running.node.control.offsets(flow, SOURCE)
         await _resume(running, flow)
-        await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 250)
+        await await_arrived(backup.bootstrap_servers, f"{prefix}.{topic}", 700)
         await _translated(running, topic, {150: 150, 250: 200, 360: 210})
         await running.stop()
 
-    source = await read_numbers(primary.bootstrap_servers, topic)
-    found = await read_numbers(backup.bootstrap_servers, f"{prefix}.{topic}")
-    assert found[0] == source[0][:200] + source[0][350:]
+    assert [one.offset for one in shown] == [{"offset": 349}, {"offset": 349}, {"offset": 399}]
+    assert [(it.partitions, it.repeated, it.skipped) for it in running.events.of(OffsetsAltered)] == [(3, 0, 500)]
+    assert_written(
+        [[*records, *more[150:]], [*records, *more[150:]], records],
+        await read_topic(backup.bootstrap_servers, f"{prefix}.{topic}"),
+    )
 
 
 async def test_a_reset_copies_all_again(

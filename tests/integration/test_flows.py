@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, position_key
@@ -20,6 +21,7 @@ from mm2py.telemetry.events import (
     PartitionsGrown,
     PartitionStopped,
     PositionsRead,
+    RecordsSkipped,
     ResumedExactly,
     StepFailed,
     TopicCreated,
@@ -31,7 +33,14 @@ from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
 from tests.support.producing import produce, produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
-from tests.support.records import MIDDLE_MS, NewRecord, assert_numbers, assert_same_records, plain_records
+from tests.support.records import (
+    MIDDLE_MS,
+    NewRecord,
+    assert_numbers,
+    assert_same_records,
+    assert_written,
+    plain_records,
+)
 from tests.support.topics import alter_topic, create_topic, delete_topic, end_offsets, grow_topic, list_topics
 
 
@@ -214,6 +223,47 @@ async def test_latest_leaves_what_was_there(
         await flow.drain()
 
     assert_numbers(await read_numbers(target, f"A.{prefix}"), 30)
+
+
+async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    Copying begins at the first record of that time: inside a batch, at the start, or at the end if all are older.
+
+    What follows is copied whatever its time; offsets before the start translate to the first record that was copied.
+    Once there is a position, neither a restart nor another timestamp moves it.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix, partitions=4)
+    old, new = list(plain_records(100)), list(plain_records(100, start=1_000))
+    both = list(plain_records(40, start=970))  # 970 to 1009
+    await produce(source, prefix, [old, both, new, []])
+    keys = {f"{prefix}->B.topics": prefix, f"{prefix}->B.emit.checkpoints.interval.seconds": "1"}
+
+    def starting(at: int | str) -> FlowSettings:
+        keys[f"{prefix}->B.start.timestamp"] = str(at)
+        return flow_settings(source, target, alias=prefix, **keys)
+
+    wanted = [[], both[30:], new, []]
+    async with running_flow(starting(MIDDLE_MS + 1_000), tmp_path) as first:
+        await mirrored(first, 110)
+        known = [first.runner.translations.downstream(TopicPartition(prefix, 1), at) for at in (10, 30, 35)]
+        late = list(plain_records(10, start=500))
+        await produce(source, prefix, [late] * 4)
+        await mirrored(first, 150)
+        await first.drain()
+    await produce(source, prefix, [late] * 4)
+    async with running_flow(starting("2024-06-01T00:00:00Z"), tmp_path) as second:
+        await mirrored(second, 40)
+        await second.drain()
+
+    assert_written([[*records, *late, *late] for records in wanted], await read_topic(target, f"{prefix}.{prefix}"))
+    assert [getattr(answer, "offset", answer) for answer in known] == [0, 0, 5]
+    assert [(it.found, it.fresh) for it in (*first.events.of(PositionsRead), *second.events.of(PositionsRead))] == [
+        (0, 4),
+        (4, 0),
+    ]
+    assert not first.events.of(ResumedExactly)
+    assert not first.events.of(RecordsSkipped)
 
 
 async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: MakeCluster, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from mm2py.config.keys.row import (
     one_of_in_any_case,
     remote_factor,
     replication_factor,
+    timestamp,
     topic_text,
     topic_text_or_empty,
 )
@@ -205,7 +206,12 @@ _COPY = Section(
         Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
         Key("copy.start.group", Kind.STRING, "", Place.FLOW,
             "Another mirror's consumer group at the source: a partition without a position starts at this group's "
-            "committed offset, or without one, as `auto.offset.reset` says."),
+            "committed offset, or without one, as `start.timestamp` or `auto.offset.reset` says."),
+        Key("start.timestamp", Kind.STRING, "", Place.FLOW,
+            "Where a partition without a position starts, instead of `auto.offset.reset`: at the first record whose "
+            "timestamp is this or later, at the end if there is none. `2026-11-01T00:00:00Z`, another zone as in "
+            "`+02:00`, or milliseconds since 1970. Partitions that have a position continue there, whatever this says; "
+            "what `copy.on.source.recreated` and its like decide does not depend on it either.", check=timestamp),
         Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
             "What to do when a source topic was deleted and created again: `fail` stops its partitions, `earliest` "
             "appends the new topic to the old one's records, `latest` only its new records, `re-create` deletes the "

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_patterns
+from mm2py.model.timestamp import timestamp_ms
 
 
 #: Checks a parsed value: returns why it is invalid, or None.
@@ -212,6 +213,16 @@ def topic_text(value: object) -> str | None:
 def topic_text_or_empty(value: object) -> str | None:
     """Refuse what cannot be part of a topic's name, but not an empty text."""
     return topic_text(value) if value else None
+
+
+def timestamp(value: object) -> str | None:
+    """Refuse all but timestamps; empty is none."""
+    text = str(value).strip()
+    try:
+        _ = text and timestamp_ms(text)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _is_below(value: object, least: int) -> bool:

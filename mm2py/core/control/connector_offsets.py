@@ -15,6 +15,7 @@ from mm2py.model.connector_offset import MEMBERS, SOURCE, ConnectorOffset, is_of
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.timestamp import timestamp_ms
 
 
 _MOST: Final = {"partition": 2**31 - 1, "offset": 2**63 - 1}
@@ -24,18 +25,23 @@ _LAST_EPOCH: Final = 2**15 - 2
 
 @attrs.frozen
 class PartitionOffsets:
-    """The offsets of a topic-partition on both clusters. `remote_end` is 0 if there is no remote topic yet."""
+    """The offsets of a topic-partition on both clusters. `remote_end` is 0 if there is no remote topic yet; `since` is
+    the first offset from the requested timestamp on.
+    """
 
     start: int
     end: int
     topic_id: str | None
     remote_end: int
     remote_topic_id: str | None
+    since: int | None = None
 
 
 def read_offsets(flow: Flow, connector: str, offsets: object) -> tuple[ConnectorOffset, ...]:
     """
     Parse the ``offsets`` of a body: a list of objects with a ``partition`` and an ``offset``, which null removes.
+
+    Beyond Connect, the source connector also takes ``{"timestamp": …}``, from which on to copy.
 
     Raise OverrideRejectedError with all problems.
     """
@@ -71,9 +77,19 @@ def _judge(flow: Flow, connector: str, partition: object, offset: object) -> Ite
     if not isinstance(offset, dict):
         yield f"offset must be an object or null, found {offset!r}"
         return
+    if connector == SOURCE and offset.keys() == {"timestamp"}:
+        yield from _judge_timestamp(offset["timestamp"])
+        return
     yield from _judge_members(offset, {"offset": int}, "offset")
     if connector != SOURCE and isinstance(offset.get("offset"), int) and offset["offset"] != 0:
         yield f"offset: {connector} keeps no offsets, so only 0 and null can be written, found {offset['offset']}"
+
+
+def _judge_timestamp(value: object) -> Iterator[str]:
+    try:
+        timestamp_ms(str(value))
+    except ValueError as error:
+        yield f"offset: timestamp: {error}"
 
 
 def _judge_members(found: Mapping[str, Any], wanted: Mapping[str, type], what: str) -> Iterator[str]:
@@ -114,11 +130,12 @@ def altered_positions(
     altered: list[Altered] = []
     for one in asked:
         source, place = one.source, places[one.source]
-        last = one.offset["offset"] if one.offset is not None else -1
         before = known.get(source)
         if isinstance(place, str):
             problems.append(f"{source}: {place}")
-        elif last + 1 > place.end:
+            continue
+        last = int((one.offset or {}).get("offset", -1)) if place.since is None else place.since - 1
+        if last + 1 > place.end:
             problems.append(f"{source}: offset {last} does not exist yet, the source ends at {place.end}")
         elif before is None or before.next_upstream != last + 1:
             altered.append(_altered(source, max(last + 1, place.start), before, place))

@@ -85,7 +85,7 @@ class ConnectorOffsets:
                 await self._write(target, [*tombstones, *records])
                 self._events.emit(OffsetsAltered(self._flow, connector, len(asked), len(removed), 0, 0, by))
                 return
-            places = await self._places(target, [one.source for one in kept_ones])
+            places = await self._places(target, {one.source: one.timestamp_ms for one in kept_ones})
             altered = altered_positions(kept_ones, kept.positions, places)
             records = []
             for one in altered:
@@ -149,9 +149,11 @@ class ConnectorOffsets:
     # Queries to both clusters.
 
     async def _places(
-        self, target: Cluster, sources: Collection[TopicPartition]
+        self, target: Cluster, sources: Mapping[TopicPartition, int | None]
     ) -> Mapping[TopicPartition, PartitionOffsets | str]:
-        """Return where each of *sources* and its remote partition begin and end; a text is the reason why not."""
+        """Return where each of *sources* and its remote partition begin and end, and where its timestamp is, if it has
+        one; a text is the reason why not.
+        """
         if not sources:
             return {}
         name_remote = remote_names_of(self._settings)
@@ -162,6 +164,7 @@ class ConnectorOffsets:
             await source_cluster.refresh_metadata({source.topic for source in sources})
             await target.refresh_metadata({remote.topic for remote in remote_of.values()})
             there = [it for it in sources if it.partition in source_cluster.partitions_of(it.topic)]
+            since = await _since(source_cluster, {it: at for it in there if (at := sources[it]) is not None})
             starts = await source_cluster.list_offsets(there, EARLIEST) if there else {}
             ends = await source_cluster.list_offsets(there, LATEST) if there else {}
             remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
@@ -169,7 +172,8 @@ class ConnectorOffsets:
             places: dict[TopicPartition, PartitionOffsets | str] = {}
             for source, remote in remote_of.items():
                 answers = (starts.get(source), ends.get(source), remote_ends.get(remote, 0))
-                places[source] = _place(answers, source_cluster.topic_id(source.topic), target.topic_id(remote.topic))
+                ids = source_cluster.topic_id(source.topic), target.topic_id(remote.topic)
+                places[source] = _place(answers, ids, since.get(source))
             return places
         finally:
             await source_cluster.close()
@@ -185,14 +189,27 @@ class ConnectorOffsets:
 
 
 def _place(
-    answers: tuple[int | BrokerAnsweredError | None, ...], topic_id: str | None, remote_topic_id: str | None
+    answers: tuple[int | BrokerAnsweredError | None, ...],
+    ids: tuple[str | None, str | None],
+    since: int | BrokerAnsweredError | None,
 ) -> PartitionOffsets | str:
     start, end, remote_end = answers
     if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
-        return PartitionOffsets(start, end, topic_id, remote_end, remote_topic_id)
-    if start is None or end is None:
+        if not isinstance(since, BrokerAnsweredError):
+            return PartitionOffsets(start, end, ids[0], remote_end, ids[1], since)
+    elif start is None or end is None:
         return "the source has no such topic-partition"
-    return str(next(answer for answer in answers if isinstance(answer, BrokerAnsweredError)))
+    return str(next(answer for answer in (*answers, since) if isinstance(answer, BrokerAnsweredError)))
+
+
+async def _since(
+    source: Cluster, timestamps_ms: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
+    """Return the first offset of each partition from its timestamp on."""
+    found: dict[TopicPartition, int | BrokerAnsweredError] = {}
+    for at_ms in set(timestamps_ms.values()):
+        found |= await source.offsets_since([it for it, at in timestamps_ms.items() if at == at_ms], at_ms)
+    return found
 
 
 async def _remote_ends(

@@ -126,8 +126,8 @@ class Positions:
         first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
         are left out, and asked for again by the next refresh.
 
-        Where they start at the source's end (`auto.offset.reset`), that counts only if those records are not in the
-        source at all: records after them were never copied.
+        Where they do not start at the source's start (`auto.offset.reset`, `start.timestamp`), that counts only if
+        those records are not in the source at all: records after them were never copied.
 
         Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
         copied and did not commit yet is found in the target, as above.
@@ -135,14 +135,12 @@ class Positions:
         if not places:
             return {}
         remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
-        when = LATEST if self._settings.copying.auto_offset_reset == "latest" else EARLIEST
-        is_committed = self._settings.limits.reads_committed
         group = await self._start_group()
         committed = {source: at.offset for source, at in group.items() if source not in self._removed}
         beyond = [source for source in places if source not in committed]
-        starts = await self._source.list_offsets(beyond, when, reads_committed=is_committed) if beyond else {}
+        starts = await self._starts(beyond) if beyond else {}
         ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
-        first = await self._searches(remote_of, ends, committed) if when == LATEST else {}
+        first = await self._searches(remote_of, ends, committed)
         fresh: dict[TopicPartition, Position] = {}
         for source, place in places.items():
             start = committed[source] if source in committed else starts[source]
@@ -176,6 +174,16 @@ class Positions:
         self._spare = None
         return standing
 
+    async def _starts(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
+        """Return where partitions without a position start by the settings."""
+        copying = self._settings.copying
+        if copying.start_timestamp_ms is not None:
+            return await self._source.offsets_since(partitions, copying.start_timestamp_ms)
+        when = LATEST if copying.auto_offset_reset == "latest" else EARLIEST
+        return await self._source.list_offsets(partitions, when, reads_committed=self._settings.limits.reads_committed)
+
     async def _searches(
         self,
         remote_of: Mapping[TopicPartition, TopicPartition],
@@ -183,6 +191,9 @@ class Positions:
         committed: Collection[TopicPartition],
     ) -> dict[TopicPartition, int]:
         """Return where the source begins of those partitions whose last records at the target may come from there."""
+        copying = self._settings.copying
+        if copying.start_timestamp_ms is None and copying.auto_offset_reset != "latest":
+            return {}
         transforms = transforms_of(self._settings)
         wanted = [
             source

@@ -392,7 +392,7 @@ async def get_offsets(ask: Ask) -> object:
 @routes.add(
     "PATCH",
     _ONE + "/offsets",
-    "Alter offsets of a stopped connector: the last copied record's, or null to start over",
+    "Alter offsets of a stopped connector: the last copied record's, a timestamp to copy from, or null to start over",
     takes=ref("ConnectorOffsetsSent"),
     answers={200: ref("Message")},
     errors=WRITE_ERRORS,

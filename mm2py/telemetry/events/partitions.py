@@ -112,7 +112,7 @@ class RecordsSkipped(Event):
     skipped_from: int
     position: int
     message: str
-    hint: str = "as auto.offset.reset = latest demands; to copy them, set the position back"
+    hint: str = "as auto.offset.reset or start.timestamp demands; to copy them, set the position back"
 
 
 @attrs.frozen

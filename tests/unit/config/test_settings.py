@@ -509,6 +509,19 @@ def test_a_file_that_cannot_be_used_says_why(config: ConfigFile, text: str, expe
     assert [expected] == list(dict.fromkeys(str(problem) for problem in config.problems(text, base="")))
 
 
+def test_a_start_at_a_timestamp(config: ConfigFile) -> None:
+    """A flow's own line beats the top level; what is no timestamp is one problem with its line, and what to write."""
+    lines = "start.timestamp = 2026-11-01T00:00:00Z", "B->A.enabled = true", "B->A.start.timestamp = 1793491200001"
+    starts = {str(flow.flow): flow.copying.start_timestamp_ms for flow in config.load(*lines).flows}
+
+    assert starts == {"A->B": 1_793_491_200_000, "B->A": 1_793_491_200_001}
+    (refusal,) = config.refusals("clusters = A, B", "bootstrap.servers = a:1", "start.timestamp = 2026-11-01", base="")
+    assert refusal == (
+        "mm2.properties:3: start.timestamp: '2026-11-01' has no time zone: write 2026-11-01T00:00:00Z for UTC, or "
+        "+02:00 at the end"
+    )
+
+
 def test_an_odd_target_alias_is_fine_while_it_is_in_no_topics_name(config: ConfigFile) -> None:
     """Only aliases that are mirrored from become part of topic names."""
     settings = config.load(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from typing import Any
 
 import attrs
 import pytest
@@ -449,6 +450,22 @@ async def test_offsets_of_old_brokers(brokers: FakeBrokers, cluster: Cluster) ->
     greatest = await cluster.list_offsets(FOO[:1], MAX_TIMESTAMP)
 
     assert (dict.fromkeys(FOO, 0), ErrorCode.UNSUPPORTED_VERSION) == (earliest, greatest[FOO[0]].code)
+
+
+async def test_offsets_since_a_time_without_records(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """The end is asked for before the time: a record that comes in between is later than both, and not left out."""
+    brokers.topics["foo"].partitions[0].end = 100
+
+    def later_than_all(_node: int, request: Any) -> Any:
+        """Append a record, after which there is still none of that time."""
+        brokers.topics["foo"].partitions[0].end = 101
+        tags = ({},) if request.FLEXIBLE_VERSION else ()
+        return request.RESPONSE_TYPE(0, [("foo", [(0, 0, -1, -1, 7, *tags)], *tags)], *tags)
+
+    brokers.script(LIST_OFFSETS, brokers.list_offsets)
+    brokers.script(LIST_OFFSETS, later_than_all)
+
+    assert await cluster.offsets_since(FOO[:1], 1_793_491_200_000) == {FOO[0]: 100}
 
 
 async def test_offsets_follow_a_leader_that_moved(brokers: FakeBrokers, cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from mm2py.core.control.connector_offsets import Altered, PartitionOffsets, altered_positions, read_offsets
@@ -51,6 +52,11 @@ def test_a_body_as_connect_gives_it_is_taken() -> None:
         (SOURCE, T0, {"offset": "5"}, "offset must be a whole number"),
         (SOURCE, T0, {"offset": -1}, "offset must be from 0"),
         (SOURCE, T0, {"offset": 1, "position": 2}, "'position' is not known"),
+        (SOURCE, T0, {"timestamp": "2026-11-01"}, "offset: timestamp: '2026-11-01' has no time zone"),
+        (SOURCE, T0, {"timestamp": None}, "offset: timestamp: expected"),
+        (SOURCE, T0, {"timestamp": True}, "offset: timestamp: expected"),
+        (SOURCE, T0, {"offset": 1, "timestamp": 0}, "'timestamp' is not known"),
+        (CHECKPOINT, GROUP, {"timestamp": 0}, "offset is missing"),
         (CHECKPOINT, GROUP, {"offset": 1}, "only 0 and null"),
         (CHECKPOINT, T0, {"offset": 0}, "group is missing"),
         (HEARTBEAT, {"sourceClusterAlias": "A"}, {"offset": 0}, "targetClusterAlias is missing"),
@@ -142,3 +148,14 @@ def test_what_cannot_be_is_refused_with_all_reasons() -> None:
         altered_positions(asked, {}, {TP: PLACE, TopicPartition("t", 9): "the source has no such topic-partition"})
 
     assert [problem.split(":")[0] for problem in refused.value.problems] == ["t-0", "t-9"]
+
+
+@pytest.mark.parametrize(("since", "position"), [(400, 400), (100, 100), (1000, 1000)])
+def test_a_timestamp_becomes_a_position(since: int, position: int) -> None:
+    """Copying goes on at the first record of that time, at the end if there is none."""
+    (asked,) = read_offsets(FLOW, SOURCE, [{"partition": T0, "offset": {"timestamp": "2026-11-01T00:00:00Z"}}])
+    (altered,) = altered_positions([asked], {}, {TP: attrs.evolve(PLACE, since=since)})
+
+    assert asked.timestamp_ms == 1_793_491_200_000
+    assert altered.position.next_upstream == position
+    assert altered.skipped == position - PLACE.start
