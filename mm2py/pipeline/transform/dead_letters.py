@@ -1,5 +1,5 @@
 """
-Records that a transform could not take, kept on the target cluster as they came from the source.
+Records that a transform could not take: an event each, and kept on the target cluster as they came from the source.
 
 Connect has such a topic for its sinks alone (KIP-298); the names of settings and headers are its own.
 """
@@ -16,6 +16,8 @@ from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.transform import Errors
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.results import BadRecord
+from mm2py.telemetry.events import RecordLeftOut
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -26,13 +28,26 @@ _READ_WITHIN_S: Final = 10.0
 
 
 class DeadLetters:
-    """The topic of one flow's dead letters."""
+    """The records of one flow that are left out, and their topic if there is one."""
 
-    def __init__(self, source: Cluster, target: Cluster, errors: Errors, clock: Clock) -> None:
+    def __init__(self, source: Cluster, target: Cluster, errors: Errors, clock: Clock, events: EventLog) -> None:
         self._source = source
         self.log = TopicLog(target, errors.dead_letters)
         self._errors = errors
         self._clock = clock
+        self._events = events
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether there is a topic for them."""
+        return bool(self._errors.dead_letters)
+
+    def report(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
+        """Emit an event for each of *bad_records*."""
+        for bad in bad_records:
+            reason = f"{bad.error}: {bad.message}"
+            topic = self._errors.dead_letters
+            self._events.emit(RecordLeftOut(plan.flow, one.source, bad.offset, bad.stage, reason, topic))
 
     async def write(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         """Write *bad_records* of a partition, at least once, and wait until they are safe."""

@@ -44,7 +44,6 @@ from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, Outcom
 from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
-from mm2py.telemetry.events import RecordLeftOut
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import LATEST
@@ -127,6 +126,7 @@ class MicroBatch:
         self._clock = tasks.clock
         self._source = tasks.cluster(plan.source)
         self._target = tasks.cluster(plan.target)
+        self._letters = DeadLetters(self._source, self._target, task.transform.errors, tasks.clock, tasks.events)
         self._begun = self._clock.monotonic()
         self._limits = Limits(plan.rates, self._begun)
         self._outcomes = Outcomes(plan.partitions)
@@ -393,20 +393,9 @@ class MicroBatch:
 
     async def _leave_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         """Note records that are not mirrored, and write them to the dead letters where there are some."""
-        letters = self._letters()
-        if letters is not None:
-            await letters.write(self._plan, one, bad_records)
-        self._tell_left_out(one, bad_records)
-
-    def _letters(self) -> DeadLetters | None:
-        errors = self._task.transform.errors
-        return DeadLetters(self._source, self._target, errors, self._clock) if errors.dead_letters else None
-
-    def _tell_left_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
-        where = self._task.transform.errors.dead_letters
-        for bad in bad_records:
-            told = f"{bad.error}: {bad.message}"
-            self._tasks.events.emit(RecordLeftOut(self._plan.flow, one.source, bad.offset, bad.stage, told, where))
+        if self._letters.are_kept:
+            await self._letters.write(self._plan, one, bad_records)
+        self._letters.report(self._plan, one, bad_records)
 
     # The outcome.
 

@@ -194,13 +194,12 @@ class TransactionalMicroBatch(MicroBatch):
             del doubtful[source]
 
     async def _keep_letters(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
-        letters = self._letters()
-        if letters is not None and bad_records:
-            records = await letters.collect(self._plan, one, bad_records)
-            await self._committer.append(letters.log, records)
+        if self._letters.are_kept and bad_records:
+            records = await self._letters.collect(self._plan, one, bad_records)
+            await self._committer.append(self._letters.log, records)
 
     async def _leave_out(self, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
-        self._tell_left_out(one, bad_records)  # it was written with the rest
+        self._letters.report(self._plan, one, bad_records)  # it was written with the rest
 
     async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
         await self._committer.begin((), [one.source])
