@@ -2,7 +2,7 @@
 Who is measured: mm2py, Java MirrorMaker 2 as it comes, and Java MirrorMaker 2 tuned as well as we know how.
 
 All three get the same flow from the same keys. What not all of them do is switched off for all of them, so that
-nobody is slowed down by work that another leaves undone.
+no candidate is slowed down by work that another leaves undone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Goal(enum.Enum):
 
 @attrs.frozen
 class FlowSettings:
-    """One flow to mirror: fresh aliases for each run, so that nobody finds what a run before left behind."""
+    """One flow to mirror: fresh aliases for each run, so that no run finds what an earlier one left."""
 
     source_alias: str
     target_alias: str

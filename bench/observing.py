@@ -2,7 +2,7 @@
 What it costs a daemon to be watched: ``python -m bench.observing``.
 
 One daemon runs 20 flows with 2 000 partitions between two brokers of this machine, with a trickle of records through
-all of them. Its process's CPU time is taken in turns: while nobody looks, and while it is scraped as Prometheus does
+all of them. Its process's CPU time is taken in turns: unobserved, and while it is scraped as Prometheus does
 and pages are open. The difference is the price. Scrapes are timed at the client, from the request to the last byte.
 """
 
@@ -121,7 +121,7 @@ def topic(number: int) -> str:
 async def _turn(order: Order, daemon: Daemon, seen: Seen, *, is_watched: bool) -> Turn:
     async with asyncio.TaskGroup() as tasks:
         watchers = [tasks.create_task(work, name="watcher") for work in _watchers(order, daemon, seen, is_watched)]
-        await asyncio.sleep(2.0)  # whoever opens a page gets a snapshot first; that is not what a second costs
+        await asyncio.sleep(2.0)  # a page gets a snapshot when it is opened; that is not what a second costs
         own_s, tree, strangers, begun = daemon.own_s(), daemon.tree.cpu(), Strangers(), time.monotonic()
         await asyncio.sleep(order.turn_s)
         took_s = time.monotonic() - begun

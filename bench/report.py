@@ -108,7 +108,7 @@ class Results:
     failures: list[Failure] = attrs.Factory(list)
 
     def as_json(self) -> dict[str, Any]:
-        """Every single run, for whoever wants to compare calls."""
+        """Return every single run, so that calls can be compared."""
         return attrs.asdict(self, value_serializer=_plain)
 
 

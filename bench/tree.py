@@ -92,7 +92,7 @@ class ProcessTree:
     Watches one process and whatever it starts.
 
     A process once seen stays a member when its parent dies and it is handed to init. Between two looks a process may
-    end: if its parent waited for it, its time is in the parent's; if nobody did, what it had at the last look counts.
+    end: if its parent waited for it, its time is in the parent's; if not, what it had at the last look counts.
     """
 
     def __init__(self, root: int) -> None:

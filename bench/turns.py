@@ -69,7 +69,7 @@ class Turns:
                 loaded = await load(source, shape, shape.records(self._order.records))
                 self.results.loaded.append(loaded)
                 self._say(f"{shape.name}: {loaded.records:,} records loaded in {loaded.seconds:.1f} s")
-                # Whoever copies first would otherwise pay for the target's compiling of what the shape needs.
+                # The first candidate would otherwise pay for the target's compiling of what the shape needs.
                 await load(target, shape, shape.records(self._order.records))
                 await _clean(target)
                 for _ in range(self._order.runs):
@@ -122,7 +122,7 @@ class Turns:
         goal: Goal,
         transforms: tuple[tuple[str, str], ...] = (),
     ) -> FlowSettings:
-        """A flow whose aliases nobody had before: no position, no group and no remote topic to continue from."""
+        """Return a flow with unused aliases: no position, no group and no remote topic to continue from."""
         self._flows += 1
         is_tuned = candidate is Candidate.JAVA_TUNED
         return FlowSettings(

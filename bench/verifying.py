@@ -174,7 +174,7 @@ async def _measure(
                 f"v{number}", f"w{number}", source, target, loaded.topic, shape.codec, tasks_max=1, goal=Goal.THROUGHPUT
             )
             file = await _mirror(loaded, flow, theirs, work / name)
-            # Whoever reads first would otherwise warm the brokers up for the other.
+            # The first reader would otherwise warm the brokers up for the other.
             await asyncio.to_thread(_plain_read, source, target, flow, shape.partitions, 1)
             for slots in SLOTS * runs:
                 strangers = Strangers()

@@ -1,8 +1,8 @@
 """
 Java's RemoteClusterUtils: one question, one answer, a connection of its own for each.
 
-*config* is what `MirrorClient` takes: Java's mapping, a `MirrorClientConfig`, or bootstrap servers. Whoever has several
-questions enters one `MirrorClient` instead.
+*config* is what `MirrorClient` takes: Java's mapping, a `MirrorClientConfig`, or bootstrap servers. For several
+questions, use one `MirrorClient` instead.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _spaced_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
 
 
 def _misspelt_security(line: Line) -> Problem | None:
-    """Refuse what is meant to protect something and would not: the daemon must not start open, or trust anyone."""
+    """Refuse what is meant to protect something and would not: the daemon must not start open, or trust any peer."""
     if line.row is not None and (line.row.stem is None or line.row.acts):
         return None
     near = nearest(line.name, known_names(line.level))

@@ -288,7 +288,7 @@ class FlowView(Counters):
     paused_partitions: tuple[TopicPartition, ...] = ()
     limit: RateLimit = NO_LIMIT
     topic_limits: Mapping[str, RateLimit] = attrs.field(factory=dict)
-    #: Who changed overrides last, and when (wall time); empty and 0 if nobody did.
+    #: Who changed overrides last, and when (wall time); empty and 0 if they never were.
     overrides_by: str = ""
     overrides_ms: int = 0
     latency: Histogram = attrs.field(factory=Histogram)

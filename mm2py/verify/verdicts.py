@@ -144,7 +144,7 @@ def span_for(offsets: int, slots: int) -> int:
 def sampled(slices: Sequence[Slice], share: float, seed: int) -> list[Slice]:
     """Choose slices at random, at least one, that hold about that *share* of all offsets."""
     order = list(slices)
-    random.Random(seed).shuffle(order)  # noqa: S311 - nobody is to be kept from guessing it
+    random.Random(seed).shuffle(order)  # noqa: S311 - it need not be hard to guess
     wanted = share * sum(part.offsets for part in order)
     chosen: list[Slice] = []
     taken = 0

@@ -288,7 +288,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._put(pieces, correlation_id, deadline, handler)
 
     def _put(self, pieces: Sequence[Buffer], correlation_id: int, deadline: float, handler: FrameHandler) -> None:
-        assert self._transport is not None  # noqa: S101 - whoever calls this has looked
+        assert self._transport is not None  # noqa: S101 - every caller has checked
         self._waiting.append((correlation_id, deadline, handler))
         if self._deadline_timer is None:
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)

@@ -47,7 +47,7 @@ GLANCE = Row(
             f"(count(mm2py_flow_state{{{WHICH}}} == 5) or vector(0)) "
             f"+ (count(mm2py_connector_state{{{WHICH}}} == 5) or vector(0))",
             limits=(1, 1),
-            about="Down for good; somebody must look.",
+            about="Down until an operator restarts them.",
         ),
         number("Partitions that stopped", f'sum(mm2py_flow_partitions{{{WHICH},stage="stopped"}})', limits=(1, 1)),
         number("Lag", f"sum(mm2py_flow_lag_records{{{WHICH}}})", about="Records not copied yet."),

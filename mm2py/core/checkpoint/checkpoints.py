@@ -79,12 +79,12 @@ def judge_checkpoint(
 class AtTarget(enum.Enum):
     """The state of a group at the target, which decides whether its offsets may be written there."""
 
-    IDLE = "nobody is in it"
-    ACTIVE = "somebody is in it at the target"
-    IN_USE = "its offsets at the target move although nobody is in it: a consumer assigns partitions to itself"
+    IDLE = "it has no members"
+    ACTIVE = "it has members at the target"
+    IN_USE = "its offsets at the target move although it has no members: a consumer assigns partitions to itself"
     WATCHED = "it has offsets at the target that are not ours: watched for one round"
     OTHER_PROTOCOL = "the target has a group of that name that is not one of consumers"
-    UNKNOWN = "the target could not say whether somebody is in it"
+    UNKNOWN = "the target could not say whether it has members"
     REFUSED = "the target refused to write its offsets"
 
     @property

@@ -122,7 +122,7 @@ class Positions:
         Decide where the topic-partitions that have no position start; `fence` writes that down.
 
         If an operator removed the position, the partition is copied again, appended to the target. A target
-        that holds records although nobody ever wrote a position is what a Java MM2 leaves that was killed before its
+        that holds records although no position was ever written is what a Java MM2 leaves that was killed before its
         first flush: the copier looks for its last records in the source. Those of which an end could not be learnt
         are left out, and asked for again by the next refresh.
 

@@ -1,7 +1,7 @@
 """
 Creating remote topics, with their sources' configs from the first moment on.
 
-A compacted topic that was created without its cleanup policy would lose records before anyone noticed. If the target
+A compacted topic that was created without its cleanup policy would lose records before this was noticed. If the target
 does not accept a config, because it is older or different, the topic is created without configs and then gets the
 accepted ones one by one; if the source's may not be read, the topic is created without them, which is reported.
 """

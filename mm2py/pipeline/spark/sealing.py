@@ -98,7 +98,7 @@ def unseal(payload: bytes) -> Any:
         content = AESGCM(_key_in(key_file)).decrypt(nonce, sealed, path)
     except InvalidTag as error:
         raise SecretsKeyError(key_file, f"it is not the daemon's key on {os.uname().nodename}") from error
-    return pickle.loads(content)  # noqa: S301 (the daemon wrote it: nobody else has the key)
+    return pickle.loads(content)  # noqa: S301 (the daemon wrote it: no other process has the key)
 
 
 def check_key_file(path: str) -> None:
@@ -112,7 +112,7 @@ def _key_in(path: str) -> bytes:
             status = os.fstat(file.fileno())
             state = (status.st_mtime_ns, status.st_size, status.st_ino)
             if status.st_mode & stat.S_IRWXO:
-                raise SecretsKeyError(path, f"everybody on {os.uname().nodename} may read it; chmod 600")
+                raise SecretsKeyError(path, f"every user on {os.uname().nodename} may read it; chmod 600")
             known = _keys.get(path)
             if known is not None and known[0] == state:
                 return known[1]

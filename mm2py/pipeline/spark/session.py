@@ -123,7 +123,7 @@ class SparkSession:
     gateway: Any
     process: subprocess.Popen[bytes]
     #: Calls into a JVM that hangs keep their threads until it is killed; those of others must not run short. They end
-    #: with whoever still refers to this life.
+    #: when the last reference to this life is gone.
     threads: ThreadPoolExecutor = attrs.field(
         factory=lambda: ThreadPoolExecutor(_CALLS_MAX, thread_name_prefix="spark-call")
     )

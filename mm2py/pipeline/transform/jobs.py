@@ -75,7 +75,7 @@ class MicroBatchLateError(Mm2Error):
         return f"{self.what} was not done in time"
 
 
-async def _nobody(_reason: str) -> None:
+async def _end_nothing(_reason: str) -> None:
     return
 
 
@@ -138,7 +138,7 @@ class TransformJobs:
         #: Called with the time after which a late micro-batch was due, and how much more it had.
         self.on_late: Callable[[EpochPlan, float, float], None] = lambda _plan, _due_s, _slack_s: None
         #: Ends a Spark that does not stop what runs here.
-        self.end_hung: Callable[[str], Awaitable[None]] = _nobody
+        self.end_hung: Callable[[str], Awaitable[None]] = _end_nothing
         self._rows = rows
         self._key_file = key_file
         self._name = name

@@ -204,7 +204,7 @@ class MicroBatch:
 
     def _go_on_at_least_once(self, one: PartitionPlan, end: int, more: int) -> None:
         message = (
-            f"{one.remote_topic} holds {more} records that nobody accounted for; those that a transform made are not "
+            f"{one.remote_topic} holds {more} records that were not accounted for; those that a transform made are not "
             f"compared with their source, so up to {more} are written twice"
         )
         failure = PartitionFailure(message, "records after a crash are written at least once", "ResumeUnproven")

@@ -65,4 +65,4 @@ def rounded(number: float | None) -> float | None:
     """Return a number with three decimals, large ones without; None for values that JSON cannot represent."""
     if number is None or not math.isfinite(number):
         return None
-    return round(number) if abs(number) >= 1000 else round(number, 3)  # noqa: PLR2004  # nobody sees fractions there
+    return round(number) if abs(number) >= 1000 else round(number, 3)  # noqa: PLR2004  # a chart does not show fractions there

@@ -2,8 +2,8 @@
 The door of a cluster: where connections are opened, and where those who were turned away wait.
 
 A broker that is not there may be tried again at once. One that does not let us in is not, and where it does not like
-our credentials, nor are its siblings: accounts get locked. Until the pause is over the same error is given again
-without asking anybody; changed files of certificates end the pause.
+our credentials, nor are its siblings: accounts get locked. Until the pause is over the same error is raised
+again without a request; changed files of certificates end the pause.
 """
 
 from __future__ import annotations

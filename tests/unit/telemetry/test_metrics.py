@@ -159,7 +159,7 @@ def test_what_a_partition_shows() -> None:
 
 
 def test_unknown_is_left_out() -> None:
-    """What nobody knows has no series: lags before the first look, seconds without a bound."""
+    """An unknown value has no series: lags before the first look, seconds until loss without a retention bound."""
     unknown = partition_view("t", 0, lag=None, lag_s=None, seconds_until_loss=None, end_offset=None)
     series = scraped(metrics_of(), mirror_view(flow_view([unknown])))
 
@@ -310,7 +310,7 @@ def test_events_are_counted_by_flow() -> None:
     metrics = metrics_of(events)
     events.emit(CheckpointsWritten(FLOW, 2, 7, 12.0))
     events.emit(CheckpointsWritten(Flow("B", "A"), 1, 100, 12.0))
-    events.emit(GroupSyncSkipped(FLOW, "g", "active", "somebody is in it"))
+    events.emit(GroupSyncSkipped(FLOW, "g", "active", "it has members"))
     events.emit(GroupSyncSkipped(FLOW, "g", "refused", "no"))
     events.emit(TopicSyncFailed(FLOW, "synchronise topic configs", ("t",), 3, "no", ""))
     events.emit(TaskRestarted("A->B/source/offset-syncs", ("boom",), 1.0))

@@ -64,7 +64,7 @@ export function askLimit(title, before) {
   });
 }
 
-/** Ask who somebody is; {token} or {name, password}, null where nobody wants to say. */
+/** Ask the user for credentials; {token} or {name, password}, null if the dialog is cancelled. */
 export function askWho(message) {
   return new Promise((resolve) => {
     const input = (type, name, complete) => h("input", { type, name, autocomplete: complete, spellcheck: "false", autocapitalize: "none" });

@@ -4,7 +4,7 @@
 import { h, icon, setAttribute, setText } from "./dom.js";
 import { NOTHING, plural } from "./format.js";
 
-/** How long rows stay where they are although their values change: nobody can click on what jumps. */
+/** How long rows stay where they are although their values change: a row that jumps cannot be clicked. */
 const SETTLED_MS = 3_000;
 
 /**
@@ -116,7 +116,7 @@ export class Table {
     this.after.disabled = this.at === last;
   }
 
-  /** Choose and order rows: at once where somebody asked for it, else when they have stood for a while. */
+  /** Choose and order rows: at once if the user asked for it, else when they have stood for a while. */
   arrange(isAsked) {
     const found = new Map();
     for (const row of this.all) if (!this.words || this.search.text(row).toLowerCase().includes(this.words)) found.set(this.key(row), row);

@@ -60,7 +60,7 @@ def test_another_key_or_none_is_said_where_it_is_missed(key_file: str) -> None:
 
 
 def test_a_changed_plan_is_refused(key_file: str) -> None:
-    """Whoever can write to what travels cannot make a worker do something else."""
+    """A sealed plan that was changed on its way to a worker does not run."""
     payload = bytearray(seal(PLAN, key_file))
     payload[-1] ^= 1
     with pytest.raises(SecretsKeyError):
@@ -76,12 +76,12 @@ def test_keys_that_will_not_do(tmp_path: Path, key_file: str) -> None:
     with pytest.raises(SecretsKeyError, match=r"too short; make one with"):
         check_key_file(str(short))
     Path(key_file).chmod(0o604)
-    with pytest.raises(SecretsKeyError, match=r"everybody on .* may read it"):
+    with pytest.raises(SecretsKeyError, match=r"every user on .* may read it"):
         seal(PLAN, key_file)
 
 
-def test_the_run_s_own_key_is_nobody_else_s(key_file: str) -> None:
-    """The key of a run is long, new each time, and readable for this user alone."""
+def test_a_run_s_own_key_is_private(key_file: str) -> None:
+    """The key of a run is long, new each time, and readable by its own user alone."""
     other = make_key_file(key_file + "2")
 
     assert Path(key_file).stat().st_mode & 0o777 == 0o600
