@@ -49,7 +49,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], capsys: pytest.Cap
     assert "usage:" in capsys.readouterr().err
 
 
-def test_everybody_begins_equally_often() -> None:
+def test_each_candidate_begins_equally_often() -> None:
     """Over three turns each candidate is first, second and third once."""
     everything = order()
     turns = [everything.turn(number) for number in range(3)]

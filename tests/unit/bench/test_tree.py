@@ -28,7 +28,7 @@ def test_stat_line_is_read_whatever_the_name_contains() -> None:
     assert (stat.pid, stat.parent, stat.name, stat.own, stat.waited_for, stat.started) == (7, 3, "a (b) c", 5, 2, 70)
 
 
-def test_tree_holds_descendants_of_every_generation_and_nobody_else() -> None:
+def test_tree_holds_only_descendants_of_every_generation() -> None:
     """Children of children belong to it, neighbours do not."""
     machine = processes(
         stat_line(1, 0, "init"),
@@ -55,7 +55,7 @@ def test_workers_are_what_runs_below_the_jvm() -> None:
     assert tree.workers_of({10, 11, 12, 13, 14}, machine) == {12, 13}
 
 
-def test_cpu_of_a_process_that_nobody_waited_for_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_of_a_process_without_a_waiting_parent_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that vanished between two looks keeps what it had used, and an orphan stays a member."""
     looks = iter(
         [
@@ -113,7 +113,7 @@ def test_kill_ends_the_whole_tree() -> None:
         members = tree.tree_of(parent.pid, tree.all_processes())
         watched.kill()
         parent.wait(10)
-        # A killed process may run for a moment longer, and nobody here is the parent of the child.
+        # A killed process may run for a moment longer, and this process cannot wait for the child.
         while any(_runs(pid) for pid in members) and time.monotonic() < deadline:
             time.sleep(0.02)
 

@@ -169,7 +169,7 @@ def test_arguments_that_contradict_each_other(words: list[str], said: str) -> No
         (["status", "extra"], "unrecognized arguments: extra"),
     ],
 )
-def test_commands_that_nobody_knows(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_commands(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong words end with a line that says what was expected, and the exit code for bad arguments."""
     with pytest.raises(SystemExit) as ended:
         main.main(words)

@@ -206,7 +206,7 @@ def test_bad_subcommands(arguments: list[str], capsys: pytest.CaptureFixture[str
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
-    """`--explain | head` ends without a traceback: a pipe that nobody reads any more ends the output, nothing else."""
+    """`--explain | head` ends without a traceback: a pipe that its reader closed ends the output, nothing else."""
     words = [sys.executable, "-m", "mm2py", "mirror", str(file), "--explain"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     reading, writing = os.pipe()

@@ -44,7 +44,7 @@ def token_file(tmp_path: Path) -> Path:
 
 
 def test_without_a_word_the_daemon_is_on_this_machine() -> None:
-    """The default is the default of the daemon's own setting, and nobody logs in."""
+    """The default address is that of the daemon's own default listener, without credentials."""
     assert read() == Address(URL("http://127.0.0.1:8083"))
 
 
@@ -95,7 +95,7 @@ def test_a_user_logs_in(tmp_path: Path) -> None:
     ],
 )
 def test_ways_in_that_make_no_sense(words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot work is refused before anything is sent; nobody is asked for a password in a script."""
+    """What cannot work is refused before a request is sent; a script is never prompted for a password."""
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     with pytest.raises(ArgumentsError, match=said):
         read(*words)
@@ -136,7 +136,7 @@ def test_an_answer_of_success_is_none_of_these() -> None:
 
 
 def test_events_of_a_stream() -> None:
-    """Fields come in any order, data on several lines; comments and fields that nobody knows are passed over."""
+    """Fields come in any order, data on several lines; comments and unknown fields are skipped."""
     lines = EventLines()
     text = ": hello\n\nid: 7\nevent: event\ndata: one\ndata:two\nretry: 5\n\r\nevent: end\n\ndata: x\n\n"
 

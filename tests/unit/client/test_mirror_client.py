@@ -155,7 +155,7 @@ async def test_remote_consumer_offsets_illegal_args(
 
 
 async def test_a_missing_checkpoints_topic_is_named(client: MirrorClient) -> None:
-    """Nobody mirrors groups from there: an error with the topic's name, not an empty answer after a minute."""
+    """No mirror writes checkpoints from there: an error with the topic's name, not an empty answer after a minute."""
     with pytest.raises(TopicMissingError, match=r"cluster B has no topic C\.checkpoints\.internal"):
         await client.remote_consumer_offsets("group", "C")
 

@@ -305,7 +305,7 @@ def test_an_old_name_counts_only_where_the_new_one_is_absent(config: ConfigFile)
     assert config.flow("A->B.topics.blacklist = old", "topics.exclude = new").topics.exclude == ("new",)
 
 
-def test_an_override_that_nobody_knows_is_named(notes: Notes) -> None:
+def test_an_unknown_override_is_named(notes: Notes) -> None:
     """Overrides are checked as lines are."""
     assert notes("", overrides={"A->B.topic": "x"}) == [
         "--override: A->B.topic: unknown key, ignored (did you mean A->B.topics?)"

@@ -61,8 +61,8 @@ def test_a_port_twice_is_a_problem(config: ConfigFile) -> None:
     assert len(config.load("listeners = http://localhost:0, http://127.0.0.1:0").rest.listeners) == 2
 
 
-def test_everybody_else_may_only_read(config: ConfigFile) -> None:
-    """On other addresses, whoever shows nothing may read, and a note says so; with users, not even that."""
+def test_other_machines_may_only_read(config: ConfigFile) -> None:
+    """On other addresses clients without credentials may only read, with a note; with users, not even that."""
     settings = config.load("listeners = http://:8083")
     guarded = config.load("listeners = http://:8083", "rest.auth.users.file = /etc/users").rest
     opened = config.load("listeners = http://:8083", "rest.auth.anonymous = write")
@@ -123,7 +123,7 @@ def test_other_listeners_need_a_restart(config: ConfigFile) -> None:
 
 
 def test_any_page_must_not_change_things(config: ConfigFile) -> None:
-    """All origins together with writing for everybody would hand the mirror to any page that somebody opens."""
+    """All origins together with anonymous writing would let any page that a user opens change the mirror."""
     [problem] = config.refusals("access.control.allow.origin = *", "rest.auth.anonymous = write")
 
     assert "any web page" in problem

@@ -40,9 +40,9 @@ def test_lag_in_seconds(
         pytest.param(Retention(3_600_000, None), 9, 60.0, None, 3_540.0, id="by time"),
         pytest.param(Retention(3_600_000, None), 0, 0.0, None, 3_600.0, id="a record that comes now"),
         pytest.param(Retention(3_600_000, None), 9, 4_000.0, None, 0.0, id="overdue"),
-        pytest.param(Retention(3_600_000, None), 9, None, None, None, id="nobody knows how old"),
-        pytest.param(Retention(None, 1_000), 9, 60.0, None, None, id="nobody knows how large"),
-        pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, None), None, id="nobody knows how fast"),
+        pytest.param(Retention(3_600_000, None), 9, None, None, None, id="unknown how old"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, None, None, id="unknown how large"),
+        pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, None), None, id="unknown how fast"),
         pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, 7.0), 13.0, id="by size"),
         pytest.param(Retention(None, 1_000), 200, 60.0, Growth(10.0, 7.0), 0.0, id="full already"),
         pytest.param(Retention(None, 1_000), 9, 60.0, Growth(10.0, 0.0), None, id="nothing comes that could fill it"),
@@ -82,8 +82,8 @@ def test_retention_is_read_from_configs(configs: dict[str, str | None], retentio
         pytest.param(
             -1, 0, 1, PartitionStage.COPYING, False, True, id="nothing is new, says a fetch session's silence"
         ),
-        pytest.param(-1, 0, 0, PartitionStage.COPYING, False, False, id="nobody asked"),
-        pytest.param(-1, 9, 1, PartitionStage.COPYING, False, False, id="it was not asked about, for want of room"),
+        pytest.param(-1, 0, 0, PartitionStage.COPYING, False, False, id="it was not asked about"),
+        pytest.param(-1, 9, 1, PartitionStage.COPYING, False, False, id="it was left out, for want of room"),
         pytest.param(-1, 0, 1, PartitionStage.COPYING, True, False, id="it is not read before the target is known"),
         pytest.param(-1, 0, 1, PartitionStage.BACKING_OFF, False, False, id="its broker is away"),
     ],

@@ -46,7 +46,7 @@ def _group(*members: bytes, protocol: str = PROTOCOL, protocol_type: str = PROTO
     ],
 )
 def test_who_runs_a_flow(found: GroupMembers, is_alive: bool, expected: Vacant | Occupied) -> None:
-    """Only a process of this machine can be known to have ended; whoever else is there may run the flow."""
+    """Only a process of this machine can be known to have ended; any other member may run the flow."""
     assert judge_members(found, US, lambda _node: is_alive) == expected
 
 
@@ -61,7 +61,7 @@ def test_who_runs_a_flow(found: GroupMembers, is_alive: bool, expected: Vacant |
 def test_any_group_is_vacant_or_taken(
     members: list[tuple[str, bytes]], protocol: str, protocol_type: str, is_alive: bool
 ) -> None:
-    """Whatever members show and are called, it is somebody who runs the flow, or nobody any more."""
+    """Whatever the members' ids and metadata are, the flow is vacant, or occupied by a named member."""
     there = tuple(GroupMember(name, f"/{name}", shown) for name, shown in members)
     found = judge_members(GroupMembers("Stable", protocol_type, protocol, there), US, lambda _node: is_alive)
 

@@ -34,10 +34,10 @@ def test_a_limit_is_metered_by_unit() -> None:
         ({0: 30.0, 1: math.inf, 2: math.inf}, {0: 30.0, 1: 35.0, 2: 35.0}),
         ({}, {}),
     ],
-    ids=["alone", "both want all", "one wants little", "room is left", "one is idle", "two share the rest", "nobody"],
+    ids=["alone", "both want all", "one wants little", "room is left", "one is idle", "two share the rest", "none"],
 )
 def test_shares(wants: dict[int, float], expected: dict[int, float]) -> None:
-    """Evenly, up to what each wants; what is left goes to all, and nobody gets nothing."""
+    """Shares are even, up to what each task wants; what is left goes to all, and none gets nothing."""
     assert shares(100.0, wants) == pytest.approx(expected)
 
 

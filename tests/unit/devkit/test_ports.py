@@ -1,4 +1,4 @@
-"""Ports that nobody listens on."""
+"""Free ports: no process listens on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_port_is_given_twice() -> None:
 
 
 def test_processes_side_by_side_share_no_port() -> None:
-    """A block of ports is one process's until that ends: nobody else gets a port that is still to be listened on."""
+    """A block of ports is one process's until that ends: no other gets a port of it that is not in use yet."""
     (port,) = free_ports(1)
     block = port - port % ports._BLOCK
     ask = f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"

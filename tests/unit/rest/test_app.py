@@ -35,7 +35,7 @@ ASKABLE = [route for route in ROUTES if route.path != "/stream"]
 
 @pytest.fixture
 async def ask(tmp_path: Path) -> Asking:
-    """An application that lets everybody do everything."""
+    """An application without access control."""
     return asking(tmp_path)
 
 
@@ -80,7 +80,7 @@ async def test_every_address_asks_who_it_is(tmp_path: Path, route: Route, who: s
 
 @pytest.mark.parametrize("route", [route for route in ASKABLE if route.right is Right.WRITE], ids=_id)
 async def test_other_machines_change_nothing_without_access_control(tmp_path: Path, route: Route) -> None:
-    """Where nobody is asked who he is, an address that others reach only shows; the answer names the setting."""
+    """Without access control, a listener that other machines reach is read-only; the answer names the setting."""
     ask = asking(tmp_path, listener=Listener("http", "", 8083))
 
     got = await ask(route.method, path_of(route), _body(route))
@@ -186,7 +186,7 @@ async def test_bad_bodies(ask: Asking, route: Route, raw: bytes) -> None:
 
 
 async def test_a_body_must_say_that_it_is_json(ask: Asking) -> None:
-    """A form of somebody's page cannot say so without asking first, so it must."""
+    """A form on another page cannot send that content type without a preflight request, so it is required."""
     got = await ask("PUT", SOURCE + "/config", raw=b"{}", Content_Type="text/plain")
 
     assert got.status == 415
@@ -235,7 +235,7 @@ async def test_all_problems_come_in_one_answer(ask: Asking) -> None:
 
 
 async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
-    """What nobody thought of is 500 in the same shape, with an event that holds the traceback."""
+    """An unexpected error is 500 in the usual shape, with an event that holds the traceback."""
     ask.node.control.trouble = RuntimeError("boom")
 
     got = await ask("PUT", SOURCE + "/pause")
@@ -249,7 +249,7 @@ async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
 async def test_a_change_that_fails_too_late_is_an_event(ask: Asking, caplog: pytest.LogCaptureFixture) -> None:
     """
     The target hangs, the client has long been answered, then the change fails: one event names it and what to try, and
-    asyncio has no exception to print that nobody retrieved.
+    asyncio logs no unretrieved exception.
     """
     ask.node.control.takes_s = 90.0
     ask.node.control.trouble = OverridesNotStoredError("A->B", "B", "no answer in 20 s")
@@ -385,7 +385,7 @@ async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking)
 
 
 async def test_tools_of_connect_s_are_sent_to_a_flow(ask: Asking) -> None:
-    """Whoever gives them the node's own address is told which one has connectors."""
+    """At the node's own address the answer names the one that has connectors."""
     got = await ask("GET", "/connectors")
 
     assert got.status == 404

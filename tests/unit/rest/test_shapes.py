@@ -45,7 +45,7 @@ def test_states_are_connect_s(state: FlowState, shown: str, tasks: list[str]) ->
 
 
 def test_a_trace_says_what_is_wrong() -> None:
-    """A fallen group has its error and hint as trace, a task those of partitions that need somebody."""
+    """A group that failed has its error and hint as trace, a task those of partitions that need an operator."""
     fallen = connect.state_info(_flow(), _group(FlowState.RESTARTING, "it broke", "mend it"), "h:1")
     running = connect.state_info(_flow(), _group(FlowState.RUNNING), "h:1")
 

@@ -322,7 +322,7 @@ def test_hints_fit_the_file(load: Load) -> None:
 
 
 def test_values_from_providers_are_not_shown(load: Load, tmp_path: Path) -> None:
-    """The worker's providers serve its connectors, and what they give is told to nobody."""
+    """The worker's config providers serve its connectors, and neither problems nor settings show their values."""
     (tmp_path / "secrets").write_text("servers = hush:x\n")
     worker = WORKER + (
         "config.providers = file\n"

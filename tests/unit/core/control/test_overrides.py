@@ -62,7 +62,7 @@ def test_connectors_go_by_java_s_names() -> None:
 def test_a_flow_is_all_its_connectors() -> None:
     """
     Pause and stop ask for the connectors that the flow has, and leave alone what is stopped or deleted already; resume
-    is for all that is not deleted, whoever paused it and however.
+    is for all that is not deleted, however it was paused.
     """
     stopped = verbs.stop_connector(NO_OVERRIDES, CHECKPOINT)
     mixed = verbs.pause_flow(stopped, (SOURCE, CHECKPOINT))
@@ -89,7 +89,7 @@ def test_a_topic_is_resumed_as_a_whole() -> None:
 
 
 def test_a_partition_of_a_paused_topic_is_not_resumed_alone() -> None:
-    """Its order would change nothing that anybody can see, so it is refused with the way out."""
+    """Resuming it would have no visible effect, so it is refused with a message that names what works."""
     overrides = verbs.pause_topic(NO_OVERRIDES, "orders")
 
     with pytest.raises(OverrideConflictError, match="orders is paused as a whole: resume the topic"):

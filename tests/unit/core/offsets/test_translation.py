@@ -36,7 +36,7 @@ def test_no_answer_is_ahead(epochs: list[Epoch], bound: int | None) -> None:
         match index.downstream(upstream):
             case Translated(offset, precision):
                 assert offset <= truth.downstream(upstream)
-                # At the end it is where the next record goes, if nobody else writes one before.
+                # At the end it is where the next record goes, unless another producer writes one before.
                 is_sure = precision is Precision.EXACT and offset != index.end
                 assert not is_sure or offset == truth.downstream(upstream)
                 assert 50 <= offset <= truth.end

@@ -56,10 +56,10 @@ def test_compaction_on_either_side_hides_nothing(log: Log, data: st.DataObject) 
 
 
 @given(logs, st.data())
-def test_what_somebody_else_wrote_is_not_explained_away(log: Log, data: st.DataObject) -> None:
-    """Where the source has lost nothing, a record that is not among its own proves that somebody else writes."""
+def test_what_another_producer_wrote_is_not_explained_away(log: Log, data: st.DataObject) -> None:
+    """If the source has lost nothing, a record that it does not have proves that another producer writes."""
     written = len(log.keys)
-    at = data.draw(st.integers(0, written), label="somebody else's")
+    at = data.draw(st.integers(0, written), label="another producer's")
     numbers = [*range(at), -1, *range(at, written)]
     numbers = numbers[: data.draw(st.integers(at + 1, written + 1), label="end")]
     target = dict(enumerate(numbers))

@@ -143,7 +143,7 @@ def test_after_retention_was_faster() -> None:
 
 
 def test_after_a_truncation_of_the_source() -> None:
-    """Copying goes on where histories part; without leader epochs nobody knows where that is, and nothing is copied."""
+    """Copying goes on where histories part; without leader epochs that is unknown, and nothing is copied."""
     seen, unknown = look(log_end=1500, history_end=1080), look(log_end=1090, history_end=None)
 
     assert act(STATE, seen) == GoOn(1080, 99)

@@ -76,7 +76,7 @@ def test_positions_are_due_when_they_moved() -> None:
 
 
 def test_positions_of_transformed_topics_do_not_wait() -> None:
-    """What was written since would be written again after a crash, because nobody can compare it with its source."""
+    """What was written since would be written again after a crash: it cannot be compared with its source."""
     moved = state(position=150, downstream=149)
     other = state(source=TopicPartition("u", 1), position=150, downstream=149)
 

@@ -203,7 +203,7 @@ def test_a_start_that_was_not_found_is_as_the_setting_says() -> None:
 
 
 def test_foreign_records_are_told_once() -> None:
-    """That somebody else writes to the remote topic is told when it is seen first."""
+    """Another producer's records in the remote topic are reported the first time, and counted each time."""
     first, told = after(state(), outcome(foreign_records=3))
     again, silent = after(first, outcome(foreign_records=2))
 

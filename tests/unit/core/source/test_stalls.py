@@ -35,11 +35,11 @@ INTERRUPTED = state(stage=PartitionStage.BACKING_OFF, failure=AWAY)
         pytest.param(state(last_stable=120), False, id="more may be read"),
         pytest.param(state(last_stable=100, high_watermark=100), False, id="there is nothing more"),
         pytest.param(state(), False, id="all may be read"),
-        pytest.param(look(HELD, log_start_offset=0, high_watermark=170), False, id="nobody knows what may be read"),
+        pytest.param(look(HELD, log_start_offset=0, high_watermark=170), False, id="unknown what may be read"),
     ],
 )
 def test_what_a_transaction_holds(found: PartitionState, *, is_held: bool) -> None:
-    """A partition waits for a transaction only where nothing else is left to copy."""
+    """A partition waits for a transaction only if nothing else is left to copy."""
     failure = held_by_transaction(found)
 
     assert (failure is not None) is is_held
@@ -93,7 +93,7 @@ def test_what_is_no_longer_looked_at_is_forgotten_in_silence() -> None:
 
 
 def test_a_view_says_at_once_why_a_partition_waits() -> None:
-    """Whoever looks need not wait until it is told."""
+    """The reason is in the view before the event is due."""
     assert why_it_waits(INTERRUPTED) == AWAY
     assert why_it_waits(state()) is None
     assert why_it_waits(HELD) == held_by_transaction(HELD)

@@ -35,7 +35,7 @@ def mirrored(acl: TopicAcl, *, with_prefixed: bool = False, policy: ReplicationP
     ],
 )
 def test_acl_filtering(change: dict[str, object]) -> None:
-    """Nobody may write to a remote topic, and what is not about a mirrored topic by its full name is left out."""
+    """Rights to write, and entries that do not name a mirrored topic literally, are not copied."""
     assert mirrored(attrs.evolve(ACL, **change)) == set()
 
 
@@ -82,7 +82,7 @@ def test_prefixed_entries_need_names_that_keep_the_prefix() -> None:
         pytest.param(True, False, False, True, AclPlan(create=(ACL,)), id="missing"),
         pytest.param(True, True, False, True, AclPlan(), id="there already"),
         pytest.param(True, True, True, True, AclPlan(), id="ours, and needed"),
-        pytest.param(True, False, True, True, AclPlan(create=(ACL,)), id="ours, deleted by somebody"),
+        pytest.param(True, False, True, True, AclPlan(create=(ACL,)), id="ours, deleted by an operator"),
         pytest.param(False, True, True, True, AclPlan(delete=(ACL,)), id="ours, gone at the source"),
         pytest.param(False, True, True, False, AclPlan(), id="the same, but deleting is off"),
         pytest.param(False, True, False, True, AclPlan(), id="not ours"),

@@ -128,7 +128,7 @@ def test_what_stands_in_a_broker_s_file_is_left_alone() -> None:
     assert plan_configs(source, configs(k="x"), {"k": ("x",)}, FILTER).changes == {"k": None}
 
 
-def test_an_excluded_key_is_nobody_s_any_more() -> None:
+def test_the_mirror_gives_up_an_excluded_key() -> None:
     """A key that is excluded later stays as it is, and is the operator's when the exclusion ends."""
     key = "min.insync.replicas"
     own = {key: ConfigEntry("2", ConfigSource.TOPIC)}

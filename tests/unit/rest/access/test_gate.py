@@ -63,8 +63,8 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shown", [basic("ann", "wrong"), basic("nobody", "right"), "Bearer no", "Basic !!", "Digest x"]
 )
-async def test_wrong_credentials_are_never_those_of_nobody(tmp_path: Path, shown: str) -> None:
-    """Whoever shows something that is wrong is refused, even where those who show nothing might."""
+async def test_wrong_credentials_are_never_taken_for_none(tmp_path: Path, shown: str) -> None:
+    """Wrong credentials are refused, even if a client without any would be let in."""
     door = _Door(tmp_path)
 
     with pytest.raises(RestError) as raised:
@@ -73,8 +73,8 @@ async def test_wrong_credentials_are_never_those_of_nobody(tmp_path: Path, shown
     assert raised.value.status == 401
 
 
-async def test_where_nobody_is_asked_credentials_do_no_harm(tmp_path: Path) -> None:
-    """Without users and tokens, a client that shows some all the same is one of those who show nothing."""
+async def test_without_access_control_credentials_do_no_harm(tmp_path: Path) -> None:
+    """Without users and tokens, a client that sends credentials all the same is an anonymous one."""
     door = _Door(tmp_path)
     door.settings = RestSettings()
 
@@ -125,8 +125,8 @@ async def test_a_right_password_is_remembered_until_its_line_changes(
     assert again.right is Right.WRITE
 
 
-async def test_a_users_file_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
-    """Its users are not known any more, tokens of the settings still are, and one event says why."""
+async def test_a_users_file_that_is_gone_lets_no_user_in(tmp_path: Path) -> None:
+    """Its users are not known any more, tokens of the settings still are, and one event reports why."""
     door = _Door(tmp_path)
     await door.who(basic("ann", "right"))
     door.file.unlink()

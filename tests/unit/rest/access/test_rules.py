@@ -43,8 +43,8 @@ def test_who_asks_is_read(header: str, found: object) -> None:
 
 
 @pytest.mark.parametrize("header", ["Basic !!", "Digest abc", _basic("no colon"), "Bearer", "Basic " + "w" * 5])
-def test_what_cannot_be_read_lets_nobody_in(header: str) -> None:
-    """A header that is neither is refused, and does not count for none."""
+def test_a_malformed_header_is_refused(header: str) -> None:
+    """A header that is neither Basic nor Bearer is malformed, which is not the same as no header."""
     assert isinstance(credentials(Shown("GET", authorization=header)), MalformedCredentials)
 
 
@@ -71,7 +71,7 @@ def test_another_name_that_leads_to_loopback_is_a_trick(host: str) -> None:
 
 
 def test_the_advertised_name_is_ours() -> None:
-    """A proxy on this machine passes the name on that everybody uses."""
+    """A proxy on this machine passes on the advertised name, which its clients use."""
     settings = RestSettings(advertised_host="mirror.example")
 
     assert judge_host("mirror.example", LOOPBACK, settings) == ""
@@ -105,7 +105,7 @@ def test_programs_and_our_own_page_may_change_things(shown: Shown) -> None:
     ],
 )
 def test_other_pages_may_not(shown: Shown) -> None:
-    """Whatever page somebody has open besides must not change the mirror with his rights."""
+    """Another page in a user's browser must not change the mirror with the user's rights."""
     assert judge_origin(shown, PLAIN) != ""
 
 

@@ -32,7 +32,7 @@ def test_a_password_is_kept_as_a_hash_that_knows_it() -> None:
     ["", "plain", "scrypt$", "scrypt$3$8$1$AAAA$AAAA", "scrypt$16384$8$1$A$A", "scrypt$99999999$999$1$AAAA$AAAA"],
 )
 def test_what_is_no_hash_fits_nothing(secret: str) -> None:
-    """A line that was written by hand, or asks for more memory than is allowed, lets nobody in."""
+    """A hash that was written by hand, or asks for more memory than is allowed, lets no user in."""
     assert not is_password("plain", secret)
     assert read_users(f"read ann {secret or 'x'}", name="users").users == ()
 
@@ -57,7 +57,7 @@ def test_users_are_read_line_by_line() -> None:
 
 
 def test_whose_token_it_is() -> None:
-    """A token is found by its hash; another one is nobody's."""
+    """A token is found by its hash; another one belongs to no user."""
     token = make_token()
     users = read_users(f"write ops {hash_token(token)}", name="users")
 

@@ -23,7 +23,7 @@ OUTSIDE = re.compile(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
 
 @pytest.fixture
 async def ask(tmp_path: Path) -> Asking:
-    """An application that lets everybody do everything."""
+    """An application without access control."""
     return asking(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_what_is_not_ours_has_its_licence() -> None:
 
 
 async def test_a_browser_gets_the_page_and_a_program_json(ask: Asking) -> None:
-    """The root is Connect's for whoever does not ask for HTML."""
+    """The root is the page for clients that ask for HTML, and Connect's JSON for others."""
     page = await ask("GET", "/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
     program = await ask("GET", "/", Accept="*/*")
 
@@ -109,8 +109,8 @@ async def test_only_the_page_s_files_are_given(ask: Asking, name: str) -> None:
     assert got.status == 404
 
 
-async def test_files_are_for_everybody_and_numbers_are_not(tmp_path: Path) -> None:
-    """Who has shown nothing gets the page that asks who he is, and nothing of what it would show."""
+async def test_files_need_no_credentials_and_numbers_do(tmp_path: Path) -> None:
+    """Clients without credentials get the page, which asks for some, and nothing of what it would show."""
     ask = asking(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do")
 
     assert (await ask("GET", "/", Accept="text/html")).status == 200

@@ -41,7 +41,7 @@ def test_old_samples_go() -> None:
 
 
 def test_flows_come_and_go() -> None:
-    """A flow that was removed leaves nothing behind; one that nobody has seen has empty columns."""
+    """A flow that was removed has empty columns; one that stays keeps its own."""
     history = History()
     history.note(_view(1, A, B))
     history.note(_view(2, B))

@@ -157,8 +157,8 @@ async def test_all_viewers_share_one_look(rig: LiveStreamRig) -> None:
     assert len({viewer.waiting[0] for viewer in viewers}) == 1
 
 
-async def test_while_nobody_looks_nothing_is_done(rig: LiveStreamRig) -> None:
-    """An hour without a page costs no picture; with one, it is one a second."""
+async def test_without_viewers_nothing_is_done(rig: LiveStreamRig) -> None:
+    """An hour without an open page takes no snapshot of the node; with one it is one a second."""
     async with running(rig):
         await asyncio.sleep(3600)
         before = rig.node.looks
@@ -199,7 +199,7 @@ async def test_the_end_is_said(rig: LiveStreamRig) -> None:
 
 
 async def test_a_flow_that_goes_away_is_told(rig: LiveStreamRig) -> None:
-    """A reload may remove the flow that somebody looks at."""
+    """A reload may remove the flow that an open page shows."""
     viewer = rig.stream.join(FLOW)
     await told(viewer)
     rig.node.flows = [FlowView(OTHER, FlowState.RUNNING)]
@@ -208,8 +208,8 @@ async def test_a_flow_that_goes_away_is_told(rig: LiveStreamRig) -> None:
     assert dict(await told(viewer))["gone"] == {"flow": "A->B"}
 
 
-async def test_a_flow_that_nobody_runs_is_refused(rig: LiveStreamRig) -> None:
-    """There is nothing to look at, and nothing is kept for it."""
+async def test_a_flow_of_another_node_is_refused(rig: LiveStreamRig) -> None:
+    """There is nothing to show, and no viewer is kept for it."""
     with pytest.raises(LookupError):
         rig.stream.join(Flow("X", "Y"))
 
