@@ -43,7 +43,7 @@ def test_both_ends_of_a_long_text_are_kept() -> None:
     ids=lambda told: type(told).__name__,
 )
 def test_others_words_are_bounded(told: object) -> None:
-    """However much a broker, Spark or somebody's function says, an error says its beginning and its end."""
+    """However long the message of a broker, Spark or a user's function is, an error has its beginning and its end."""
     assert len(str(told)) < 1_500
     assert "first words" in str(told)
     assert "last words" in str(told)

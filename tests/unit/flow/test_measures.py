@@ -72,8 +72,8 @@ class MeasuresRig:
         return self.measures.flow(view)
 
 
-def test_counts_add_up_whoever_copies() -> None:
-    """What epochs copied adds up, of the partition and of the flow, although positions start again meanwhile."""
+def test_counts_add_up_over_restarts() -> None:
+    """Counts of a partition and of its flow go on although the group restarts and its states begin at 0."""
     rig = MeasuresRig()
     rig.run(30)
     rig.state = attrs.evolve(STATE, records=0)  # the next life of the group
@@ -94,8 +94,8 @@ def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:
     assert rig.flow().resumed_records == 9
 
 
-def test_a_lag_that_nobody_asked_for_lately_is_not_known() -> None:
-    """Neither a caught-up partition nor one that lags shows an old number, nor anything that follows from it."""
+def test_a_lag_that_was_not_asked_for_lately_is_unknown() -> None:
+    """Neither a caught-up partition nor one that lags shows an old lag, nor anything that follows from it."""
     rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=130)))
     rig.measures.lag_holds_s = 45.0
     rig.run(30)

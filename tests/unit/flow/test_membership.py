@@ -113,7 +113,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Run) -> None:
-    """Whoever was killed elsewhere stays in the group for a session; nothing is copied meanwhile, nor said."""
+    """A node killed elsewhere stays in the group for a session; until then nothing is copied, nor reported."""
     async with run(JAVA) as (place, group, events):
         await asyncio.sleep(9)
         early = (group.is_admitted, group.why, len(events.of(FlowRunsElsewhere)))
@@ -131,7 +131,7 @@ async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Ru
 
 
 async def test_who_took_a_place_is_told_once_the_group_shows_it(run: Run) -> None:
-    """A node finds itself thrown out while the other is joining: the flow stands by at once, and waits for a name."""
+    """A node is thrown out while another joins: the flow stands by at once, and its event waits for a name."""
     other = GroupMember("m", "/10.0.0.1", encode_node(Node("elsewhere", 7, "another machine", "1")))
     async with run(NOBODY) as (place, group, events):
         await asyncio.sleep(4)
@@ -148,7 +148,7 @@ async def test_who_took_a_place_is_told_once_the_group_shows_it(run: Run) -> Non
 
 
 async def test_a_crash_that_is_over_within_a_session_is_not_told(run: Run) -> None:
-    """The flow is taken over, and nobody has to read about it."""
+    """The flow is taken over without an event."""
     async with run(JAVA) as (place, group, events):
         await asyncio.sleep(5)
         place.group = NOBODY
@@ -161,7 +161,7 @@ async def test_a_crash_that_is_over_within_a_session_is_not_told(run: Run) -> No
 
 
 async def test_a_node_that_only_warns_works_from_the_start(run: Run) -> None:
-    """With `warn` nothing waits for anybody."""
+    """With `warn` the flow does not wait for another node to leave."""
     async with run(JAVA, refuses=False) as (_place, group, events):
         at_once = group.is_admitted
         await asyncio.sleep(20)
@@ -174,7 +174,7 @@ async def test_a_node_that_only_warns_works_from_the_start(run: Run) -> None:
 
 @pytest.mark.parametrize("started_ms", [2**53 - 1, 253_402_300_800_000, -1])
 async def test_whatever_a_member_says_of_itself_the_flow_stands_by_for_it(run: Run, started_ms: int) -> None:
-    """Whoever may join the group can write anything: a year that no calendar has, a process that no machine has."""
+    """A client that may join the group can write anything: an impossible year, an impossible process id."""
     said = {"host": "x\n" * 1_000, "pid": 2**52, "machine": US.machine, "rest": ["x"], "started_ms": started_ms}
     member = GroupMember("m", "/10.0.0.1", json.dumps(said).encode())
     async with run(GroupMembers("Stable", PROTOCOL_TYPE, PROTOCOL, (member,))) as (_place, group, events):
@@ -185,7 +185,7 @@ async def test_whatever_a_member_says_of_itself_the_flow_stands_by_for_it(run: R
 
 
 async def test_without_a_coordinator_the_flow_waits_and_says_what_to_look_at(run: Run) -> None:
-    """Nobody can say who runs the flow, so it does not run; it goes on once somebody can."""
+    """Without a coordinator it is unknown which node runs the flow, so it waits until there is one."""
     async with run(ErrorCode.COORDINATOR_NOT_AVAILABLE) as (place, group, events):
         await asyncio.sleep(60)
         waits = not group.is_admitted

@@ -30,7 +30,7 @@ class PausedClock(ManualClock):
 
 
 async def test_a_pause_is_told_once_and_a_busy_loop_is_not() -> None:
-    """Seconds late are a busy machine; a minute late nobody was there."""
+    """Seconds late are a busy machine; a minute late, the process was suspended."""
     clock = PausedClock([0.0, 0.3, 4.0, 60.0, 0.0])
     events = EventLog(clock)
     with suppress(asyncio.CancelledError):

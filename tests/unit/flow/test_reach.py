@@ -90,10 +90,10 @@ def test_another_cause_is_told_as_well(reach: Reach, clock: ManualClock, events:
 
 def test_being_let_in_and_out_by_turns_makes_no_noise(reach: Reach, clock: ManualClock, events: EventLog) -> None:
     """
-    Old connections still work while new ones are refused: that is told once a minute at most.
+    Old connections still work while new ones are refused: that is reported once a minute at most.
 
     1. A password is changed at the cluster. A connection breaks, and its successor is refused.
-    2. Another connection, which nobody closed, is answered.
+    2. Another connection, which was not closed, is answered.
     3. The first one is refused again.
     """
     for _ in range(100):
@@ -104,8 +104,8 @@ def test_being_let_in_and_out_by_turns_makes_no_noise(reach: Reach, clock: Manua
     assert len(events.of(AuthenticationFailed)) == len(events.of(ClusterRecovered)) == 2
 
 
-def test_what_is_missing_is_granted_to_somebody(clock: ManualClock, events: EventLog) -> None:
-    """Where a permission lacks, the hint names principal, operation, topic and cluster."""
+def test_a_missing_permission_names_its_principal(clock: ManualClock, events: EventLog) -> None:
+    """If a permission is missing, the hint names principal, operation, topic and cluster."""
     reach = Reach(FLOW, clock, events, lambda: 0.5, lambda alias: f"User:mm2-at-{alias}")
     reach.failed("create", error_of(29, "B", "CreateTopics", "A.orders: not authorized"))
     (event,) = events.of(StepFailed)

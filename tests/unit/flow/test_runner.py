@@ -203,7 +203,7 @@ async def test_overrides_reach_the_group_that_they_are_about() -> None:
 
 
 async def test_a_stopped_lead_is_no_end() -> None:
-    """The daemon stays for a flow that somebody will start again, and drains it at once."""
+    """The daemon stays up for a stopped flow, which an operator may resume, and drains it at once."""
     async with rig() as flow:
         flow.source.connector = SOURCE
         flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, SOURCE))
@@ -218,7 +218,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
 
 
 async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
-    """Whoever waits for the end of all flows is told each time."""
+    """The end of the flow is reported each time that it fails."""
     told = []
     async with rig(source=HopelessError("no")) as flow:
         flow.runner.on_end = flow.source.on_failure = lambda: told.append(flow.runner.is_over)

@@ -254,7 +254,7 @@ async def test_a_restart_ends_the_life_in_good_order(events: EventLog) -> None:
 
 
 async def test_a_failed_group_is_restarted_by_hand(events: EventLog) -> None:
-    """Whoever removed the cause need not restart the daemon."""
+    """An operator who removed the cause need not restart the daemon."""
     async with running(events, give_up, ToyGroup.work) as group:
         failed = group.has_failed
         group.restart()
@@ -306,12 +306,12 @@ async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
 
 
 async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(events: EventLog) -> None:
-    """It says who runs the flow, and begins nothing."""
+    """It shows which node runs the flow, and begins nothing."""
     async with running(events, rest_and_work) as group:
         group.requests.keep_out()
         await asyncio.sleep(5)
         unknown = group.state
-        group.requests.keep_out("somebody runs A->B", "stop one")
+        group.requests.keep_out("another node runs A->B", "stop one")
         await asyncio.sleep(5)
         standing_by, worked = group.view(), group.worked
         group.requests.admit()
@@ -322,7 +322,7 @@ async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(
     assert unknown is FlowState.STARTING
     assert (standing_by.state, standing_by.last_error, standing_by.hint) == (
         FlowState.STANDBY,
-        "somebody runs A->B",
+        "another node runs A->B",
         "stop one",
     )
     assert admitted == (FlowState.RUNNING, "", worked + 1)
@@ -332,7 +332,7 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
     """Another node may have moved every position: the next life reads them again."""
     async with running(events, rest_and_work) as group:
         up = (group.state, group.worked, group.ended)
-        group.requests.keep_out("somebody runs A->B")
+        group.requests.keep_out("another node runs A->B")
         await asyncio.sleep(5)
         stood_by = (group.state, group.worked, group.ended)
         group.requests.admit()
@@ -346,9 +346,9 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
 
 
 async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
-    """Nothing was begun, so nobody waits."""
+    """Nothing was begun, so a drain does not wait."""
     async with running(events, rest_and_work) as group:
-        group.requests.keep_out("somebody runs A->B")
+        group.requests.keep_out("another node runs A->B")
         await asyncio.sleep(5)
         begun = asyncio.get_running_loop().time()
         group.requests.drain(within_s=60)

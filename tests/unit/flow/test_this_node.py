@@ -16,7 +16,7 @@ def test_a_process_is_alive_until_it_has_ended_and_its_number_is_not_enough() ->
     us = this_node()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         child.kill()
-        # It stays a zombie until somebody waits for it.
+        # It stays a zombie until its parent waits for it.
         while is_alive(attrs.evolve(us, pid=child.pid, begun=_begun(child.pid))):
             pass
         zombie = attrs.evolve(us, pid=child.pid, begun=_begun(child.pid))

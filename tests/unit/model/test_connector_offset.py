@@ -36,12 +36,12 @@ def test_keys_are_java_s_whatever_the_order(connector: str, partition: dict[str,
 
 @pytest.mark.parametrize("key", [None, b"", b"connector-x", b'["x"]', b"\xff"])
 def test_what_is_no_offset_is_passed_over(key: bytes | None) -> None:
-    """Keys of other forms are nobody's."""
+    """Keys of other forms belong to no connector."""
     assert read_key(key) is None
 
 
 def test_a_removed_offset_is_none() -> None:
-    """A tombstone, and a null that somebody wrote as text."""
+    """An offset is removed by a tombstone or by the text `null`."""
     assert (read_value(None), read_value(b"null"), read_value(b'{"offset":3}')) == (None, None, {"offset": 3})
 
 

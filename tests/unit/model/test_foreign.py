@@ -78,7 +78,7 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_sound_json_is_what_it_says(value: object) -> None:
-    """Everything else is read as anybody reads it."""
+    """Sound JSON is read as the standard library reads it."""
     assert read_json(json.dumps(value).encode()) == value
 
 

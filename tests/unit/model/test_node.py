@@ -1,4 +1,4 @@
-"""A node's bytes, which anybody may write."""
+"""A node's bytes, which any member of the group may write."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize(("key", "value"), UNREADABLE.values(), ids=UNREADABLE)
 def test_refuses_what_cannot_be_a_position(key: bytes | None, value: bytes) -> None:
-    """A record that nobody can read, or whose numbers cannot be, is refused with the reason."""
+    """A record that cannot be parsed, or has impossible numbers, is refused with the reason."""
     assert isinstance(decode_position(key, value), UnreadableRecord)
 
 
@@ -234,7 +234,7 @@ POSITIONS = st.builds(
 
 @given(cluster=st.text(st.characters(exclude_categories=["Cs"])), position=POSITIONS)
 def test_round_trip(cluster: str, position: Position) -> None:
-    """Every position is read back as it was written, and its key is JSON to anybody."""
+    """Every position is read back as it was written, and its key is plain JSON."""
     key, value, headers = encode_position(cluster, position)
     decoded = decode_position(key, value, headers)
 

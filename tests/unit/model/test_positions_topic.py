@@ -1,4 +1,4 @@
-"""What the positions topic says of one source cluster, whoever else writes there."""
+"""What the positions topic says of one source cluster, whatever else other clients write there."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def test_a_removed_chunk_is_told_from_none() -> None:
     assert decode_chunk(KEY, None) == ("A", KeptChunk(SOURCE, 2))
 
 
-def test_the_key_is_somebody_else_s_connector() -> None:
-    """The key looks as Kafka Connect's do, a list of a connector's name and a map; it is no position."""
+def test_the_key_is_of_another_connector() -> None:
+    """The key has the form of Kafka Connect's, a list of a connector's name and a map; it is no position."""
     assert json.loads(KEY)[0] == "mm2py"
     assert isinstance(json.loads(KEY)[1], dict)
     assert decode_position(KEY, VALUE) is None

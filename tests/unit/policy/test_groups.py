@@ -51,7 +51,7 @@ def test_only_groups_of_consumers_count(kind: GroupType, protocol: str, expected
 
 
 def test_what_the_filter_leaves_out_is_not_worth_a_word() -> None:
-    """Whoever set the filter knows."""
+    """The operator who set the filter knows which groups it leaves out."""
     selection = judge_group(GroupListing("g", GroupType.SHARE, "share"), DefaultGroupFilter.of(["other"]))
 
     assert selection is GroupSelection.FILTERED

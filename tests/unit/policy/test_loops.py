@@ -30,11 +30,11 @@ class BlindPolicy(DefaultReplicationPolicy):
 
 @attrs.frozen
 class KeepingPolicy(IdentityReplicationPolicy):
-    """Somebody's own policy that keeps names."""
+    """A user's own policy that keeps names."""
 
 
 class ShortNames:
-    """Somebody's own filter."""
+    """A user's own filter."""
 
     def takes_topic(self, topic: str) -> bool:
         return len(topic) == 3
@@ -242,7 +242,7 @@ def test_routers_for_one_name() -> None:
 
 
 def test_routers_that_hide_nothing() -> None:
-    """Routers that leave the policy's part of a name alone feed nobody."""
+    """Routers that leave the policy's part of a name alone make no loop."""
     there, back = (mirror(flow, policy="default") for flow in ("A->B", "B->A"))
 
     assert find_loop([attrs.evolve(there, routed=lambda topic: f"eu.{topic}"), back]) is None

@@ -79,7 +79,7 @@ def test_only_so_many_are_remembered(events: EventLog, clock: ManualClock) -> No
 
 
 def test_reading_on_after_a_mark(events: EventLog, recent: RecentEvents) -> None:
-    """Whoever knows an event gets those after it; marks of another daemon's life mean nothing."""
+    """A client that has seen an event gets those after it; marks of another daemon's life mean nothing."""
     for _ in range(4):
         events.emit(BACK)
     second = recent.since(0)[1].mark

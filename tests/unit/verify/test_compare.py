@@ -116,7 +116,7 @@ def test_a_repeated_record(at: int, to: int, seed: int) -> None:
 
 @given(at=st.integers(0, LENGTH), seed=st.integers(0, 9))
 def test_a_foreign_record(at: int, seed: int) -> None:
-    """One that the source does not have was written by somebody else."""
+    """A record that the source does not have was written by another producer."""
     source = _records()
     contents = _copy(source)
     contents.insert(at, (1, b"other", b"other", ()))
@@ -278,7 +278,7 @@ def test_a_first_record_that_differs_says_that_the_slices_may_not_meet() -> None
 
 
 def test_a_search_is_asked_for_where_nothing_is_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More missing records than can be remembered are looked for by whoever can read anywhere; then it goes on."""
+    """For more missing records than can be remembered the comparison asks for a search, then goes on."""
     monkeypatch.setattr(verify, "REACH", 256)
     source = _records(2_000)
     contents = [*_copy(source)[:100], *_copy(source)[1_500:]]

@@ -64,7 +64,7 @@ def test_with_an_index_both_begin_at_the_same_record() -> None:
 
 
 def test_a_range_that_was_asked_for_is_not_what_expired() -> None:
-    """Where somebody asks for a part, nothing is said of what lies before it."""
+    """If a user asks for a range of offsets, what lies before it is not reported."""
     index = _index((0, 0, 900))
     whole = _whole(attrs.evolve(LOOK, asked_from=200, asked_to=700), index)
     unknown = _whole(attrs.evolve(LOOK, asked_from=200, asked_to=700), None)
@@ -163,8 +163,8 @@ def test_each_verdict_and_its_reason(outcome: SliceOutcome, verdict: Equality, s
     assert bool(report.reasons) or verdict is not Equality.CANNOT_TELL
 
 
-def test_without_a_position_nobody_knows_what_is_missing_at_the_end() -> None:
-    """It may have been copied and lost, or not be copied yet."""
+def test_without_a_position_what_is_missing_at_the_end_is_unknown() -> None:
+    """Records missing there may have been copied and lost, or not be copied yet."""
     report = judge(_whole(attrs.evolve(LOOK, proven=None), None), [_outcome(equal=5, pending=2)])
 
     assert report.verdict is Equality.CANNOT_TELL

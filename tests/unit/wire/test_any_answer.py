@@ -269,7 +269,7 @@ VERBS: dict[str, Verb] = {
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 @given(random=RANDOMS, answers=st.integers(3, 25))
 async def test_whatever_brokers_answer_a_verb_ends(verb: Verb, random: Random, answers: int) -> None:
-    """Null, rows that nobody asked for, rows left out, nonsense: there is a result for all, or an error of ours."""
+    """Null, rows that were not asked for, rows left out, nonsense: each verb returns, or raises an error of ours."""
     brokers = GarbledBrokers(random, answers)
     brokers.topics = {name: FakeTopic([FakePartition(), FakePartition(1)]) for name in "th"}
     brokers.groups = {name: FakeGroup() for name in ("g", "h", "tx")}

@@ -204,7 +204,7 @@ async def test_a_cancelled_refresh_leaves_the_others(cluster: Cluster) -> None:
 
 
 async def test_forced_refreshes_keep_a_distance(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Somebody who refreshes in a loop does not flood the brokers."""
+    """A caller that refreshes in a loop does not flood the brokers."""
     brokers.requests.clear()
     started = now()
     while now() - started < 10:
@@ -490,7 +490,7 @@ async def test_offsets_wait_for_a_leader(brokers: FakeBrokers, cluster: Cluster)
 
 
 async def test_offsets_of_what_does_not_exist(cluster: Cluster) -> None:
-    """Topics and partitions that nobody knows are errors in the answer, after a short while; the rest is there."""
+    """Unknown topics and partitions are errors in the answer, after a short while; the rest is there."""
     wanted = [FOO[0], TopicPartition("foo", 9), TopicPartition("nowhere", 0)]
     started = now()
     offsets = await cluster.list_offsets(wanted, LATEST)

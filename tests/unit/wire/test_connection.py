@@ -82,8 +82,8 @@ async def test_memory_of_an_answer_is_its_owners(line: Line) -> None:
     assert [bytes(frame[4:]) for frame in kept] == [bytes([number ^ 0xFF]) * 50 for number in range(4)]
 
 
-async def test_large_answers_share_memory_once_nobody_refers_to_them(line: Line) -> None:
-    """The memory of a large answer is used again when it was let go of, and not before; it is counted meanwhile."""
+async def test_large_answers_share_memory_once_it_is_released(line: Line) -> None:
+    """The memory of a large answer is used again once no view refers to it; until then it is counted."""
     kept: list[memoryview] = []
 
     class Keeper(Frames):
@@ -152,7 +152,7 @@ async def test_answer_out_of_order_closes(line: Line, correlation_id: int) -> No
     assert "not the oldest" in line.frames.lost[0].cause
 
 
-async def test_answer_that_nobody_asked_for_closes(line: Line) -> None:
+async def test_unsolicited_answer_closes(line: Line) -> None:
     """An answer without a request ends the connection."""
     line.feed(frame(1, b"x"))
 
@@ -275,7 +275,7 @@ async def test_given_up_request_does_not_disturb_the_next(line: Line) -> None:
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
-    line.feed(frame(1, b"for nobody") + frame(2, b"mine"))
+    line.feed(frame(1, b"abandoned") + frame(2, b"mine"))
 
     assert bytes((await second)[4:]) == b"mine"
     assert first.cancelled()
@@ -295,7 +295,7 @@ async def test_aiokafkas_requests_are_encoded_and_decoded(line: Line) -> None:
 
 
 async def test_why_there_is_no_connection_is_told_in_words() -> None:
-    """Of a port where nobody listens the cause is told, and the address only once."""
+    """If no process listens on the port, the error has the cause, and the address only once."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -98,7 +98,7 @@ async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
     Near the end of a session the login is renewed; nothing goes in between, and nothing is lost or out of order.
 
     1. A request is under way when the time has come.
-    2. The next ones wait: a broker takes nothing else while somebody logs in.
+    2. The next ones wait: a broker takes nothing else during a login.
     3. The first answer comes, then those to the login; then the waiting requests go.
     """
     line.ask()
@@ -124,7 +124,7 @@ async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
 
 
 async def test_a_session_without_an_end_is_left_alone(line: Line) -> None:
-    """Where brokers do not limit sessions, nobody logs in again."""
+    """If brokers do not limit sessions, a connection does not log in again."""
     line.connection._take_session(Session(None))
     await asyncio.sleep(1_000_000)
     line.ask()

@@ -434,7 +434,7 @@ async def test_the_name_is_asked_about_again_after_trouble(
 
 
 async def test_a_broker_that_tells_no_ids_is_believed() -> None:
-    """Where a broker does not know ids, records are taken as before: nobody can say of which topic they are."""
+    """If a broker does not know topic ids, records are taken without a check of the topic's id."""
     broker = Broker(version=12)
     session = old_session(broker)
     session.want(position(0, 10))
@@ -445,8 +445,8 @@ async def test_a_broker_that_tells_no_ids_is_believed() -> None:
     assert (only.error_code, bytes(only.record_set)) == (0, b"data")
 
 
-async def test_answers_for_nobody_are_left_out(broker: Broker, session: FetchSession) -> None:
-    """What was dropped while the request was under way is nobody's; the others still get theirs."""
+async def test_answers_for_dropped_partitions_are_left_out(broker: Broker, session: FetchSession) -> None:
+    """An answer for a partition dropped while the request was under way is discarded; others are returned."""
     session.want(position(1, 20))
     broker.will_answer(
         ("orders", [row(0, b"aaa"), row(1, b"bbb")]),

@@ -76,7 +76,7 @@ async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: K
 
 
 async def test_a_topic_of_another_id_is_filled(rig: KeptLogRig) -> None:
-    """A look finds the topic that somebody else made, once, even if nothing is appended."""
+    """A look finds the topic that another client created, and fills it once, even if nothing is appended."""
     rig.replace()
     await rig.log.look()
     await rig.log.look()
@@ -86,7 +86,7 @@ async def test_a_topic_of_another_id_is_filled(rig: KeptLogRig) -> None:
 
 
 async def test_a_topic_replaced_between_two_looks_is_filled(rig: KeptLogRig) -> None:
-    """What was appended to a new topic before anybody saw that it is one comes behind what is older, too."""
+    """What was appended to a new topic before it was seen to be new is written again after what is older."""
     old, moved = rig.brokers.topics["log"], FakePartition(leader=1)
     await rig.log.look()
     rig.brokers.topics["log"] = FakeTopic([moved], NEW_ID)  # its leader refuses what the old one's would take
@@ -111,7 +111,7 @@ async def test_a_look_is_due_every_few_seconds(rig: KeptLogRig) -> None:
 
 @pytest.mark.parametrize(("code", "kind"), [(29, NotAuthorizedError), (44, TopicVanishedError)])
 async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, kind: type[BrokerAnsweredError]) -> None:
-    """It is said what to do; once somebody made the topic it is filled, and told."""
+    """The error has a hint; once an operator created the topic it is filled, and reported."""
     del rig.brokers.topics["log"]
     rig.brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", code, None)]))
     with pytest.raises(kind) as refused:

@@ -130,8 +130,8 @@ class AnsweringCluster:
         return InitProducerIdResponse_v0(0, *answer)
 
 
-async def test_new_producer_id_belongs_to_nobody() -> None:
-    """A new producer id begins at sequence 0."""
+async def test_new_producer_id_begins_at_sequence_0() -> None:
+    """The answer's producer id and epoch are returned, with sequence 0."""
     cluster = AnsweringCluster((0, 4000, 2))
 
     assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 2, 0)

@@ -28,7 +28,7 @@ LOST = BrokerConnectionError("B", "1", "gone")
 
 @attrs.define
 class Coordinators:
-    """Brokers of which the first is the coordinator until somebody asks again; answers come from a script."""
+    """Brokers of which the first is the coordinator until a client looks it up again; answers come from a script."""
 
     answers: list[Any] = attrs.field(factory=list)
     asked: list[tuple[int, str]] = attrs.field(factory=list)
@@ -139,7 +139,7 @@ async def test_a_partition_is_added_once_to_each_transaction() -> None:
 
 
 async def test_sequences_count_on_until_it_is_opened_anew() -> None:
-    """They belong to a partition and an epoch, whoever writes: here and elsewhere."""
+    """Sequences belong to a partition and an epoch, and count batches written here and by workers."""
     producer, _ = await opened()
     epoch = producer.mark(ONE).producer_epoch
     (signed,) = batches(memoryview(producer.signed(ONE, build_batch(5))))

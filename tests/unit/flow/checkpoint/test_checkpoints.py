@@ -63,7 +63,7 @@ class CheckpointsRig:
         )
 
     async def append(self, *records: tuple[bytes, bytes]) -> None:
-        """Have somebody write to the checkpoints topic."""
+        """Append records to the checkpoints topic, as another client does."""
         await TopicLog(self.there, TOPIC).append([LogRecord(key, value, partition=0) for key, value in records])
 
     async def written(self) -> list[LogRecord]:
@@ -167,7 +167,7 @@ async def test_what_a_group_reads_abroad_is_carried_home_once(rig: CheckpointsRi
     Failback, and an operator who resets the group at home afterwards.
 
     The group reads `B.bar` on A, so its offset is to be moved to `bar` on B. It reads on while that is written, so it
-    is to be moved again; once that is done, and nobody is in the group any more, it is not wanted any longer.
+    is to be moved again; once that is done, and the group has no members any more, it is not wanted any longer.
     """
     await rig.made.read()
     group = rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
@@ -220,7 +220,7 @@ async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsR
 
 
 async def test_an_offset_that_merely_stands_abroad_stays_there(rig: CheckpointsRig) -> None:
-    """Nobody is in the group: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
+    """A group without members: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
     await rig.made.read()
     rig.source.groups["g"] = FakeGroup(0, offsets={ABROAD: 20})
     found = await rig.made.emit_once(["g"])

@@ -177,7 +177,7 @@ async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: 
     assert settled == {"other", "third"}
 
 
-async def test_somebody_who_joins_between_look_and_write_wins(rig: GroupOffsetsRig) -> None:
+async def test_a_consumer_that_joins_between_look_and_write_wins(rig: GroupOffsetsRig) -> None:
     """
     A race that the broker decides.
 
@@ -200,7 +200,7 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
     """
     A consumer comes and goes between the look at all groups and the look at this one.
 
-    The first look finds 50 and nobody in the group. A consumer reads to 500, commits and leaves. The second look
+    The first look finds 50 and no members. A consumer reads to 500, commits and leaves. The second look
     finds 500, and nothing is written over it.
     """
     group = rig.target.groups["g"] = group_at(50)
@@ -225,7 +225,7 @@ async def test_partitions_without_an_offset_are_written_beside_others_that_stay(
 
 
 async def test_a_plain_group_is_watched_for_a_round_first(rig: GroupOffsetsRig) -> None:
-    """Offsets that are not ours, and nobody in the group: perhaps a consumer that assigns partitions to itself."""
+    """Offsets that are not ours, in a group without members: perhaps a consumer assigns partitions to itself."""
     group = rig.target.groups["g"] = group_at(50, protocol="")
     await rig.sync(100)
     states = [rig.state]

@@ -149,7 +149,7 @@ async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -
 
 
 async def test_nothing_is_changed_before_it_was_read(rig: OverridesRig) -> None:
-    """Of a flow that nobody runs here, or whose orders were not read yet."""
+    """Overrides of a flow that is not run here, or whose overrides were not read yet, cannot be changed."""
     del rig.control._stored[BA]
 
     with pytest.raises(OverridesNotStoredError):

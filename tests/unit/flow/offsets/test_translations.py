@@ -46,7 +46,7 @@ def restarted(
 
 
 def test_no_translation_if_not_started() -> None:
-    """Before positions are read nobody knows (OffsetSyncStoreTest.testNoTranslationIfStoreNotStarted)."""
+    """Before positions are read there are no answers (OffsetSyncStoreTest.testNoTranslationIfStoreNotStarted)."""
     assert made().downstream(SOURCE, 5) is Untranslated.NOT_READY
     assert made().upstream(REMOTE, 5) is Untranslated.NOT_READY
 

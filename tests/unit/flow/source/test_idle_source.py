@@ -73,8 +73,8 @@ async def rig() -> IdleSourceRig:
     return IdleSourceRig()
 
 
-async def test_what_nobody_reads_falls_behind_visibly(rig: IdleSourceRig) -> None:
-    """A partition that no epoch holds gets its ends from the source; held ones and unmirrored ones are left alone."""
+async def test_a_partition_without_an_epoch_shows_its_lag(rig: IdleSourceRig) -> None:
+    """The offsets of a partition that no epoch holds are read from the source; others are left alone."""
     await rig.live(10.5)
     after = rig.states[PAUSED]
 
@@ -93,8 +93,8 @@ async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(r
     assert (before, rig.states[HELD].lag) == (None, 800)
 
 
-async def test_where_nothing_is_asked_nobody_answers(rig: IdleSourceRig) -> None:
-    """A source that is away is not said to be back, only because everything is held."""
+async def test_without_a_request_a_source_is_not_back(rig: IdleSourceRig) -> None:
+    """An unavailable source is not reported as back only because there is nothing to ask it."""
     for source in (PAUSED, GONE):
         del rig.states[source]
     rig.mirror({})

@@ -155,7 +155,7 @@ async def test_a_lost_epoch_is_planned_again_alone(may_still_write: bool, quiet_
 
 
 async def test_a_late_epoch_shows_until_one_is_back() -> None:
-    """The copy task is late while its epoch is, while that may still write, and while nobody knows of the next one."""
+    """The copy task is late while its epoch is, while that may still write, and until the next one has ended."""
     lost = [EpochLostError("A->B", "it was late", may_still_write=True, is_late=True)]
     async with running(lambda plan: lost.pop() if lost else copied(plan), partitions=1, tasks_max=1) as group:
         group.epochs.late.add(0)
@@ -262,7 +262,7 @@ async def test_a_partition_is_planned_as_soon_as_its_pause_is_over() -> None:
 
 
 async def test_a_recreated_topic_is_put_in_question() -> None:
-    """A position is not used for another topic of its name: somebody must look, and nothing is copied until then."""
+    """A position is not used for another topic of its name: nothing is copied until the doubt is settled."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)
         look = mirrored(0, topic_id="id-2")

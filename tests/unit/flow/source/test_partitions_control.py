@@ -102,7 +102,7 @@ async def test_overrides_from_before_the_first_epoch_hold() -> None:
     assert all(it.source == _T0 for _, plan in group.epochs.plans for it in plan.partitions)
 
 
-async def test_nobody_looks_into_what_is_paused() -> None:
+async def test_a_paused_topic_is_not_examined() -> None:
     """A topic that is paused while it is created again is not judged before it is resumed."""
     async with running(partitions=2, tasks_max=1) as group:
         await asyncio.sleep(1)
@@ -120,7 +120,7 @@ async def test_nobody_looks_into_what_is_paused() -> None:
 
 
 async def test_a_restart_tries_at_once_what_is_pausing() -> None:
-    """A partition that needed somebody is tried again without its pause, and the other copy task is left alone."""
+    """A partition that needs an operator is tried again without its pause, and the other copy task is left alone."""
 
     def fails(plan: EpochPlan) -> Answer:
         failure = PartitionFailure("a batch is damaged")
@@ -214,7 +214,7 @@ async def test_a_bucket_fills_between_epochs() -> None:
 
 
 async def test_a_changed_limit_begins_without_debt() -> None:
-    """What was owed to a limit that nobody wants any more is forgotten; other limits keep their buckets."""
+    """What was owed to a limit that was replaced is forgotten; other limits keep their buckets."""
     shares, topic = RateShares(LoopClock()), Metered("t", Unit.RECORDS)
     overrides = verbs.set_topic_limit(verbs.set_limit(NO_OVERRIDES, RateLimit(10.0)), "t", RateLimit(records_per_s=5.0))
     is_new = shares.apply_overrides(overrides)

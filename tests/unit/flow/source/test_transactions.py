@@ -72,7 +72,7 @@ class Away:
 
 
 async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
-    """Whoever insists on ending transactions waits for the cluster, as for every other step."""
+    """If transactions have to be ended first, the flow waits for the cluster, as for every other step."""
     settings, away = _settings(tmp_path, "B.exactly.once.source.support = enabled\n"), Away()
     with pytest.raises(ClusterUnreachableError):
         await end_open_transactions(settings, cast("Cluster", away))
@@ -80,7 +80,7 @@ async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
     assert away.asked == 2
 
 
-async def test_without_transactions_nobody_is_asked(tmp_path: Path) -> None:
+async def test_without_transactions_no_broker_is_asked(tmp_path: Path) -> None:
     """A flow that is not in exactly-once mode asks nothing of a coordinator."""
     away = Away()
 

@@ -49,7 +49,7 @@ async def test_what_could_not_be_written_is_not_remembered(brokers: FakeBrokers,
 
 
 async def test_a_topic_that_may_not_be_created(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Without the topic there is no memory, which is told; a later try finds it once somebody made it."""
+    """Without the topic there is no memory, which is reported; a later try finds it if an operator created it."""
     memory = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
     brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [(TOPIC, 29, None)]))
     with pytest.raises(NoMemoryError, match=TOPIC):

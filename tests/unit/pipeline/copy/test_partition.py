@@ -101,7 +101,7 @@ def test_runs_join_only_where_both_sides_go_on() -> None:
     ("downstream", "base", "expected"), [(49, 50, 0), (49, 53, 3), (-1, 0, 0), (-1, 4, 4), (None, 70, 0)]
 )
 def test_foreign_records_are_counted(downstream: int | None, base: int, expected: int) -> None:
-    """Downstream offsets that appear between ours belong to somebody else; without a known last one nobody can say."""
+    """Downstream offsets between ours are another producer's records; without a known last one none are counted."""
     copy = copy_of(downstream=downstream)
     copy.buffer.put(buffered(100, 1))
     send(copy)

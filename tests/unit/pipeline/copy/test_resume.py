@@ -42,7 +42,7 @@ def record(number: int, *, delta: int = 0) -> Content:
 
 @attrs.define
 class ResumeRig:
-    """A source and a target of which nobody knows what has arrived."""
+    """A source, and a target of which it is not known what has arrived."""
 
     source: ModelCluster
     target: ModelCluster
@@ -206,7 +206,7 @@ async def test_target_with_its_own_timestamps_is_compared_without_them(rig: Resu
 
 @pytest.mark.parametrize("records", [2, 5])
 async def test_foreign_record_is_not_explained_away(rig: ResumeRig, records: int) -> None:
-    """Somebody else's record in the remote topic makes the count wrong: the last records differ, so it is unproven."""
+    """With another producer's record in the remote topic the last records differ, so the resume is unproven."""
     rig.write_source(range(20))
     rig.write_target([*range(10), 999, *range(10, 10 + records)])
     copy = await rig.resume(8, 7)
@@ -326,8 +326,8 @@ async def test_a_comparison_goes_on_where_the_last_epoch_left_it(
 
 
 @pytest.mark.parametrize("downstream", [9, None])
-async def test_what_was_there_before_is_nobody_else_s(rig: ResumeRig, downstream: int | None) -> None:
-    """After an unproven resume what comes next at the target is counted from its end on."""
+async def test_what_was_there_before_is_not_counted_as_foreign(rig: ResumeRig, downstream: int | None) -> None:
+    """After an unproven resume, records of other producers are counted from the target's end on."""
     rig.write_source(range(20))
     rig.write_target([*range(10), 999, 998])
     copy = await rig.resume(10, downstream)

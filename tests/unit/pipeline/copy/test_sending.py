@@ -445,7 +445,7 @@ async def test_stopped_dispatch_sends_nothing_more() -> None:
         assert (copy.position, copy.outcome().is_unsure) == (6, False)
 
 
-async def test_nothing_is_sent_once_the_epochs_time_is_over_though_nobody_stopped_it() -> None:
+async def test_nothing_is_sent_once_the_epochs_time_is_over_even_if_it_was_not_stopped() -> None:
     """
     A worker was stopped (SIGSTOP) with batches to send, and goes on after its partitions were planned again.
 
@@ -515,7 +515,7 @@ async def test_answer_that_leaves_a_partition_out_is_a_loss() -> None:
 
 
 async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
-    """Nobody knows what the broker took, so all of it goes again; nothing waits for what was thrown away."""
+    """It is unknown what the broker took, so all of it is sent again; nothing waits for the lost answers."""
     async with sender() as s:
         (copy,) = s.copies
         s.put(copy)

@@ -210,7 +210,7 @@ async def test_what_open_transactions_of_the_source_hold_counts_as_lag(position:
 
 
 async def test_the_next_epoch_writes_behind_the_marker() -> None:
-    """A transaction's marker is known to lie behind its records: it is taken for nobody else's record."""
+    """The marker after a transaction's records is not taken for another producer's record."""
     made = rig()
     await made.outcomes()
     made.plans = [attrs.evolve(planned(FIRST), position=105, downstream=60)]
@@ -267,7 +267,7 @@ async def test_a_refused_partition_does_not_hold_up_the_others_for_long() -> Non
 
 
 async def test_a_killed_worker_undoes_the_transaction_without_waiting() -> None:
-    """Whoever still writes for it is fenced, so nobody has to be waited for."""
+    """Its other writers are fenced, so undoing waits for none of them."""
     made = rig(lambda plan: failed(plan, "Python worker exited unexpectedly"))
     begun = made.clock.monotonic()
     outcomes = await made.outcomes()
@@ -338,8 +338,8 @@ async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None
     assert made.committer.done.count("begin") == 1
 
 
-async def test_the_same_stretch_committed_by_somebody_else_is_not_ours() -> None:
-    """Its records lie elsewhere: what we wrote was undone, and tells nothing of where they went."""
+async def test_the_same_range_committed_by_another_writer_is_not_ours() -> None:
+    """Another writer's records lie elsewhere: what we wrote was undone, and our runs do not translate them."""
     made = rig(None, planned(FIRST))
     made.committer.fails_to_commit = LOST
     await made.outcomes()
@@ -381,8 +381,8 @@ async def test_a_commit_without_an_answer_is_repeated_where_it_did_not() -> None
     assert made.committer.done.count("begin") == 2
 
 
-async def test_what_somebody_else_committed_is_gone_on_from() -> None:
-    """Nothing is known of where those records went: a group in between is not translated by what is missing there."""
+async def test_a_position_that_another_writer_committed_is_continued() -> None:
+    """Where those records went is unknown, so no offset before the new position is translated."""
     made = rig()
     made.committer.committed = {it: Position(it, 300, 250) for it in (FIRST, SECOND)}
     outcomes = await made.outcomes()
@@ -395,7 +395,7 @@ async def test_what_somebody_else_committed_is_gone_on_from() -> None:
 
 @pytest.mark.parametrize("records", [0, 3])
 async def test_only_records_behind_the_position_are_doubted(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
-    """Behind markers it goes on; records that nobody accounts for are told, as without transactions."""
+    """After markers it goes on; records that were not accounted for are reported, as without transactions."""
     asked: list[tuple[int, int]] = []
 
     async def behind(*_: object, after: int, end: int, **__: object) -> int:
@@ -412,7 +412,7 @@ async def test_only_records_behind_the_position_are_doubted(monkeypatch: pytest.
 
 
 async def test_a_position_that_was_set_back_is_not_written_over() -> None:
-    """Somebody else writes positions: the partition stops and says so, each time it is tried."""
+    """Another client set the position back: the partition stops and reports it, each time it is tried."""
     made = rig(None, planned(FIRST))
     made.committer.committed = {FIRST: Position(FIRST, 10, 5)}
     for _ in range(2):
@@ -459,7 +459,7 @@ async def test_a_worker_that_is_fenced_is_no_reason_to_try_again_at_once() -> No
 
 
 async def test_a_transaction_that_lasts_too_long_takes_less_at_once_next_time() -> None:
-    """The brokers abort it, which looks like a fence: nobody else is blamed, and the next stretch is smaller."""
+    """The brokers abort it, which looks like a fence: no other writer is blamed, and the next range is smaller."""
     made = rig()
     made.committer.fails_to_commit, made.committer.is_overdue = FENCED, True
     before = made.task.pace.cut([planned(FIRST)], {FIRST: 10**9}, {})

@@ -134,7 +134,7 @@ def test_lengths_that_lead_nowhere(length: int) -> None:
 
 
 def test_a_part_of_them() -> None:
-    """Whoever compares begins and ends anywhere."""
+    """A comparison may begin and end inside a batch."""
     record_set = _singles(contents(10), first=20)
     before, behind, *_ = pieces(memoryview(record_set), 24)
     assert isinstance(before, Singles)

@@ -110,7 +110,7 @@ def test_records_survive_in_every_codec(codec: int) -> None:
     assert [next(batches(b.batch)).codec for b in built] == [codec]
 
 
-def test_rebuilt_batch_starts_at_zero_and_belongs_to_nobody() -> None:
+def test_rebuilt_batch_starts_at_zero_and_has_no_producer() -> None:
     """A rebuilt batch has base offset 0 and no producer until it is signed."""
     (rebuilt,) = rebuilt_from(build_batch(3, base_offset=100, producer=(9, 1, 5)))
     view = next(batches(rebuilt.batch))
@@ -227,7 +227,7 @@ def test_finish_starts_over() -> None:
 def test_formats_before_011_become_batches(magic: int, codec: int) -> None:
     """Messages of magic 0 and 1 become a magic 2 batch in their codec; magic 0 has no timestamps."""
     if (magic, codec) == (0, LZ4):
-        pytest.skip("KAFKA-3160: nobody reads magic 0 in lz4")
+        pytest.skip("KAFKA-3160: no client reads magic 0 in lz4")
     records = [Content(n, START_MS + n, None if n == 2 else b"k", None if n == 3 else b"x" * 100) for n in range(5)]
     built = rebuilt_from(legacy_messages(magic, records, base_offset=40, codec=codec))
     expected = [r._replace(timestamp=START_MS + r.delta if magic else -1) for r in records]
@@ -319,7 +319,7 @@ def test_records_that_cannot_be_decoded_are_an_error_of_ours(codec: int, damage:
 def test_a_hostile_batch_is_records_or_an_error_of_ours(
     codec: int, cut: tuple[int, int], instead: bytes, count: int
 ) -> None:
-    """Whoever signs whatever he likes ends his own partition's epoch at most: no reader of batches falls over it."""
+    """A producer that signs garbage ends its own partition's epoch at most: readers raise only our errors."""
     batch = build_batch([Content(n, START_MS, b"k", b"v" * 9, (("h", b"x"),)) for n in range(3)], codec=codec)
     at, length = min(cut[0], len(batch) - HEADER_BYTES), cut[1]
     records = batch[HEADER_BYTES:]
@@ -342,7 +342,7 @@ def _payloads_of(raw: bytes) -> None:
 
 
 def test_unknown_codec_is_an_error_of_ours() -> None:
-    """A codec that nobody knows is reported, not raised through the epoch."""
+    """An unknown codec is an error of ours, which ends its partition alone."""
     raw = bytearray(build_batch(3))
     struct.pack_into(">h", raw, 21, 6)
 

@@ -152,7 +152,7 @@ async def test_a_commit_follows_its_coordinator_and_is_refused_for_members(
 
 
 async def test_a_cluster_that_is_away_is_raised(brokers: GroupBrokers, groups: Groups) -> None:
-    """Nobody answers at all: that is no group's own failure."""
+    """No broker answers at all: that is not a failure of a single group."""
     brokers.groups = {"a": FakeGroup(0)}
     await groups.committed(["a"])
     brokers.down = {0, 1, 2}

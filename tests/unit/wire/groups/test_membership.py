@@ -78,7 +78,7 @@ async def test_a_member_gets_its_name_first_and_joins_by_it() -> None:
 
 
 async def test_a_name_that_is_no_answer_to_the_question_is_an_error() -> None:
-    """Only whoever joins is given a member id: a broker that asks for one in answer to a heartbeat has lost its way."""
+    """Only a JoinGroup may be answered with MEMBER_ID_REQUIRED: in answer to a heartbeat it is an error."""
     member, _ = await _joined(*[ErrorCode.MEMBER_ID_REQUIRED] * 100)
 
     with pytest.raises(BrokerAnsweredError, match="MEMBER_ID_REQUIRED"):
@@ -86,9 +86,9 @@ async def test_a_name_that_is_no_answer_to_the_question_is_an_error() -> None:
 
 
 async def test_who_is_not_the_leader_leaves() -> None:
-    """Somebody came first: the place is theirs, and they are not kept from it."""
+    """Another member joined first: it keeps the place, and ours leaves at once."""
     member, coordinators = _member()
-    coordinators.leader = "somebody"
+    coordinators.leader = "another"
 
     assert not await member.join(b"")
     assert not member.is_in
@@ -96,7 +96,7 @@ async def test_who_is_not_the_leader_leaves() -> None:
 
 
 async def test_a_round_that_another_overtakes_is_gone_through_again() -> None:
-    """While we joined somebody else did, so all are asked to join again; the leader stays the leader."""
+    """Another member joined meanwhile, so all are asked to join again; the leader stays the leader."""
     member, coordinators = _member(OK, ErrorCode.REBALANCE_IN_PROGRESS)
 
     assert await member.join(b"")

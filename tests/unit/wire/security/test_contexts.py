@@ -74,7 +74,7 @@ def shakes_hands(client_context: ssl.SSLContext, authority: Authority, server: C
 
 
 def test_plaintext_needs_nothing() -> None:
-    """Without TLS there is no context, and nobody is known by name."""
+    """Without TLS there is no context, and the principal is anonymous."""
     assert tls_context(endpoint("PLAINTEXT", ssl_truststore_location="/none")) is None
     assert principal_of(endpoint("PLAINTEXT")) == "User:ANONYMOUS"
 
@@ -145,7 +145,7 @@ def test_a_certificate_for_another_host_is_refused(authority: Authority, client:
 
 
 def test_a_truststore_may_hold_the_broker_s_own_certificate(authority: Authority, client: Certificate) -> None:
-    """As in Java, a certificate in the truststore is trusted for what it is, whoever signed it."""
+    """As in Java, a certificate in the truststore is trusted by itself; others of its authority are not."""
     server = authority.sign("b", "b")
     keys = {
         "ssl_truststore_certificates": server.pem,

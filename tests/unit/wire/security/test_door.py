@@ -15,7 +15,7 @@ from tests.support.clocks import ManualClock
 
 
 class Gate:
-    """Lets nobody in until it is told to, and counts who asked."""
+    """Opens connections, or fails as the test decides, and counts attempts."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -73,7 +73,7 @@ async def test_every_door_and_every_broker_waits(clock: ManualClock, gate: Gate)
 
 
 async def test_a_broker_s_bad_certificate_is_its_own(clock: ManualClock, gate: Gate) -> None:
-    """A broker that is not trusted keeps nobody from its siblings, and is asked again within half a minute."""
+    """A broker that is not trusted does not pause logins at the others, and is asked again within half a minute."""
     door = Door(_endpoint(), clock, gate)
     gate.refuse(may_lock=False)
     await _try(door)
@@ -125,8 +125,8 @@ async def test_changed_files_are_tried_at_once(clock: ManualClock, gate: Gate, t
     assert gate.asked == asked + 1
 
 
-async def test_a_broker_that_is_not_there_is_nobody_s_fault(clock: ManualClock, gate: Gate) -> None:
-    """Where nobody answers, each attempt is made."""
+async def test_an_unreachable_broker_is_tried_without_a_pause(clock: ManualClock, gate: Gate) -> None:
+    """If a broker refuses connections, no attempt is held back."""
     door = Door(_endpoint(), clock, gate)
     gate.error = BrokerConnectionError("B", "b:1", "refused")
     for _ in range(3):

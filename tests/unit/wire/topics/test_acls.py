@@ -23,7 +23,7 @@ def described(code: int, rows: list[Any]) -> Any:
 
 
 async def test_entries_are_read(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """All entries for topics are asked for; one with an operation nobody knows yet is left out."""
+    """All entries for topics are asked for; one with an unknown operation is left out."""
     rows = [
         (2, "t", 3, [("User:u", "*", 3, 3), ("User:u", "*", 99, 3)]),
         (2, "p", 4, [("User:u", "*", 2, 2)]),

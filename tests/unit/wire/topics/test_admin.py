@@ -139,7 +139,7 @@ async def test_grow_partitions(brokers: FakeBrokers, admin: Admin) -> None:
 
 
 async def test_growing_a_topic_that_is_gone(brokers: FakeBrokers, admin: Admin) -> None:
-    """A topic that nobody knows is given a little time, then up."""
+    """An unknown topic is retried for a short time, then reported."""
     unknown = [lambda _, request: request.RESPONSE_TYPE(0, [("foo", 3, None)])] * 50
     brokers.script(CREATE_PARTITIONS, *unknown)
     results = await admin.grow_partitions({"foo": 4})
@@ -197,7 +197,7 @@ async def test_broker_configs(brokers: FakeBrokers, admin: Admin) -> None:
 
 
 async def test_broker_configs_that_may_not_be_read(brokers: FakeBrokers, admin: Admin) -> None:
-    """Being refused, and reaching nobody, are told apart."""
+    """A refused request and an unreachable cluster are different errors."""
     brokers.script(DESCRIBE_CONFIGS, lambda _, request: request.RESPONSE_TYPE(0, [(31, "no", 4, "0", [])]))
     with pytest.raises(BrokerAnsweredError, match="CLUSTER_AUTHORIZATION_FAILED"):
         await admin.broker_configs()

@@ -39,8 +39,8 @@ async def test_keys_are_set_and_deleted(brokers: FakeBrokers, cluster: Cluster) 
     assert request.resources == [(2, "t", [("a", 0, "1"), ("b", 1, None)])]
 
 
-async def test_nothing_to_change_asks_nobody(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Without a change there is no request."""
+async def test_nothing_to_change_sends_no_request(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A topic without changes needs no AlterConfigs request."""
     assert await alter_topic_configs(cluster, {"t": {}}) == {}
     assert brokers.requests_of(ALTER_CONFIGS) == []
 
