@@ -53,7 +53,7 @@ _LIMITS = {
     "Mm2pyRetentionLossNear": {"< 3600": "< 10"},
     "Mm2pyRestarting": {"> 3": "> 1"},
 }
-#: What the source keeps of the topic that is to lose records; half of it must pass before anybody worries.
+#: What the source keeps of the topic that is to lose records; half of it must pass before the alert fires.
 _KEPT_S = 40
 _FIRES_WITHIN_S = 150.0
 _CLEARS_WITHIN_S = 120.0
@@ -89,7 +89,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "Mm2pyConfigDrift": FLOW,
     "Mm2pyRestarting": {**FLOW, "connector": "MirrorSourceConnector"},
 }
-#: What the source lets nobody read of one topic: its configs cannot follow.
+#: What the source denies of one topic: its configs cannot be read, so they cannot be synchronised.
 _DENIED = [
     allow("old", "ANONYMOUS", Operation.ALL),
     allow("old", "ANONYMOUS", Operation.DESCRIBE_CONFIGS, permission=Permission.DENY),
@@ -165,9 +165,9 @@ class Stage:
     def properties(self, *, is_mended: bool = False, is_broken: bool = False) -> str:
         """
         Write the daemon's file: M->W does its work, U is away, L speaks no TLS, R->W asks for more brokers than there
-        are, X->W for a class that nobody has.
+        are, X->W for a class that does not exist.
 
-        Mended, all do their work. Broken, nobody can use the file.
+        Mended, all do their work. Broken, the file is not valid.
         """
         keys: dict[str, object] = {
             "clusters": "M, W, U, L, R, X",

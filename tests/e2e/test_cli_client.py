@@ -41,7 +41,7 @@ _FIRST_WORD = re.compile(r"^(\S+)", re.MULTILINE)
 
 @attrs.frozen
 class Client:
-    """Types commands to one daemon; without a word about it, as somebody who may change things."""
+    """Types commands to one daemon; unless a test names a token, with the right to write."""
 
     daemon: Daemon
     http: str
@@ -207,7 +207,7 @@ async def test_settings_change_while_it_runs(client: Client) -> None:
 
 
 async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
-    """Whoever follows sees what others do, as it happens."""
+    """`events --follow` prints what other clients do as it happens."""
     env = {"PYTHONPATH": str(ROOT), "MM2PY_URL": client.http, "MM2PY_TOKEN": _READER}
     line = [sys.executable, "-m", "mm2py", "flow", _FLOW, "events", "--follow"]
     following = start_process("follow", line, log_file=tmp_path / "events", env=env)
@@ -236,12 +236,12 @@ def test_an_unknown_name_is_told_with_the_nearest(client: Client) -> None:
 
 
 def test_who_may_do_what(client: Client) -> None:
-    """Without credentials nothing is shown; a reader sees, and is told which right a change needs."""
-    nobody, reader = client.type("status", token=None), client.type("status", token=_READER)
+    """Without credentials nothing is shown; a reader sees all, and a refusal names the right that a change needs."""
+    without, reader = client.type("status", token=None), client.type("status", token=_READER)
     refused = client.type("flow", _FLOW, "pause", token=_READER)
 
-    assert (nobody.returncode, reader.returncode, refused.returncode) == (2, 0, 2)
-    assert "MM2PY_TOKEN" in nobody.stderr
+    assert (without.returncode, reader.returncode, refused.returncode) == (2, 0, 2)
+    assert "MM2PY_TOKEN" in without.stderr
     assert "needs permission to write" in refused.stderr
     assert _READER not in refused.stderr
 

@@ -218,9 +218,9 @@ async def _workers(running: Daemon) -> tuple[int, int]:
 
 async def _kill_a_worker(running: Daemon) -> tuple[Event, int]:
     """
-    Kill a copy task's Python worker; return how its loss was told, and the other task's worker.
+    Kill a copy task's Python worker; return the event of its loss, and the other task's worker.
 
-    A worker that is shown may have ended its epoch meanwhile: nobody misses it, and the next is tried.
+    A worker that is shown may have ended its epoch meanwhile: then its loss is not an event, and the next is tried.
     """
 
     async def told() -> tuple[Event, int] | None:

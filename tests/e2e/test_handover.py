@@ -92,7 +92,7 @@ class Handover:
             yield stream
 
     async def is_free(self) -> bool:
-        """Whether nobody is in the flow's Connect group: Kafka lets Java into none that mm2py is in."""
+        """Whether the flow's Connect group has no members: Kafka does not let Java join one that mm2py is in."""
         return (await describe(self.target, f"{self.alias}-mm2")).is_idle
 
     async def await_first_part(self) -> None:

@@ -58,7 +58,7 @@ LINES = [line for block in blocks("sh") for line in block.splitlines()]
 
 @attrs.define
 class Reader:
-    """Somebody who follows the README line by line, in a checkout of their own."""
+    """A user who follows the README line by line, in a checkout of their own."""
 
     checkout: Path
     home: Path

@@ -79,7 +79,7 @@ async def test_its_exit_codes_and_what_it_prints(
 async def test_a_reader_without_rights_is_told_what_to_grant(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Where the target does not let us read, it cannot be told, and the words name the right that lacks."""
+    """If the target denies reading, the verdict is that it cannot tell, and the message names the missing right."""
     guarded = make_cluster("guarded", properties=GUARDED)
     source, target = primary.bootstrap_servers, guarded.bootstrap_servers
     await create_topic(source, prefix)
@@ -87,7 +87,7 @@ async def test_a_reader_without_rights_is_told_what_to_grant(
     await produce(source, prefix, [plain_records(100)])
     await copy_with(source, prefix, target, f"A.{prefix}", {})
     acl = ("--bootstrap-server", target, "--force", "--add", "--topic", f"A.{prefix}")
-    # With one rule for it, a topic is no longer everybody's.
+    # With one ACL for it, a topic is no longer open to every principal.
     await asyncio.to_thread(run_tool, _ACL_TOOL, *acl, "--allow-principal", "User:ANONYMOUS", "--operation", "Describe")
     ended = await _verify(_file(tmp_path, source, target, prefix))
 

@@ -353,8 +353,8 @@ def test_records_that_waited_for_a_resume_raise_no_alert(tmp_path: Path) -> None
     run_tests(tmp_path, unit_test(scraped, {"24m": [], "60m": [firing]}, "Mm2pyRecordsOld"))
 
 
-def test_a_node_that_nobody_scrapes_is_down(tmp_path: Path) -> None:
-    """A job without any target is missed, too."""
+def test_a_node_without_a_scrape_target_is_down(tmp_path: Path) -> None:
+    """The alert also fires for a job that has no target at all."""
     gone = {"job": "mm2py", "alertname": "Mm2pyDown", "alertstate": "firing", "severity": "page"}
     run_tests(tmp_path, unit_test({series("up", {"job": "other"}): "1x40"}, {"4m": [gone]}))
 

@@ -279,7 +279,7 @@ async def test_a_source_that_lost_its_end_and_grew_past_it(
 
 
 async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
-    """A remote topic that somebody deleted comes back with all that the source has, and the loss is told."""
+    """A remote topic that is deleted is filled again with all that the source has, and the loss is reported."""
     await mirror.create()
     await mirror.write(mirror.topic, 0, 100)
     async with mirror.running() as flow:
@@ -373,8 +373,8 @@ async def test_a_target_that_lost_its_end_gets_it_again(
     """
     A target that lost records 60 to 99 while copying went on gets just these again, and is its source's copy.
 
-    Where the records are so old that the broker does not know the producer any more, it takes a batch from further
-    behind before anybody sees the loss. Then all come, that batch twice.
+    If the records are so old that the broker does not know the producer any more, it accepts a later batch before the
+    loss is noticed. Then all are copied again, that batch twice.
     """
     target = make_cluster("shortened")
     mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)

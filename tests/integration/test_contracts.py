@@ -80,7 +80,7 @@ async def log(request: pytest.FixtureRequest, backup: KafkaCluster, prefix: str)
         yield Log(cluster, TopicPartition(prefix, 0), (await init_producer_id(cluster)).producer_id)
 
 
-async def test_a_producer_nobody_knows_may_begin_anywhere(log: Log) -> None:
+async def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
     """Its first sequence is taken as it is (KIP-360), and the next one has to follow it."""
     first, gap, following = [await log.produce(sequence, 3) for sequence in (70, 74, 73)]
 
@@ -145,7 +145,7 @@ async def test_a_topic_that_is_not_there(log: Log) -> None:
 
 @attrs.define
 class Admined:
-    """A cluster, and how somebody becomes a member of a group there."""
+    """A cluster; *fake* is its brokers if they are not real ones."""
 
     cluster: Cluster
     bootstrap: str
@@ -197,8 +197,8 @@ async def test_records_come_back_as_they_were_written(admined: Admined, prefix: 
     assert await admined.cluster.list_offsets(places, LATEST) == dict(zip(places, (3, 2), strict=True))
 
 
-async def test_a_topic_nobody_created_has_no_partitions(admined: Admined, prefix: str) -> None:
-    """To ask for it does not create it."""
+async def test_a_topic_that_does_not_exist_has_no_partitions(admined: Admined, prefix: str) -> None:
+    """Asking for its metadata does not create it."""
     await admined.cluster.refresh_metadata([prefix])
 
     assert admined.cluster.partitions_of(prefix) == ()
@@ -222,7 +222,7 @@ async def test_offsets_that_are_committed_for_a_group_make_it(admined: Admined, 
     assert prefix in (await groups.list_groups()).groups
 
 
-async def test_nobody_else_commits_for_a_group_with_members(admined: Admined, prefix: str) -> None:
+async def test_an_outsider_cannot_commit_for_a_group_with_members(admined: Admined, prefix: str) -> None:
     """The commit is refused, and the group's offsets stay."""
     groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
     await _committed(admined, prefix, tp)

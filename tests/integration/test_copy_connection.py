@@ -76,7 +76,7 @@ async def test_open_takes_a_real_socket_over() -> None:
         assert broker.requests[-2][2].endswith(b"abc")
 
 
-async def test_open_raises_our_error_where_nobody_listens() -> None:
+async def test_open_raises_our_error_if_the_connection_is_refused() -> None:
     """A refused connection is a `BrokerConnectionError` that names cluster, broker and cause."""
     async with FakeBroker() as broker:
         port = broker.port

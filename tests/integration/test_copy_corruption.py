@@ -23,8 +23,8 @@ async def test_one_flipped_bit_stops_its_partition_alone(
     """
     Two partitions meet a damaged batch, one in a large batch and one in a backlog of one-record batches.
 
-    They stop in front of it with a clear error, now and when they are tried again; the third partition goes on. Where
-    somebody moves the position past the batch, what lies behind it is copied.
+    They stop before it with a clear error, now and when they are tried again; the third partition goes on. Once an
+    operator moves the position past the batch, what follows it is copied.
     """
     source = await asyncio.to_thread(make_cluster, "damaged")
     written: list[list[NewRecord]] = [list(plain_records(600, start=1_000 * number)) for number in range(3)]

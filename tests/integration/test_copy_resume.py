@@ -107,7 +107,7 @@ async def test_nothing_arrived_and_everything_arrived(primary: KafkaCluster, bac
 
 
 async def test_foreign_record_makes_it_unprovable(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """A record that somebody else wrote into the remote topic: that partition says so, the others resume."""
+    """With another producer's record in a remote partition its resume is unproven; the others resume exactly."""
     remote = f"A.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce(primary.bootstrap_servers, prefix, spread(plain_records(2_000), 2))
@@ -131,7 +131,7 @@ async def test_foreign_record_makes_it_unprovable(primary: KafkaCluster, backup:
 async def test_foreign_records_are_counted_while_copying(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """What somebody else writes between our batches shows in the outcome."""
+    """Records that another producer writes between our batches are counted in the outcome."""
     remote = f"A.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix)
     async with copying(primary, backup, {prefix: remote}) as task:

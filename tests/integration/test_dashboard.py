@@ -37,7 +37,7 @@ def expressions() -> Iterator[str]:
 
 
 def test_the_file_is_what_its_program_makes() -> None:
-    """Nobody edits the JSON by hand: the next run of its program would undo it."""
+    """The JSON is not edited by hand: the next run of its program would undo the edit."""
     made = subprocess.run([sys.executable, ROOT / "ops/grafana/dashboard.py"], check=True, capture_output=True)
 
     assert made.stdout == FILE.read_bytes()

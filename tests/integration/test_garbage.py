@@ -1,4 +1,4 @@
-"""Records that nobody understands lie in the mirror's own topics: flows tell of them once, and copy on."""
+"""Records that cannot be parsed in the mirror's own topics: flows report them once, and go on copying."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ async def test_garbage_in_internal_topics(
     """
     A flow is stopped, each topic that it keeps gets absurd records, and it is started again.
 
-    One is the last word on a partition's position. Each is told of once, in as many events as somebody can read, and
-    every record of the source arrives once.
+    One of them is the newest record for a partition's position. Each is reported once, in a bounded number of events,
+    and every record of the source arrives once.
     """
     source, target, topic = primary.bootstrap_servers, backup.bootstrap_servers, prefix
     remote = f"{ALIAS}.{topic}"

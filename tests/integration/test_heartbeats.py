@@ -107,7 +107,7 @@ async def test_a_flow_that_is_not_enabled_emits_heartbeats_alone(target: str, tm
 async def test_too_many_replicas_stop_heartbeats_alone(
     primary: KafkaCluster, target: str, prefix: str, tmp_path: Path
 ) -> None:
-    """The refusal names the setting and is told once; the group keeps trying, and copying goes on beside it."""
+    """The refusal names the setting and is reported once; the group keeps trying, and copying goes on."""
     source = primary.bootstrap_servers
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=100, partitions=1)
@@ -115,7 +115,7 @@ async def test_too_many_replicas_stop_heartbeats_alone(
     async with running_flow(flow_settings(source, target, **keys), tmp_path) as flow:
         await eventually(lambda: flow.runner.view().records == 100, within_s=30, what="100 records are mirrored")
         view = flow.runner.view()
-        # Somebody else makes the topic: that heals it.
+        # An operator creates the topic, so beats can be written.
         await create_topic(target, "heartbeats")
         await beats(flow, 1)
         await flow.drain()

@@ -1,4 +1,4 @@
-"""A comparison whose Spark hangs: a Python worker, or the JVM, that somebody stopped. It only reads, so it goes on."""
+"""A comparison whose Spark hangs: a Python worker or the JVM is stopped. It only reads, so it goes on."""
 
 from __future__ import annotations
 

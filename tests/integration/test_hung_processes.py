@@ -1,4 +1,4 @@
-"""Processes that hang: a Python worker or Spark's JVM that somebody stopped, and what becomes of what they ran."""
+"""Processes that hang: a Python worker or Spark's JVM is stopped (SIGSTOP), and its epochs are recovered."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _worker_of(spark: Spark, task: int = 0) -> psutil.Process:
 
 
 def _is_dead(process: psutil.Process) -> bool:
-    """Whether a process has ended, though nobody may have asked yet how."""
+    """Whether a process has ended, even if its parent has not waited for it yet."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -117,8 +117,8 @@ async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark) -> None:
     assert _is_dead(worker)
 
 
-async def test_a_silent_jvm_is_killed_whoever_waits_for_it(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No epoch runs that could be late, and somebody waits for an answer of Spark's: its silence is enough."""
+async def test_a_silent_jvm_is_killed_whatever_waits_for_it(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an epoch that could be late, a JVM that does not answer a call is killed for its silence."""
     monkeypatch.setattr(session_module, "SILENT_FOR_S", 3.0)
     session = await spark.host.session()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -166,7 +166,7 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
         recovered = reasons_unhealthy(MirrorView(0, is_ready=True, flows=(view(),)))
         await flow.drain()
 
-    assert not was_late  # behind that its partitions are nobody's, and asked about for that alone
+    assert not was_late  # a late epoch gives up its partitions, and they are asked about for that alone
     assert [type(it.event) for it in spark.events if isinstance(it.event, _STORY)] == list(_STORY)
     assert reasons == ["A->B: the epoch of copy task 0 is late"]
     assert not recovered

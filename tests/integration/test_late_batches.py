@@ -1,7 +1,7 @@
 """
-What a copier sent and nobody waits for any more, because it was killed or lost in its first epoch, arrives later.
+Batches of a copier that was killed, or lost in its first epoch, arrive after its successor has gone on.
 
-It has the producer id and the sequences of those who went on, which the broker takes once.
+They have the producer id and the sequences of the successor's, so the broker takes each once.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def write_numbers(bootstrap: str, topic: str, start: int, count: int) -> N
 
 @pytest.fixture
 async def scene(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> Scene:
-    """A topic with records that nobody has mirrored yet."""
+    """A topic with records that have not been mirrored yet."""
     await create_topic(primary.bootstrap_servers, prefix)
     await write_numbers(primary.bootstrap_servers, prefix, 0, COUNT)
     return Scene(primary.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path)

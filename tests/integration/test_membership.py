@@ -48,7 +48,7 @@ def _settings(source: KafkaCluster, target: KafkaCluster, prefix: str, **keys: o
 async def _member(
     target: KafkaCluster, settings: FlowSettings, protocol: tuple[str, str] = OURS, session_ms: int = 30_000
 ) -> AsyncIterator[Membership]:
-    """Connect somebody who may join the flow's group."""
+    """Connect a client that can join the flow's group."""
     endpoint = ClusterEndpoint("B", (target.bootstrap_servers,), request_timeout_ms=20_000)
     async with Cluster(endpoint, SystemClock()) as cluster:
         yield Membership(cluster, settings.group_id, protocol, session_ms)
@@ -95,7 +95,7 @@ async def test_a_second_node_copies_nothing_until_the_first_has_left(
 async def test_two_nodes_that_start_together_copy_each_record_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Neither finds anybody in the group, both join, and one of them leaves it to the other."""
+    """Both find the group empty and join, and one of them leaves the flow to the other."""
     settings = _settings(primary, backup, prefix)
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
@@ -116,7 +116,7 @@ async def test_two_nodes_that_start_together_copy_each_record_once(
 async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A node was killed: its member stays in the group, but nobody waits for its session on the same machine."""
+    """A killed node's member stays in the group, but a node on the same machine does not wait out its session."""
     settings = _settings(primary, backup, prefix)
     ended = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await ended.wait()
@@ -193,7 +193,7 @@ async def test_a_reload_keeps_the_flows_place(
     """
     A flow restarts with changed settings in the place that it had.
 
-    Nobody comes in between, and no broker holds the flow up: an empty group's first member is kept waiting
+    No other node comes in between, and no broker delays the flow, as it would an empty group's first member
     (`group.initial.rebalance.delay.ms`).
     """
     alias = prefix[-6:]

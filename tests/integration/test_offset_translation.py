@@ -355,8 +355,8 @@ async def test_a_source_without_write_rights_says_so_once_and_copies(
     await create_topic(over.source, over.topic)
     await produce(over.source, over.topic, [plain_records(100)])
     where = ("--bootstrap-server", over.source, "--force", "--topic", "mm2-offset-syncs.B.internal")
-    nobody = ("--deny-principal", "User:ANONYMOUS", "--operation", "Write")
-    await asyncio.to_thread(run_tool, ACL_TOOL, "--add", *where, *nobody)
+    no_writes = ("--deny-principal", "User:ANONYMOUS", "--operation", "Write")
+    await asyncio.to_thread(run_tool, ACL_TOOL, "--add", *where, *no_writes)
     refused = []
     for location in ("source", "target"):
         async with over.flow(**{"offset-syncs.topic.location": location}) as flow:

@@ -1,4 +1,4 @@
-"""Transactions that somebody leaves open, at the source or at the target: who waits for them says so, and goes on."""
+"""Transactions that a producer leaves open, at the source or the target: the flow reports the wait, then goes on."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ async def test_a_resume_waits_for_a_transaction_at_the_target_and_says_so(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Somebody's transaction is open in a remote topic when the mirror comes back.
+    Another producer's transaction is open in a remote topic when the mirror is started again.
 
-    Its other partition goes on at once; this one is told to stand still, with what to do, and goes on by itself.
+    The topic's other partition goes on at once; this one is reported as blocked, with a hint, and goes on by itself.
     """
     source, target, remote = primary.bootstrap_servers, backup.bootstrap_servers, f"HR.{prefix}"
     settings = flow_settings(source, target, alias="HR", **{"HR->B.topics": prefix})

@@ -104,7 +104,7 @@ async def test_a_position_is_removed(
     assert resumed == []
 
 
-async def test_positions_that_nobody_wrote(
+async def test_a_missing_positions_topic(
     tmp_path: Path, primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """Without its positions topic the mirror finds the target's last records in the source, and repeats none."""

@@ -113,10 +113,10 @@ async def test_overrides_whose_topic_vanished_are_kept_again(
     assert told == [(store.topic, 1, is_replaced)] * 2
 
 
-async def test_overrides_that_somebody_removed_stay_removed(
+async def test_overrides_that_an_operator_removed_stay_removed(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A record without a value does away with orders; a look at their topic does not bring them back."""
+    """A tombstone removes a flow's overrides; the check that refills a deleted topic does not bring them back."""
     flow, clock = Flow(prefix, "B"), SystemClock()
     path = tmp_path / "mm2.properties"
     path.write_text(_file(primary, backup, prefix))
@@ -220,7 +220,7 @@ async def test_a_daemon_that_was_overtaken_is_told_so(
 async def test_who_takes_a_flow_over_obeys_what_was_ordered_meanwhile(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """While a second node stood by, somebody paused a topic at the first one: it stays paused behind the takeover."""
+    """While a second node stood by, an operator paused a topic at the first: it stays paused after the takeover."""
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
     async with _two_nodes(text, flow, tmp_path) as (one, two):
@@ -331,7 +331,7 @@ async def test_settings_change_while_a_flow_runs(
 async def test_a_bad_put_is_refused_as_a_whole(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Every problem is in the one error, nothing is kept, and an unknown flow is nobody's."""
+    """Every problem is in the one error, nothing is kept, and an unknown flow is refused."""
     flow = Flow(prefix, "B")
     async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
         await running.running(flow)
@@ -402,10 +402,10 @@ async def test_a_drain_does_not_wait_for_a_target_that_is_away(
     assert state is FlowState.STARTING
 
 
-async def test_an_order_that_nobody_keeps_is_not_obeyed(
+async def test_an_override_that_cannot_be_stored_is_not_applied(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """While the target is away orders are refused, in a time that a person waits for; the flow goes on as it was."""
+    """While the target is unavailable changes are refused within a minute; the flow goes on as it was."""
     target = make_cluster("target")
     flow = Flow(prefix, "B")
     async with running_node(_file(primary, target, prefix, topics=prefix), tmp_path) as running:

@@ -110,8 +110,8 @@ async def test_ipv6(tmp_path: Path) -> None:
 
 
 async def test_a_port_in_use_is_tried_again(tmp_path: Path) -> None:
-    """Nothing fails but the listener: it is told once, with what to try, and gets its port when that is free."""
-    # One that the system would give would be anybody's once it is free.
+    """Only the listener fails: it is reported once, with a hint, and gets its port when that is free."""
+    # A port of the system's choice may be given to another process once it is free.
     (port,) = free_ports(1)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -229,7 +229,7 @@ async def test_mutual_tls(tmp_path: Path, authority: Authority) -> None:
 
 
 async def test_a_password_over_tls(tmp_path: Path, authority: Authority) -> None:
-    """Somebody with a name and a password reads; without them he is asked for them."""
+    """A user with a name and a password may read; the answer to a request without them asks for them."""
     users = tmp_path / "users"
     users.write_text(f"read ann {hash_password('correct horse', cost=2)}\n")
     lines = [*_https(tmp_path, authority), f"rest.auth.users.file = {users}"]
@@ -249,7 +249,7 @@ async def test_a_password_over_tls(tmp_path: Path, authority: Authority) -> None
 
 
 async def test_an_open_stream_does_not_hold_the_server(tmp_path: Path) -> None:
-    """Whoever watches is told that it is over, and the server ends within seconds."""
+    """An open stream gets an `end` event, and the server ends within seconds."""
     async with asyncio.timeout(20):
         async with serving(tmp_path, "listeners = http://127.0.0.1:0") as running:
             url = await running.url()

@@ -72,13 +72,13 @@ async def test_compaction_between_a_crash_and_the_restart(
         assert not flow.events.of(ForeignRecordsFound)
 
 
-async def test_records_deleted_at_the_target_are_nobody_else_s(
+async def test_records_deleted_at_the_target_are_not_foreign(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
     All that arrived since the position was written is deleted at the target: there is nothing to compare it with.
 
-    It is copied again, as it must be, and the mirror's own records from before count as nobody else's.
+    It is copied again, as it must be, and the mirror's own earlier records do not count as another writer's.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)
@@ -129,7 +129,7 @@ async def test_positions_are_lost_and_the_start_is_the_end(
 async def test_what_is_left_out_is_told(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A remote topic that ends with records of somebody else: the setting counts, and the offsets skipped are told."""
+    """If a remote topic ends with another writer's records, the setting counts and skipped offsets are reported."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     remote = f"{prefix}.{prefix}"
     await create_topic(source, prefix)

@@ -236,7 +236,7 @@ async def _refusal_with(keys: Mapping[str, str], word: str) -> ClusterAccessErro
 
 
 async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
-    """A port where nobody is, and one that speaks no TLS, are told apart, so that a broker's end accuses nobody."""
+    """A closed port is not taken for one without TLS, so a broker that ends is not blamed on the settings."""
 
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -245,9 +245,9 @@ async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
     port = server.sockets[0].getsockname()[1]
     async with server:
         without = await speaks_tls("127.0.0.1", port)
-    nobody = await speaks_tls("127.0.0.1", port)
+    closed = await speaks_tls("127.0.0.1", port)
 
-    assert (without, nobody) == (False, None)
+    assert (without, closed) == (False, None)
 
 
 async def test_no_account_is_locked(secure: SecureCluster) -> None:
@@ -298,7 +298,7 @@ async def test_sessions_are_renewed(secure: SecureCluster) -> None:
 
 
 async def test_an_idle_session_is_renewed_late(secure: SecureCluster) -> None:
-    """A connection that nobody used until its session was over is used again without a loss."""
+    """A connection that was idle until its session ended is used again without a lost request."""
     async with Cluster(endpoint(secure.client_keys("PLAIN")), SystemClock()) as cluster:
         (node,) = cluster.brokers
         connection = await cluster.connection(node)
@@ -390,7 +390,7 @@ async def test_missing_permissions_at_the_target(
 async def test_without_the_right_to_its_group_a_flow_runs_unguarded(
     primary: KafkaCluster, secure: SecureCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Nobody would notice a second node: that is said once, with what to grant, and the flow goes on."""
+    """A second node would go unnoticed: that is reported once, with what to grant, and the flow goes on."""
     alias = prefix[-6:]
     keys = {f"{alias}->B.topics": prefix, **flow_keys("B", secure.client_keys("MUTUAL"))}
     settings = flow_settings(primary.bootstrap_servers, "y:1", alias=alias, **{**_COPY_ONLY, **keys})

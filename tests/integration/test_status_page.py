@@ -89,7 +89,7 @@ def listening(node: NodeDouble) -> str | None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    """A node that asks nobody who he is."""
+    """A node without access control."""
     async with serving(tmp_path) as running:
         yield running
 
@@ -283,7 +283,7 @@ async def test_a_phone(browser: Browser, served: Served) -> None:
 
 
 async def test_dark_and_light(browser: Browser, served: Served) -> None:
-    """It goes by the system, and by the switch where somebody chose; the choice is kept."""
+    """The page follows the system's colour scheme until the user chooses one; the choice is kept."""
     back = "getComputedStyle(document.body).backgroundColor"
     async with looking(browser, served.url) as seen:
         await seen.open()

@@ -130,18 +130,18 @@ async def test_acls_made_by_hand_stay(source: str, target: str, prefix: str, tmp
     both, ours, alone = (name for name in ("both", "ours", "alone"))
     await grant(target, [allow(remote, both, Operation.READ), allow(remote, alone, Operation.READ)])
     await grant(source, [allow(prefix, both, Operation.READ), allow(prefix, ours, Operation.READ)])
-    everybody = {allow(remote, name, Operation.READ) for name in (both, ours, alone)}
+    expected = {allow(remote, name, Operation.READ) for name in (both, ours, alone)}
     plain = flow_settings(source, target, **every_second(prefix))
     async with running_flow(plain, tmp_path) as flow:
-        await have_acls(target, remote, everybody)
+        await have_acls(target, remote, expected)
         await revoke(source, [allow(prefix, both, Operation.READ), allow(prefix, ours, Operation.READ)])
         await grant(source, [allow(prefix, "late", Operation.READ)])
-        everybody |= {allow(remote, "late", Operation.READ)}
-        await have_acls(target, remote, everybody)
+        expected |= {allow(remote, "late", Operation.READ)}
+        await have_acls(target, remote, expected)
         await flow.drain()
     deleting = flow_settings(source, target, **every_second(prefix, **{"sync.topic.acls.delete.enabled": "true"}))
     async with running_flow(deleting, tmp_path):
-        await have_acls(target, remote, everybody - {allow(remote, ours, Operation.READ)})
+        await have_acls(target, remote, expected - {allow(remote, ours, Operation.READ)})
 
 
 async def test_prefixed_acls_are_copied_when_told_to(source: str, target: str, prefix: str, tmp_path: Path) -> None:

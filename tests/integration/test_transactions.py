@@ -82,7 +82,7 @@ async def test_what_is_committed_shows_and_what_is_not_never_does(
     assert renewed.producer_epoch > undone.producer_epoch
 
 
-async def test_who_opens_an_id_fences_whoever_had_it(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
+async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
     """Neither a batch on its way, nor a further partition, nor a commit of the former writer gets through."""
     await create_topic(backup.bootstrap_servers, prefix, partitions=2)
     log, first, second = TopicLog(cluster, prefix), *(TransactionalProducer(cluster, prefix, _TIMEOUT_MS) for _ in "ab")
@@ -127,8 +127,8 @@ async def test_a_committer_says_which_positions_were_committed(
     assert await values(backup.bootstrap_servers, prefix) == [0, 1]
 
 
-async def test_reading_waits_for_whoever_has_a_transaction_open(backup: KafkaCluster, prefix: str) -> None:
-    """What lies behind an open transaction is not taken for missing, whoever's it is; one that stays open is named."""
+async def test_reading_waits_for_an_open_transaction(backup: KafkaCluster, prefix: str) -> None:
+    """Records after any producer's open transaction do not count as missing; one that stays open is an error."""
     await create_topic(backup.bootstrap_servers, prefix)
     async with connect(backup, request_timeout_ms=2_000) as cluster:
         log = TopicLog(cluster, prefix)

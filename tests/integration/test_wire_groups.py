@@ -78,7 +78,7 @@ async def test_offsets_are_read_and_committed_per_group(backup: KafkaCluster, pr
 
 
 async def test_a_commit_for_an_active_group_is_refused(backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """The broker itself keeps an admin from writing the offsets of a group that somebody is in, of either protocol."""
+    """The broker itself keeps an admin from writing the offsets of a group with members, of either protocol."""
     bootstrap = backup.bootstrap_servers
     await create_topic(bootstrap, prefix)
     place = TopicPartition(prefix, 0)

@@ -15,7 +15,7 @@ from mm2py.devkit.class_archive import make_class_archive
 TEST_PROPERTIES = {"log.cleaner.backoff.ms": "500", "log.initial.task.delay.ms": "500"}
 #: A cluster of one broker that is never killed: it is not fenced because the machine was busy for three seconds.
 NEVER_KILLED = {**TEST_PROPERTIES, "broker.session.timeout.ms": "60000"}
-#: What a broker needs to keep ACLs, with everybody of these tests above them.
+#: What a broker needs to keep ACLs, with the tests' own clients as super users.
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",

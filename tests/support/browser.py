@@ -47,12 +47,12 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @attrs.define
 class Looked:
-    """A page that somebody looks at, and what it did beside what can be seen."""
+    """A page in a browser, and what it did besides what can be seen."""
 
     page: Page
     url: str
     requests: list[str] = attrs.field(factory=list)
-    #: Errors and warnings in the console, and exceptions that nobody caught.
+    #: Errors and warnings in the console, and uncaught exceptions.
     complaints: list[str] = attrs.field(factory=list)
 
     async def open(self, path: str = "#/") -> None:

@@ -40,7 +40,7 @@ FLOW = Flow("A", "B")
 EPOCH_MS = 700
 DRAIN_MS = 5_000
 
-#: A partition that ended like this is not planned again here; a daemon would wait for somebody.
+#: A partition that ended like this is not planned again here; a daemon would wait for an operator.
 _STOPPED = frozenset(Ended) - {Ended.OK, Ended.INTERRUPTED}
 
 

@@ -24,7 +24,7 @@ async def recreate_topic(bootstrap: str, topic: str, *, partitions: int = 1) -> 
 
 
 async def vanish(bootstrap: str, topic: str, *, is_replaced: bool) -> None:
-    """Delete a topic that somebody uses, who may create it again at once; or put another one there before they do."""
+    """Delete a topic in use, whose clients may create it again at once; or put another one there before they do."""
     async with admin(bootstrap) as connected:
 
         async def is_done() -> bool:

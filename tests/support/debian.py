@@ -15,7 +15,7 @@ from mm2py.devkit.jars import cache_directory
 
 _UPDATE_LIMIT_S = 300.0
 _INSTALL_LIMIT_S = 900.0
-#: Somebody else's apt-get is waited for this long.
+#: How long to wait for another process's apt-get.
 _APT = ("apt-get", "-o", "DPkg::Lock::Timeout=600")
 _TAIL_LINES = 15
 

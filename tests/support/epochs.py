@@ -18,7 +18,7 @@ from mm2py.telemetry.journal import EventLog
 
 
 FLOW = Flow("A", "B")
-#: Nobody listens there: an epoch between such clusters only passes its time.
+#: No broker listens there: an epoch between such clusters only passes its time.
 _NOWHERE = ClusterEndpoint("A", ("127.0.0.1:1",))
 
 

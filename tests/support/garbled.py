@@ -26,7 +26,7 @@ _HEADER = struct.Struct(">ihhih")
 #: Where lengths and counts may stand, what they may become: 2^31-1, -1, -2^31, a varint of 2^35 - 1.
 _INFLATED = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x7f", b"\x7f\xff", b"\x80\0")
 _WIDTHS = {types.Int8: 8, types.Int16: 16, types.Int32: 32, types.Int64: 64}
-#: Error codes: none, and some of which each is something else to whoever asked.
+#: Error codes: none, and some whose meaning depends on the request.
 _CODES = (0, 0, 0, 0, 3, 6, 15, 16, 25, 27, 29, 35, 36, 69, 79, 90, -1, 9_999)
 _TEXTS = ("", "t", "t", "g", "g", "h", "tx", "0", "Dead", "Stable", "consumer", "b0", "é\0\n", "x" * 300)
 

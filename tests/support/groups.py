@@ -60,7 +60,7 @@ async def commit_plainly(bootstrap: str, group: str, offsets: Mapping[TopicParti
 
 
 async def commit_as_admin(bootstrap: str, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Commit for a group that nobody is in; the first coordinator of a new cluster takes a moment to find its log."""
+    """Commit for a group without members; the first coordinator of a new cluster takes a moment to find its log."""
     async with groups_of(bootstrap) as groups:
 
         async def is_taken() -> bool:

@@ -1,4 +1,4 @@
-"""Produce requests of the copier that a line holds back, and that arrive when nobody waits for them any more."""
+"""Produce requests of the copier that a line holds back, and that arrive after the copier has given them up."""
 
 from __future__ import annotations
 

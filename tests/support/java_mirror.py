@@ -1,4 +1,4 @@
-"""A mirror that the real Java MirrorMaker 2 made: what it keeps on the target, written by nobody else."""
+"""A mirror that the real Java MirrorMaker 2 made: what it keeps on the target, written by Java alone."""
 
 from __future__ import annotations
 

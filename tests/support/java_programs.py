@@ -68,7 +68,7 @@ def _compile(source: Path, classpath: str, classes: Path) -> None:
         try:
             Path(scratch).rename(classes)
         except OSError:
-            if not classes.is_dir():  # else somebody compiled the same meanwhile
+            if not classes.is_dir():  # else another process compiled the same meanwhile
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

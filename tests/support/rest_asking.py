@@ -60,7 +60,7 @@ def path_of(route: Route) -> str:
 
 
 def basic(name: str, password: str) -> str:
-    """Return the header of somebody with a password."""
+    """Return the `Authorization` header of a user with a password."""
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 

@@ -116,7 +116,7 @@ def secure_cluster(
         **TEST_PROPERTIES,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        # Certificates that are shown later may be for somebody else.
+        # Certificates that are shown later may have other subjects.
         "ssl.allow.dn.changes": "true",
         "ssl.allow.san.changes": "true",
         "ssl.keystore.type": "PKCS12",

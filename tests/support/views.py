@@ -1,4 +1,4 @@
-"""Views of flows, made up: for metrics and for whoever else shows them."""
+"""Views of flows, made up: for metrics, REST and whatever else shows them."""
 
 from __future__ import annotations
 
