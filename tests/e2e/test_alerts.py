@@ -1,7 +1,7 @@
 """
 A real Prometheus scrapes a running daemon with the shipped rules: each alert fires when its cause is there, and clears.
 
-All of it is one story, told once for all tests: the clusters, the daemon and Prometheus take longer to start than any
+All of it is one sequence, run once for all tests: the clusters, the daemon and Prometheus take longer to start than any
 alert to fire. Only durations and a few limits of the rules are shortened; each change must find what it changes.
 """
 
@@ -119,7 +119,7 @@ def shortened(file: Path, directory: Path) -> tuple[Path, set[str]]:
 
 @attrs.define
 class Told:
-    """What Prometheus told: the labels and summaries of each alert that ever fired, and what still fired at the end."""
+    """What Prometheus reported: the labels and summaries of each alert that fired, and what still fired at the end."""
 
     fired: dict[str, list[tuple[Mapping[str, str], str]]] = attrs.field(factory=dict)
     left: set[str] = attrs.field(factory=set)
@@ -141,18 +141,18 @@ class Told:
                 known.append((labels, alert["annotations"]["summary"]))
 
     def has(self, name: str) -> bool:
-        """Whether an alert fired with the labels that are expected of it."""
+        """Whether an alert fired with the expected labels."""
         return bool(self.summaries(name))
 
     def summaries(self, name: str) -> list[str]:
-        """Return what an alert said where it fired with the labels that are expected of it."""
+        """Return the summaries of an alert that fired with the expected labels."""
         expected = EXPECTED[name].items()
         return [summary for labels, summary in self.fired.get(name, ()) if expected <= labels.items()]
 
 
 @attrs.frozen
 class Stage:
-    """Where the story takes place."""
+    """The clusters, the daemon and Prometheus that all tests share."""
 
     directory: Path
     source: str
@@ -247,7 +247,7 @@ async def cause(stage: Stage, mirror: Daemon) -> None:
 
 
 async def kill_workers(stage: Stage, mirror: Daemon) -> None:
-    """Kill Spark's workers until the alert says that this happens too often."""
+    """Kill Spark's workers until the alert for too many restarts fires."""
     for _ in range(_MOST_KILLS):
         lost = len(list(mirror.events("copy_task_lost")))
         for pid in mirror.spark_workers():
@@ -292,7 +292,7 @@ async def watch_forever(stage: Stage) -> None:
 
 
 async def tell(stage: Stage) -> None:
-    """Run the story."""
+    """Run the sequence."""
     await stage.prometheus.wait_until_ready()
     async with asyncio.TaskGroup() as tasks, AsyncExitStack() as later:
         watch = tasks.create_task(watch_forever(stage), name="watch")
@@ -359,7 +359,7 @@ def watched_clusters() -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    """Run the story once; return what Prometheus reported."""
+    """Run the sequence once; return what Prometheus reported."""
     directory = tmp_path_factory.mktemp("alerts")
     port, away_port = free_ports(2)
     names = [shortened(RULES / f"{kind}.rules.yml", directory) for kind in ("recording", "alerts")]

@@ -118,7 +118,7 @@ async def _await_copied(target: str) -> None:
 
 
 async def test_status(client: Client) -> None:
-    """A healthy node says so, in a table and by its exit code; --json is what the daemon answers."""
+    """A healthy node is shown as healthy, in a table and by the exit code; --json prints the daemon's answer."""
 
     def healthy() -> bool:
         return client.type("status", "--check").returncode == ExitCode.OK
@@ -226,7 +226,7 @@ async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_told_with_the_nearest(client: Client) -> None:
-    """A typing mistake ends with what may have been meant."""
+    """The error for a mistyped name suggests the nearest one."""
     flow = client.type("flow", "cliA->cliC")
     topic = client.type("flow", _FLOW, "pause", "--topic", "cli-order")
 
@@ -247,7 +247,7 @@ def test_who_may_do_what(client: Client) -> None:
 
 
 def test_https(client: Client) -> None:
-    """A certificate is checked: who signed it must be named, or the check be given up aloud."""
+    """A certificate is checked: its authority must be given, or the check switched off explicitly."""
     distrusted = client.type("status", url=client.https)
     trusted = client.type("status", "--cacert", str(client.authority), url=client.https)
     careless = client.type("status", "--insecure", url=client.https)
@@ -257,7 +257,7 @@ def test_https(client: Client) -> None:
 
 
 def test_a_daemon_that_is_not_there(client: Client) -> None:
-    """What to try is said in one line, without a traceback."""
+    """The error is one line with a hint, without a traceback."""
     (port,) = free_ports(1)
     done = client.type("status", url=f"http://{HOST}:{port}")
 
@@ -270,8 +270,8 @@ def test_a_daemon_that_is_not_there(client: Client) -> None:
 
 async def test_a_stopped_partition_is_an_issue_everywhere(client: Client) -> None:
     """
-    A topic is deleted and created again, which stops its partition: the command, REST and metrics all say so, with what
-    to try, and its lag is unknown. Taking that advice while the mirror runs makes the node healthy again.
+    A topic is deleted and created again, which stops its partition: the command, REST and metrics all show it, and a
+    hint; its lag is unknown. Following the hint while the mirror runs makes the node healthy again.
     """
     await create_topic(client.source, _AGAIN)
     await produce_numbers(client.source, _AGAIN, count=_COUNT, partitions=1)

@@ -37,7 +37,7 @@ def doomed() -> Iterator[KafkaCluster]:
 
 @asynccontextmanager
 async def _running_stream(cluster: KafkaCluster, topic: str) -> AsyncIterator[NumberedStream]:
-    """Create a topic and write to it in the background, exactly once each, until the stream is told that it is done."""
+    """Create a topic and write to it in the background, each record exactly once, until the test ends the stream."""
     await create_topic(cluster.bootstrap_servers, topic, partitions=_PARTITIONS)
     async with numbered_stream(
         cluster.bootstrap_servers,
@@ -60,7 +60,7 @@ def _settings(source: KafkaCluster, target: KafkaCluster, topic: str, **keys: ob
 
 
 async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A daemon that is killed twice goes on exactly behind what has arrived; what it had started ends by itself."""
+    """A daemon that is killed twice goes on exactly after what has arrived; its child processes end by themselves."""
     # Epochs of full length: what Spark still runs for the dead daemon would go on for seconds.
     settings = _settings(primary, backup, prefix, **{"copy.epoch.ms": 5000})
     remote_topic = f"A.{prefix}"
@@ -88,7 +88,7 @@ async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, 
 async def test_daemon_killed_in_its_first_seconds(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A daemon that is killed at one step after the other of its very first start leaves nothing wrong behind."""
+    """A daemon that is killed at each step of its very first start leaves nothing that the next start cannot use."""
     settings = _settings(primary, backup, prefix)
     remote_topic = f"A.{prefix}"
     async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
@@ -108,7 +108,7 @@ async def test_daemon_killed_in_its_first_seconds(
 
 
 async def test_worker_killed(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A copy task whose Python worker is killed says so and is planned again alone, while the other one goes on."""
+    """The copy task whose Python worker is killed is reported and planned again alone; the other one goes on."""
     settings = _settings(primary, backup, prefix, **{"copy.drain.ms": 3000})
     async with _running_stream(primary, prefix) as stream, daemon(tmp_path, settings) as running:
         await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 3_000)
@@ -149,7 +149,7 @@ async def test_broker_killed(
 async def test_stopped_while_target_is_away(
     primary: KafkaCluster, doomed: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A daemon told to stop while its target is killed gives up in bounded time; the next one goes on exactly."""
+    """A daemon that is stopped while its target is down ends in bounded time; the next one goes on exactly."""
     settings = _settings(primary, doomed, prefix)
     async with _running_stream(primary, prefix) as stream:
         async with daemon(tmp_path, settings) as first:
@@ -170,7 +170,7 @@ async def test_stopped_while_target_is_away(
 
 
 async def _kill_and_start(cluster: KafkaCluster, running: Daemon, alias: str) -> None:
-    """Kill a cluster's only broker, start it again once the daemon has missed it, and wait until the daemon says so."""
+    """Kill a cluster's only broker, start it once the daemon has reported it, and wait for its recovery."""
     await asyncio.to_thread(cluster.kill, 0)
     await running.wait_for_event("cluster_unreachable", cluster=alias)
     await asyncio.to_thread(cluster.start, 0)

@@ -61,7 +61,7 @@ async def said(process: LoggedProcess, pattern: str) -> re.Match[str]:
 
 
 async def all_gone(processes: list[psutil.Process]) -> None:
-    """Wait until none of them runs: what was killed last may still be on its way out."""
+    """Wait until none of the processes runs: those killed last may still be ending."""
 
     def none_left() -> bool:
         left = [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
@@ -76,7 +76,7 @@ async def ended(process: LoggedProcess) -> int:
 
 
 async def test_it_mirrors_a_stream_and_proves_it(tmp_path: Path) -> None:
-    """The demo ends with all records verified, its figures told as plain lines, and every process and file gone."""
+    """The demo ends with all records verified, its figures printed as plain lines, and every process and file gone."""
     async with demo(tmp_path, [SCRIPT, "--seconds", "4", "--rate", "2000"], ENV) as process:
         await said(process, r"mirrored, [\d,]+ records/s")
         below = psutil.Process(process.pid).children(recursive=True)

@@ -44,7 +44,7 @@ def repeats(once: list[Seen], again: list[Seen], everything: Counter[Seen]) -> i
 
 
 def shown(running: Daemon, group: str, flow: str = "A->B") -> dict[str, Any]:
-    """Return the picture of a consumer group in a flow."""
+    """Return the view of a consumer group in a flow."""
     views = running.flow_view(flow).get("consumer_groups", ())
     return next((view for view in views if view["group"] == group), {"offsets": ()})
 
@@ -89,7 +89,7 @@ async def test_groups_move_by_synced_offsets_and_read_every_record_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    A group at the end, in the middle, far behind; on a compacted topic, on a transactional one.
+    A group at the end, in the middle, far back; on a compacted topic, on a transactional one.
 
     Each reads a part at the source, its offsets appear at the target, and it reads the rest there: nothing is missed,
     nothing is read twice.

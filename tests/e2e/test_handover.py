@@ -202,7 +202,7 @@ async def test_mm2py_takes_over_from_a_java_that_was_killed(
     """
     After SIGKILL of Java MirrorMaker 2, mm2py finds the target's last records in the source and repeats none.
 
-    Java keeps upstream offsets only, and of its last flush: what it copied since is known by its content alone.
+    Java keeps upstream offsets only, and of its last flush: what it copied since is found by its content alone.
     """
     flow = await _flow("north", primary, backup, prefix, tmp_path)
     async with flow.java() as java, flow.stream() as stream:

@@ -55,7 +55,7 @@ async def test_signals_drain(primary: KafkaCluster, backup: KafkaCluster, prefix
 
 
 async def test_signal_while_starting(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A daemon that is told to stop before its Spark is up and while a cluster does not answer ends with 0."""
+    """A daemon that is stopped before its Spark is up and while a cluster does not answer ends with 0."""
     settings = mm2_properties(primary.bootstrap_servers, _NO_SERVER, **{"A->B.topics": prefix})
     async with daemon(tmp_path, settings) as running:
         await running.wait_for_event("cluster_unreachable", cluster="B")
@@ -65,7 +65,7 @@ async def test_signal_while_starting(primary: KafkaCluster, prefix: str, tmp_pat
 
 
 async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A node whose only flow has failed for good ends with 2 and drains what still emits heartbeats."""
+    """A node whose only flow has failed for good ends with 2 and drains the flow that only emits heartbeats."""
     settings = mm2_properties(
         primary.bootstrap_servers,
         backup.bootstrap_servers,
@@ -93,7 +93,7 @@ async def test_unreachable_cluster(primary: KafkaCluster, backup: KafkaCluster, 
     """
     Of two flows in one file the one whose source is away keeps trying while the other copies.
 
-    Each absence is said once, and so is its end; neither keeps the daemon from draining.
+    Each outage and its end are reported once; neither keeps the daemon from draining.
     """
     late = KafkaCluster("late", properties=TEST_PROPERTIES)
     settings = mm2_properties(
@@ -140,7 +140,7 @@ async def test_unreachable_cluster(primary: KafkaCluster, backup: KafkaCluster, 
 
 
 async def test_no_slot(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A copy task that finds no Spark slot says so and what to do, shows it, and gets its turn."""
+    """A copy task without a Spark slot is reported with a hint and shown as waiting, and gets its turn."""
     settings = mm2_properties(
         primary.bootstrap_servers,
         backup.bootstrap_servers,
@@ -166,7 +166,7 @@ async def test_no_slot(primary: KafkaCluster, backup: KafkaCluster, prefix: str,
 
 
 def test_no_java(tmp_path: Path) -> None:
-    """Without Java the daemon does not start: exit code 3 and one line that says how to get it."""
+    """Without Java the daemon does not start: exit code 3 and one line on how to install it."""
     text = "clusters = A, B\nA.bootstrap.servers = {0}\nB.bootstrap.servers = {0}\nA->B.enabled = true\n"
     (tmp_path / "mm2.properties").write_text(text.format(_NO_SERVER))
 

@@ -1,4 +1,4 @@
-"""The numbers of a running daemon are true: what is copied, what is left, how long it took, and whom it counts."""
+"""The metrics of a running daemon are true: what is copied, what is left, how long it took, and how groups fare."""
 
 from __future__ import annotations
 

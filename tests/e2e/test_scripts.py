@@ -65,7 +65,7 @@ def python_for_venvs(machine: dict[str, str]) -> Path:
 
 @pytest.mark.parametrize("command", ["demo", "test", "bench"])
 def test_no_java(machine: dict[str, str], command: str) -> None:
-    """Without Java nothing is downloaded; one line says what to install."""
+    """Without Java nothing is downloaded; one line names what to install."""
     done = run(machine, str(ROOT / "scripts" / command))
 
     assert done.returncode == 1
@@ -83,7 +83,7 @@ def test_old_java(machine: dict[str, str]) -> None:
 
 
 def test_java_home_wins(machine: dict[str, str]) -> None:
-    """Where JAVA_HOME names no Java, that is said, whatever the path has."""
+    """If JAVA_HOME has no Java, that is the error, whatever is on the path."""
     install(machine, "java", "#!/bin/bash\necho 'openjdk version \"17.0.2\" 2022-01-18' >&2\n")
     done = run({**machine, "JAVA_HOME": "/nowhere"}, str(ROOT / "scripts/demo"))
 
@@ -91,7 +91,7 @@ def test_java_home_wins(machine: dict[str, str]) -> None:
 
 
 def test_no_maven(machine: dict[str, str]) -> None:
-    """Maven is asked for where Kafka's jars are not there yet, and only then."""
+    """Maven is required if Kafka's jars are not there yet, and only then."""
     install(machine, "java", "#!/bin/bash\necho 'openjdk version \"17.0.2\" 2022-01-18' >&2\n")
     without = run(machine, str(ROOT / "scripts/demo"))
     jars = Path(machine["MM2PY_CACHE"], "kafka-4.3.1-0")
@@ -105,7 +105,7 @@ def test_no_maven(machine: dict[str, str]) -> None:
 
 
 def test_no_python(machine: dict[str, str]) -> None:
-    """Without a Python that is new enough, one line says which names were tried."""
+    """Without a Python that is new enough, one line lists the names that were tried."""
     install(machine, "python3", "#!/bin/bash\nexit 1\n")
     done = run(machine, str(ROOT / "scripts/in-venv"), "true")
 
@@ -129,7 +129,7 @@ def test_the_environment_is_made_once(machine: dict[str, str]) -> None:
 
 
 def test_a_failed_installation_is_not_used(machine: dict[str, str]) -> None:
-    """Where pip fails, that is said in the end, and the next call starts again."""
+    """If pip fails, the command fails with a message, and the next call installs again."""
     log = python_for_venvs(machine)
     failed = run({**machine, "PIP_EXIT": "1"}, str(ROOT / "scripts/in-venv"), "python", "-m", "mm2py")
     done = run(machine, str(ROOT / "scripts/in-venv"), "python", "-m", "mm2py")

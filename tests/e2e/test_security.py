@@ -1,4 +1,4 @@
-"""Clusters entered by another way on each side, with permissions for nothing but copying; and where secrets are not."""
+"""Different logins at source and target, with permissions for nothing but copying, and no secret leaks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TARGET_RULES = (
 
 @attrs.frozen
 class Pair:
-    """A cluster to copy from and one to copy to; both only let in whom they know."""
+    """A cluster to copy from and one to copy to; both authenticate their clients."""
 
     source: SecureCluster
     target: SecureCluster
@@ -54,7 +54,7 @@ class Pair:
         await produce_numbers(self.source.cluster.bootstrap_servers, topic, count=_RECORDS, partitions=2)
 
     async def grant(self, topic: str, source: str, target: str, alias: str) -> None:
-        """Let principals do what the handbook says, for a flow from *alias*."""
+        """Grant principals the ACLs of the handbook, for a flow from *alias*."""
         await self.source.grant(source, *(rule.format(topic) for rule in _SOURCE_RULES))
         await self.target.grant(target, *(rule.format(alias) for rule in _TARGET_RULES))
 

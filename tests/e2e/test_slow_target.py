@@ -1,4 +1,4 @@
-"""A target that takes less than the source gives: fetching stops, memory stays bounded, nothing is lost or repeated."""
+"""A target slower than its source: fetching stops, memory stays bounded, nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_memory_stays_bounded_behind_a_slow_line(
 async def test_a_quota_of_the_target_is_honoured(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A target whose quota lets 4 MB/s in holds the copy back, which waits as it is told; all arrives once."""
+    """Under a target's producer quota of 4 MB/s the copy waits as long as it is throttled; all arrives once."""
     count = 30_000
     target = make_cluster("quota", properties={"quota.window.num": "3"})
     await asyncio.to_thread(throttle_producers, target.bootstrap_servers, 4_000_000)
@@ -119,7 +119,7 @@ async def test_batches_that_arrive_late(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    What the line delivers only after its epoch was given up, and its records were sent again, is not appended.
+    Batches that are delivered after their epoch was given up, and their records sent again, are not appended.
 
     The epoch ends with requests unanswered and closes its connection, but they stay on their way, in buffers of the
     network or of a broker whose quota holds the connection. The next epoch finds that they have not arrived and

@@ -127,7 +127,7 @@ async def test_executors_transform_and_need_no_disc_in_common_with_the_daemon(
     Copying, a statement on both Spark workers, and `verify`, with a Python that does not have mm2py.
 
     What daemon and driver put on disc lies in one folder; over that the Spark workers have an empty one of their own,
-    as on other machines. Where the kernel does not allow this, all the rest is shown.
+    as on other machines. If the kernel does not allow this, all the rest is tested.
     """
     why_not = why_nothing_can_be_hidden(tmp_path)
     python, copied, sifted = python_without_mm2py(tmp_path), f"{prefix}-copied", f"{prefix}-sifted"

@@ -21,7 +21,7 @@ PARTITIONS = 3
 async def test_records_are_seen_while_they_flow(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Behind a log-in, counts, rates and plots move while records arrive, without a reload."""
+    """After a log-in, counts, rates and plots move while records arrive, without a reload."""
     token = "see-" + secrets.token_hex(16)
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     settings = mm2_properties(

@@ -70,7 +70,7 @@ class World:
         await assert_mirrored(self[source], topic, self[target], remote_topic, count)
 
     async def topics(self, alias: str, topic: str) -> set[str]:
-        """Return the topics of a cluster that *topic* was, or was made of."""
+        """Return the topics of a cluster that are *topic* or its copies."""
         return {name for name in await list_topics(self[alias]) if name.endswith(topic)}
 
     async def has(self, alias: str, topic: str) -> None:
@@ -153,7 +153,7 @@ async def test_active_active(world: World) -> None:
 
 
 async def test_aggregation(world: World) -> None:
-    """A topic of one name on two clusters becomes two topics on the third, told apart by their names."""
+    """A topic of one name on two clusters becomes two topics on the third, with different names."""
     topic = world.topic("aggregation")
     await world.fill("west", topic)
     await world.fill("east", topic, 300)
@@ -163,7 +163,7 @@ async def test_aggregation(world: World) -> None:
 
 
 async def test_ring_of_three(world: World) -> None:
-    """Each cluster's topic reaches the two others, and stops before it would come home."""
+    """Each cluster's topic reaches the two others, and is not mirrored back to its own."""
     topic, later = world.topic("ring"), f"{world.topic('ring')}-later"
     for number, alias in enumerate(("west", "east", "south")):
         await world.fill(alias, topic, 100 + 100 * number)
@@ -216,7 +216,7 @@ async def test_policy_of_ones_own(world: World) -> None:
 
 
 async def test_failed_flow_is_alone(world: World) -> None:
-    """A flow whose policy cannot be loaded is down for good and says which setting is wrong; all others run."""
+    """A flow whose policy cannot be loaded stays down and its error names the setting; all others run."""
     failed = await world.running.wait_for_event("flow_failed", flow="lost->east")
     for flow in ("west->east", "home->east", "old->new"):
         await world.running.wait_for_event("flow_started", flow=flow)
@@ -260,7 +260,7 @@ async def test_heartbeats_travel(world: World) -> None:
 
 
 async def test_a_node_that_only_emits_heartbeats(primary: KafkaCluster, backup: KafkaCluster, tmp_path: Path) -> None:
-    """Where no flow is enabled a node runs without Spark, says so, and ends in good order."""
+    """If no flow is enabled a node runs without Spark, reports that, and ends in good order."""
     keys = {"x->y.enabled": "false", "emit.heartbeats.enabled": "true"}
     settings = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, aliases=("x", "y"), **keys)
     async with daemon(tmp_path, settings, env={"JAVA_HOME": str(tmp_path)}) as running:

@@ -183,9 +183,9 @@ async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    One flow leaves it out, and has it in its dead letters once; another stops in front of it.
+    One flow leaves it out, and has it in its dead letters once; another stops before it.
 
-    There an operator steps over it by altering the offset: what follows is there once, too.
+    There an operator skips it by altering the offset: what follows is there once, too.
     """
     dead = f"{prefix}-dead"
     await create_topic(primary.bootstrap_servers, prefix, partitions=1)
@@ -240,7 +240,7 @@ async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
 
 
 async def _step_over(running: Daemon, alias: str, topic: str, offset: int) -> None:
-    """Have a flow go on behind a record: stop it, alter what it copied last, and resume it."""
+    """Have a flow go on after a record: stop it, alter its offset, and resume it."""
     rest = await flow_rest(running, f"{alias}->B")
     await rest.ask("PUT", f"{SOURCE}/stop")
     await rest.state("STOPPED")
@@ -251,7 +251,7 @@ async def _step_over(running: Daemon, alias: str, topic: str, offset: int) -> No
 async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """The one that came first says that it was taken over, and waits; each record is there once all the same."""
+    """The first daemon reports that it was taken over, and waits; each record is there once all the same."""
     remote = f"TZ.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     keys = {"TZ->B.topics": prefix, "copy.on.second.node": "warn", **_inserting("TZ")}

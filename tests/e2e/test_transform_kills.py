@@ -1,4 +1,4 @@
-"""A topic with a transform whose workers and whose daemon are killed: at least once, and how often is told."""
+"""A topic with a transform whose workers and daemon are killed: at least once, with possible repetitions reported."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def test_kills_and_a_reload_lose_nothing(
     """
     Python workers are killed in the middle of a stream, then the daemon, then the transform is changed by a reload.
 
-    Every record is at the target as its transform made it, in order but for stretches that are written again, of which
-    no more are there twice than was told; a bad record is in the dead letters.
+    Every record is at the target as its transform made it, in order but for ranges that are written again, and
+    no more are there twice than was reported; a bad record is in the dead letters.
     """
     dead, remote = f"{prefix}-dead", f"TK.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
@@ -95,7 +95,7 @@ async def test_kills_and_a_reload_lose_nothing(
 
 
 def _repeats_told(running: Daemon) -> Counter[int]:
-    """Return how many records of each partition may be there twice, as far as the daemon has said."""
+    """Return how many records of each partition may be there twice, by the daemon's events."""
     told: Counter[int] = Counter()
     for event in running.events("resume_unproven"):
         number = re.search(r"up to (\d+) are written twice", event["message"])

@@ -94,7 +94,7 @@ def _strange() -> list[NewRecord]:
 
 
 def _accounts() -> Iterator[NewRecord]:
-    """Make JSON for Connect's chain; every fourth record says that it is for debugging."""
+    """Make JSON for Connect's chain; every fourth record is marked as debugging."""
     for number in range(_COUNT):
         value = {"number": number, "iban": f"DE{number:020}", "country": "DE", "note": "ä"}
         headers = (("debug", b"1"),) if number % 4 == 0 else (("kept", b"1"),)
@@ -225,7 +225,7 @@ def _plain(record: Record) -> tuple[bytes | None, bytes | None, Any, int]:
 
 
 async def test_connects_chain_filters_masks_and_renames(mirror: _Mirror) -> None:
-    """Of 30 000 JSON records each goes through all steps of Java's names, to the topic that the router says."""
+    """Of 30 000 JSON records each goes through all steps, under Java's names, to the router's topic."""
     wanted = [
         (None, {"id": number, "iban": "", "note": "ä"}, (("kept", b"1"),), MIDDLE_MS + number)
         for number in range(_COUNT)
@@ -239,7 +239,7 @@ async def test_connects_chain_filters_masks_and_renames(mirror: _Mirror) -> None
 
 
 async def test_a_record_that_fails_stops_its_topic_at_it(mirror: _Mirror) -> None:
-    """All records before it are mirrored once; where, which and why is told, and other topics go on."""
+    """All records before it are mirrored once; an event has its place and the cause, and other topics go on."""
     topic = mirror.topic("broken")
     stopped = await mirror.running.wait_for_event("partition_stopped", within_s=_LONG_S, flow="TF->B", topic=topic)
     await await_arrived(mirror.target, mirror.remote("broken"), _BAD)
@@ -252,7 +252,7 @@ async def test_a_record_that_fails_stops_its_topic_at_it(mirror: _Mirror) -> Non
 
 
 async def test_a_failure_is_told_once(mirror: _Mirror) -> None:
-    """An event of ours says what a transform fails of; Spark's own words about it, and its workers' stacks, do not."""
+    """An event of ours reports why a transform failed; Spark's messages and its workers' stacks are not logged."""
     for flow, name in (("TF->B", "partition_stopped"), ("TD->B", "record_left_out")):
         await mirror.running.wait_for_event(name, within_s=_LONG_S, flow=flow, topic=mirror.topic("broken"))
 
@@ -279,7 +279,7 @@ async def test_a_tolerated_record_goes_to_the_dead_letters(mirror: _Mirror) -> N
 
 
 async def test_a_wrong_statement_stops_its_topic_alone(mirror: _Mirror) -> None:
-    """What Spark cannot make sense of is told with the column's name; nothing of the topic is written."""
+    """A statement that Spark cannot resolve is reported with the column's name; nothing of the topic is written."""
     topic = mirror.topic("wrong")
     stopped = await mirror.running.wait_for_event("partition_stopped", within_s=_LONG_S, topic=topic)
 
@@ -289,7 +289,7 @@ async def test_a_wrong_statement_stops_its_topic_alone(mirror: _Mirror) -> None:
 
 
 async def test_a_wrong_statement_is_refused_before_anything_runs(mirror: _Mirror) -> None:
-    """``--validate`` names file, line, key and column of it, says nothing else, and ends with an error."""
+    """``--validate`` names its file, line, key and column, prints nothing else, and ends with an error."""
     line = next(at for at, text in enumerate(mirror.file.read_text().splitlines(), 1) if "amount" in text)
 
     done = await mirror.type("mirror", str(mirror.file), "--validate")
@@ -322,7 +322,7 @@ async def test_a_groups_offset_becomes_that_of_the_next_record_that_was_kept(mir
 
 
 async def test_a_paused_topic_waits(mirror: _Mirror) -> None:
-    """An operator pauses a topic with a transform, and resumes it, as any other; metrics tell what is left."""
+    """An operator pauses a topic with a transform, and resumes it, as any other; metrics show its lag."""
     topic, remote = mirror.topic("mask-strange"), mirror.remote("mask-strange")
     await await_arrived(mirror.target, remote, _FEW, within_s=_LONG_S)
     await mirror.ask("PUT", f"/from:TF/to:B/topics/{topic}/pause")
@@ -389,7 +389,7 @@ async def test_a_sample_shows_records_before_and_after(mirror: _Mirror) -> None:
 
 
 async def test_a_transformed_topic_is_not_called_different(mirror: _Mirror) -> None:
-    """``mm2py verify`` compares what travels unopened, and says of the rest why it cannot."""
+    """``mm2py verify`` compares topics that are copied unopened, and reports why it cannot compare the others."""
     await assert_mirrored(mirror.source, mirror.topic("plain"), mirror.target, mirror.remote("routed"), _COUNT)
 
     topics = f"{mirror.topic('plain')},{mirror.topic('filtered')}"

@@ -1,4 +1,4 @@
-"""What is known of where records went, after a daemon that is killed again and again while it copies."""
+"""Offset translation by a daemon that is killed again and again while it copies."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ async def _two_topics(source: str, target: str, prefix: str) -> None:
 async def test_its_exit_codes_and_what_it_prints(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """0 for equal, 1 for different, 2 where it could not tell; a table for people, JSON for programs."""
+    """0 for equal, 1 for different, 2 if it could not tell; a table for people, JSON for programs."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await _two_topics(source, target, prefix)
     await create_topic(source, f"{prefix}-alone")

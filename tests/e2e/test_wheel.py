@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def test_the_wheel_has_the_status_page(tmp_path: Path) -> None:
-    """The status page's files too, each as it is here: nothing is built or fetched when it is installed."""
+    """It has the status page's files, unchanged: nothing is built or fetched when it is installed."""
     line = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(tmp_path), str(_ROOT)]
     subprocess.run(line, check=True, timeout=240)
     (wheel,) = tmp_path.glob("*.whl")

@@ -16,7 +16,7 @@ from tests.support.java_mirror import JavaMirror, java_mirror
 def mirror_by_java(
     primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaMirror]:
-    """What Java MirrorMaker 2 left behind between the two clusters, once for all tests; nothing moves any more."""
+    """Return what Java MirrorMaker 2 mirrored between the two clusters, once for all tests; it has ended."""
     with java_mirror(primary.bootstrap_servers, backup.bootstrap_servers, tmp_path_factory.mktemp("java")) as made:
         yield made
 

@@ -31,7 +31,7 @@ SOURCE = {**FLOW, "connector": "MirrorSourceConnector"}
 
 
 def written_rules(kind: str) -> list[dict[str, Any]]:
-    """Return all rules of the files that are an alert, or a record."""
+    """Return all rules of the files that are alerts, or all that are recordings."""
     groups = [group for file in RULE_FILES for group in yaml.safe_load(file.read_text())["groups"]]
     return [rule for group in groups for rule in group["rules"] if kind in rule]
 
@@ -303,7 +303,7 @@ def test_promtool_accepts_the_rules_and_the_example() -> None:
 
 
 def test_the_commented_part_of_the_example_is_valid_too(tmp_path: Path) -> None:
-    """Who takes the comment marks away from https and tokens gets a configuration that works."""
+    """Without the comment marks before https and tokens the example is a valid configuration, too."""
     file = tmp_path / "prometheus.yml"
     text = (RULES / "prometheus.yml").read_text()
     head, _, tail = text.partition("  # Nodes elsewhere")
@@ -347,7 +347,7 @@ def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[s
 
 
 def test_records_that_waited_for_a_resume_raise_no_alert(tmp_path: Path) -> None:
-    """Right after a pause records are old when they arrive; a quarter of an hour later that is worth a ticket again."""
+    """Right after a pause records are old when they arrive; a quarter of an hour later that is an alert again."""
     scraped = {**latency("0+90x400", "0+100x400"), **flow("mm2py_flow_state", "6x40 1x360")}
     firing = {**FLOW, "alertname": "Mm2pyRecordsOld", "alertstate": "firing", "severity": "ticket"}
     run_tests(tmp_path, unit_test(scraped, {"24m": [], "60m": [firing]}, "Mm2pyRecordsOld"))

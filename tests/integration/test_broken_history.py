@@ -1,4 +1,4 @@
-"""Sources and targets that are not what a position is about, on real clusters. Epochs run in this process."""
+"""Sources and targets that were deleted, re-created or truncated, on real clusters. Epochs run in this process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OLD_S = 1_000_000.0
 
 @attrs.frozen
 class Mirror:
-    """Two topics, the one that something happens to and one that goes on, and the settings of their flow."""
+    """Two topics, one that is damaged and one that is not, and the settings of their flow."""
 
     source: str
     target: str
@@ -123,7 +123,7 @@ def mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: P
 
 
 async def told(flow: RunningFlow, kind: type[T]) -> T:
-    """Wait until the flow told of something, and return it; it must be told once."""
+    """Wait for an event of the flow, and return it; there must be exactly one."""
     await eventually(lambda: flow.events.of(kind), within_s=60, what=f"{kind.__name__} is told")
     (event,) = flow.events.of(kind)
     return event
@@ -177,7 +177,7 @@ async def test_a_recreated_source_topic_gets_a_new_remote_topic(mirror: Mirror) 
 
 
 async def test_an_operator_removes_the_position_of_a_recreated_topic(mirror: Mirror) -> None:
-    """Where the flow stopped, removing the position has the new topic copied behind the old one; it stops once."""
+    """After the flow stopped, removing the position has the new topic copied after the old one; it stops once."""
     await mirror.mirrored_once()
     await recreate_topic(mirror.source, mirror.topic)
     await mirror.write(mirror.topic, 1000, 20)
@@ -213,7 +213,7 @@ async def _expire(mirror: Mirror) -> None:
 
 
 async def test_expired_records_are_counted_and_the_rest_is_copied(mirror: Mirror) -> None:
-    """What retention removed before it was copied is told with its number; copying goes on at what is left."""
+    """The number of records that expired before they were copied is reported; copying goes on at what is left."""
     await _expire(mirror)
     async with mirror.running() as flow:
         await mirror.holds(mirror.topic, [*range(100), *range(150, 200)])
@@ -296,7 +296,7 @@ async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
 
 
 async def test_a_remote_topic_and_the_positions_vanish_together(mirror: Mirror) -> None:
-    """The policy is carried out although the position that says so has no topic, and both losses are told once."""
+    """The policy is applied although the position's topic is gone as well, and both losses are reported once."""
     await mirror.create()
     for topic in (mirror.topic, mirror.other):
         await mirror.write(topic, 0, 100)
@@ -327,7 +327,7 @@ async def test_a_remote_topic_and_the_positions_vanish_together(mirror: Mirror) 
 async def test_a_target_whose_disk_was_wiped_is_filled_again(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Another, empty cluster where the target was gets all that the source has; each loss is told once."""
+    """An empty cluster in the target's place gets all that the source has; each loss is reported once."""
     target = make_cluster("wiped")
     mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)
     await mirror.create()

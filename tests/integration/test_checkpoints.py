@@ -91,7 +91,7 @@ async def left_alone(running: RunningCheckpoints, state: str) -> None:
 
 
 async def test_checkpoints_follow_a_group(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """First, on, not again, back: MirrorMaker's emission rules; the topic is compacted and has one partition."""
+    """MirrorMaker's rules: a first checkpoint, moved on, not repeated, moved back; one compacted partition."""
     stage = Stage(primary, backup, prefix)
     await stage.set_up()
     await stage.commit(40)
@@ -113,7 +113,7 @@ async def test_checkpoints_follow_a_group(primary: KafkaCluster, backup: KafkaCl
 
 
 async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """A second life reads what the first wrote, passes over rubbish, and does not go back on a worse translation."""
+    """A second run reads the first's checkpoints, skips garbage, and does not go back on a worse translation."""
     stage = Stage(primary, backup, prefix)
     await stage.set_up()
     await stage.commit(50)
@@ -159,7 +159,7 @@ async def test_nothing_points_behind_the_target_s_end(primary: KafkaCluster, bac
 async def test_a_topic_that_is_not_mirrored_has_no_checkpoint(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Without a translation there is none, and the picture says why (testNoCheckpointForTopicWithoutOffsetSyncs)."""
+    """Without a translation there is none, and the view shows why (testNoCheckpointForTopicWithoutOffsetSyncs)."""
     stage = Stage(primary, backup, prefix)
     await stage.set_up(records=1)
     other = f"{prefix}-other"
@@ -202,7 +202,7 @@ async def test_groups_of_every_kind_are_synced(
 async def test_an_active_group_is_never_overwritten(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Members at the target, of either protocol: not a single commit of ours, however far behind; then they leave."""
+    """Members at the target, of either protocol: no commit of ours, however large the lag; then they leave."""
     stage = Stage(primary, backup, prefix)
     await stage.set_up()
     modern = f"{prefix}-modern"

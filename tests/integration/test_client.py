@@ -168,7 +168,7 @@ async def test_a_table_of_everything(mirror: JavaMirror) -> None:
 
 
 async def test_a_topic_by_name_from_bootstrap_servers(mirror: JavaMirror) -> None:
-    """Without a properties file a topic is named in full, and its name tells what it holds."""
+    """Without a properties file a topic is named in full, and its name decides how it is read."""
     done = await asyncio.to_thread(
         command, "dump", "--bootstrap-servers", mirror.target, mirror.checkpoints_topic, "--latest", "--text"
     )
@@ -256,7 +256,7 @@ async def test_following_shows_what_comes(primary: KafkaCluster, prefix: str, tm
 
 
 async def test_a_reader_that_has_seen_enough(mirror: JavaMirror) -> None:
-    """When what reads the output ends, as head does, the command ends quietly."""
+    """When the reader of its output ends, as head does, the command ends without an error."""
     line = f"{sys.executable} -m mm2py topics dump {mirror.file} --cluster {mirror.target_alias} offset-syncs --text"
     done = await asyncio.to_thread(
         subprocess.run, ["bash", "-c", f"{line} | head -n 1; exit ${{PIPESTATUS[0]}}"],
@@ -304,7 +304,7 @@ async def test_groups_are_translated_by_the_offset_syncs_of_java(mirror: JavaMir
 
 
 async def test_the_way_back_by_the_offset_syncs_of_java(mirror: JavaMirror) -> None:
-    """The end of a remote partition goes back to the end of the source's, and what is unknown says so."""
+    """A remote partition's end translates to the source's end; what cannot be translated is reported as unknown."""
     flow = f"{mirror.source_alias}->{mirror.target_alias}"
     each = RECORDS // PARTITIONS
     places = (f"{mirror.remote_topic}:1:{each}", "elsewhere:0:5")
@@ -319,7 +319,7 @@ async def test_the_way_back_by_the_offset_syncs_of_java(mirror: JavaMirror) -> N
 
 
 async def test_a_source_that_is_gone_is_done_without(mirror: JavaMirror, tmp_path: Path) -> None:
-    """After a disaster single places and the way back translate by what the target holds; a group there cannot."""
+    """Without the source, single offsets translate by what the target holds; a group's offsets are at the source."""
     file, flow = tmp_path / "mm2.properties", f"{mirror.source_alias}->{mirror.target_alias}"
     file.write_text(mirror.file.read_text().replace(mirror.source, "127.0.0.1:1"))
     arguments = ("translate", str(file), flow)

@@ -44,7 +44,7 @@ def _as_here(text: str, mirror: JavaMirror) -> str:
 
 @pytest.mark.parametrize("example", _blocks("python"), ids=lambda text: text.splitlines()[-3].strip()[:30])
 def test_python_examples_run(example: str, mirror: JavaMirror) -> None:
-    """Each example of the page is a whole program that ends well and says something."""
+    """Each example of the page is a whole program that ends with 0 and prints something."""
     program = _as_here(example, mirror)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],

@@ -184,7 +184,7 @@ async def test_offsets_set_forward_are_never_copied(
 async def test_a_reset_copies_all_again(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Without offsets a connector begins at the start, behind what the target holds: all is there a second time."""
+    """Without offsets a connector begins at the start and appends to the target: all is there a second time."""
     topic, flow = f"{prefix}-t", Flow(prefix, "B")
     await create_topic(primary.bootstrap_servers, topic)
     await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
@@ -216,7 +216,7 @@ async def test_a_reset_copies_all_again(
 async def test_offsets_of_the_other_connectors(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """They keep none, as in Java: only 0 and null can be written, what stands there can be seen and removed."""
+    """They keep no offsets, as in Java: only 0 and null can be written; stored ones can be read and removed."""
     flow = Flow(prefix, "B")
     keys = {f"{prefix}->B.emit.heartbeats.enabled": "true", "emit.checkpoints.enabled": "true"}
     body = [{"partition": {"group": "g", "topic": f"{prefix}.t", "partition": 0}, "offset": {"offset": 0}}]
@@ -240,7 +240,7 @@ async def test_java_reads_what_was_altered_and_leaves_orders_alone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Java MirrorMaker 2 starts with our orders among its configs, and copies from the offset that we altered.
+    Java MirrorMaker 2 starts with our overrides in its config topic, and copies from the offset that we altered.
 
     Its own records in that topic stay as they are when we write, and ours when it does.
     """

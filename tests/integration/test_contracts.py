@@ -90,7 +90,7 @@ async def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
 
 
 async def test_a_repeated_batch_is_acknowledged_where_it_lies(log: Log) -> None:
-    """Of the last five batches a repetition is told its place and not appended; of an older one it is out of order."""
+    """Of the last five batches a repetition is answered with its offset, not appended; an older one is out of order."""
     for sequence in range(6):
         await log.produce(sequence)
     fifth, older = await log.produce(1), await log.produce(0)
@@ -101,7 +101,7 @@ async def test_a_repeated_batch_is_acknowledged_where_it_lies(log: Log) -> None:
 
 
 async def test_sequences_begin_again_behind_the_last_one(log: Log) -> None:
-    """A batch may lie across the greatest sequence, and the one behind it goes on from where it ended."""
+    """A batch may lie across the greatest sequence, and the next one goes on from where it ended."""
     found = [await log.produce(LAST_SEQUENCE - 1, 4), await log.produce(2)]
 
     assert found == [(0, 0), (0, 4)]
@@ -124,7 +124,7 @@ async def test_a_batch_that_no_producer_may_send_is_refused(log: Log, batch: byt
 
 
 async def test_a_fetch_gives_whole_batches_from_the_one_that_holds_the_offset(log: Log) -> None:
-    """Also where it is larger than the reader's limit (KIP-74); at the end nothing, past it an error."""
+    """A batch is returned even if it is larger than the limit (KIP-74); at the end nothing is, past it is an error."""
     for sequence in (0, 10):
         await log.send(build_batch(contents(10, size=500), producer=(log.producer_id, 0, sequence)))
     inside, at_end, past = await log.fetch(13, max_bytes=50), await log.fetch(20), await log.fetch(21)
@@ -182,7 +182,7 @@ async def test_topics_are_created_once(admined: Admined, prefix: str) -> None:
 
 
 async def test_records_come_back_as_they_were_written(admined: Admined, prefix: str) -> None:
-    """Each in its partition, in order; the log begins at 0 and ends behind the last one."""
+    """Records are in their partitions, in order; the log begins at 0 and ends after the last one."""
     log, places = TopicLog(admined.cluster, prefix), [TopicPartition(prefix, number) for number in range(2)]
     await Admin(admined.cluster).create_topics([NewTopic(prefix, 2, 1)])
     records = [LogRecord(b"k%d" % n, None if n == 3 else b"v%d" % n, partition=n % 2) for n in range(5)]
@@ -206,7 +206,7 @@ async def test_a_topic_that_does_not_exist_has_no_partitions(admined: Admined, p
 
 
 async def test_offsets_that_are_committed_for_a_group_make_it(admined: Admined, prefix: str) -> None:
-    """Before there is no such group and no offset; behind it is empty, of no protocol, and has these offsets."""
+    """Before there is no such group and no offset; afterwards it is empty, of no protocol, and has these offsets."""
     groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
     before, none = (await groups.describe([prefix]))[prefix], (await groups.committed([prefix]))[prefix]
     await _committed(admined, prefix, tp)

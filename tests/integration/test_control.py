@@ -1,4 +1,4 @@
-"""A flow that obeys orders while it runs, on real clusters: pauses, stops, restarts, rate limits. Epochs run here."""
+"""Overrides of a running flow on real clusters: pauses, stops, restarts, rate limits. Epochs run in the process."""
 
 from __future__ import annotations
 

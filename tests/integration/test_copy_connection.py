@@ -17,7 +17,7 @@ ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_
 
 
 class FakeBroker:
-    """A real socket that answers ApiVersions, and every other request with what the test says."""
+    """A real socket that answers ApiVersions, and every other request as the test decides."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, int, bytes]] = []

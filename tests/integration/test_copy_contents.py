@@ -215,7 +215,7 @@ async def test_transactions_arrive_as_a_consumer_sees_them(pair: Pair, reads_com
 
 
 async def test_transaction_in_progress_waits_with_committed_reading(pair: Pair) -> None:
-    """With committed reading nothing behind an open transaction is copied; when it has ended, all of it is."""
+    """With `read_committed` nothing after an open transaction is copied; when it has ended, all of it is."""
     await pair.create()
     await produce(pair.source_bootstrap, pair.topic, [plain_records(10)])
     async with (
@@ -275,7 +275,7 @@ async def test_single_record_arrives(pair: Pair, size: int) -> None:
 
 
 async def test_record_too_large_for_the_target_stops_its_partition_alone(pair: Pair) -> None:
-    """That partition stops before the record and says what to raise; the other goes on; raised, it all arrives."""
+    """That partition stops before the record with a hint at the limit; the other goes on. Raised, all arrives."""
     written = [list(plain_records(50, size=1_000)), list(plain_records(2_000))]
     written[0][25] = NewRecord(b"big", b"x" * 200_000, (), MIDDLE_MS)
     await pair.create(2)

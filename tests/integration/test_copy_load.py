@@ -1,4 +1,4 @@
-"""A target that stands still, and a source that does: what the copier holds in memory and what it costs."""
+"""A target that hangs, and a source without new records: the copier's memory and requests."""
 
 from __future__ import annotations
 

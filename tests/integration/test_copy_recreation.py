@@ -1,7 +1,7 @@
 """
 A source topic that is deleted and created again while an epoch reads it, and filled past the old position at once.
 
-Nothing tells a reader of names: the new topic answers a fetch at the old position. The moment is met for sure by
+A reader by name cannot notice: the new topic answers a fetch at the old position. The moment is met for sure by
 holding the fetchers between two fetches while the topic is exchanged.
 """
 
@@ -90,7 +90,7 @@ async def fill(bootstrap: str, topic: str, what: str, count: int) -> None:
 
 
 async def kinds(bootstrap: str, topic: str) -> set[bytes]:
-    """Return of which topics the remote one holds records."""
+    """Return which source topics the remote topic has records of."""
     contents = await read_topic(bootstrap, topic)
     return {(record.value or b"").split()[0] for records in contents.values() for record in records}
 
@@ -145,7 +145,7 @@ async def test_not_one_record_of_the_new_topic_gets_behind_the_old_ones(
 async def test_what_was_copied_before_is_accounted_for(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, *, gate: Gate, policy: str, tmp_path: Path
 ) -> None:
-    """The event tells how far the old topic was copied; then nothing of the new one is, or all of it once."""
+    """The event has how far the old topic was copied; then nothing of the new one is, or all of it once."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=PARTITIONS)
     await fill(source, prefix, "old", OLD)
@@ -214,7 +214,7 @@ async def test_a_resume_reads_no_other_topic_of_the_name(
 async def test_a_transform_gets_no_records_of_another_topic_of_the_name(
     primary: KafkaCluster, prefix: str, way: str
 ) -> None:
-    """A stretch of records that was planned of one topic is not read from the next one of its name."""
+    """An offset range that was planned of one topic is not read from a new one of its name."""
     source, clock = primary.bootstrap_servers, SystemClock()
     await create_topic(source, prefix, partitions=PARTITIONS)
     await fill(source, prefix, "old", OLD)

@@ -28,7 +28,7 @@ async def test_a_replica_in_the_reader_s_rack_is_read(
     make_cluster: MakeCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """
-    The leader names the replica in the reader's rack, which is read from then on; where it dies the leader is again.
+    The leader names the replica in the reader's rack, which is read from then on; if it dies, the leader is again.
 
     Nothing is missing and nothing comes twice on the way there and back.
     """

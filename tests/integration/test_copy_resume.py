@@ -1,4 +1,4 @@
-"""After a crash the copier finds out what has arrived and goes on exactly there, or says that it cannot tell."""
+"""After a crash the copier finds out what has arrived and goes on exactly there, or reports that it cannot."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_lost_epochs_repeat_nothing(
 
 
 async def test_resuming_counts_what_consumers_see(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """Markers, aborted transactions and batches put together are between what was lost and what is resumed."""
+    """A resume counts records, not offsets: markers, aborted transactions and merged batches lie in between."""
     remote = f"A.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce(primary.bootstrap_servers, prefix, spread(strange_records(1_500), 2), batch_records=1)
@@ -162,7 +162,7 @@ async def recreate(task: Copying, backup: KafkaCluster, remote: str) -> None:
 async def test_recreated_remote_topic_is_never_silent(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, plan: Callable[[Copying], None]
 ) -> None:
-    """A remote topic that was created again ends before the position says: the partitions stop and say so."""
+    """A remote topic that was created again ends before its known end: the partitions stop and report it."""
     remote = f"A.{prefix}"
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce(primary.bootstrap_servers, prefix, spread(plain_records(2_000), 2))

@@ -56,7 +56,7 @@ _ALONE = {
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, tuple[Crossing, bool]]:
-    """All of them in one life of Spark."""
+    """Return what one Spark finds out about all of them."""
     return asyncio.run(_found())
 
 
@@ -75,7 +75,7 @@ async def _found() -> dict[str, tuple[Crossing, bool]]:
 
 @pytest.mark.parametrize("text", _STATEMENTS)
 def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]], text: str) -> None:
-    """Topic and partition are given where they may have been changed."""
+    """Topic and partition are returned only if the statement may have changed them."""
     further, given = _STATEMENTS[text]
 
     assert found[text][0].gives == given
@@ -94,7 +94,7 @@ def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tupl
 
 
 def test_several_ranges_are_told_apart_by_their_places(found: dict[str, tuple[Crossing, bool]]) -> None:
-    """They are read and given back in addition, unless a statement changes them."""
+    """Topic, partition and offset are read and returned in addition, unless a statement changes them."""
     kept, changed = found["masked"][0], found["SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records"][0]
 
     assert kept.keeps_places

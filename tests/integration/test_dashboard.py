@@ -57,7 +57,7 @@ def test_each_panel_has_a_place_of_its_own() -> None:
 
 
 def test_each_panel_asks_the_chosen_prometheus() -> None:
-    """Every panel and query goes to the data source that the reader chose, and says what its numbers are."""
+    """Every panel and query uses the chosen data source, and has a unit."""
     for panel in panels():
         if panel["type"] == "row":
             continue

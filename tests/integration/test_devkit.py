@@ -1,4 +1,4 @@
-"""What the other tests stand on: brokers, records written and read back, processes that are watched."""
+"""The library of the other tests: brokers, records written and read back, processes that are watched."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_java_mirror_maker_2_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 async def test_the_daemon_is_watched_through_its_log(tmp_path: Path) -> None:
-    """Events are found by name and facts, other lines are passed over, and the exit code is told."""
+    """Events are found by name and facts, other lines are skipped, and the exit code is reported."""
     process = start_process("the daemon", [sys.executable, "-u", "-c", _TALKER], log_file=tmp_path / "daemon.log")
     watched = Daemon(process, 0)
     try:

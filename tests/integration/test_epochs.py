@@ -63,7 +63,7 @@ def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partition
 
 
 async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """A plan goes in, records arrive at the target, and the outcome says how far."""
+    """A plan goes in, records arrive at the target, and the outcome has the new position."""
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=10_000, partitions=2)
@@ -158,7 +158,7 @@ async def test_a_nudge_ends_an_epoch(spark: Spark) -> None:
 @pytest.mark.parametrize("uses_sql", [False, True])
 async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: bool) -> None:
     """
-    Of what the task raised one line is left, and it is known that nothing is being written any more.
+    Of the task's error one line is left, and it is known that the task writes nothing any more.
 
     It is the same beside a transform in Spark SQL, which has pyspark raise other errors in the whole process.
     """

@@ -1,4 +1,4 @@
-"""Settings at the ends of what is accepted, all at once: none of them keeps another from ever getting anywhere."""
+"""All settings at their extremes at once: a flow still makes progress."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_extremes_copy_all_the_same(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, extremes: Mapping[str, object]
 ) -> None:
     """
-    A flow with every setting at one end copies, also behind a crash, after which it has to find out what arrived.
+    A flow with every setting at an extreme copies, also after a crash, when it has to find out what arrived.
 
     Epochs that were shorter than it takes to find that out once copied nothing at all; nor did fetches that may not
     wait.

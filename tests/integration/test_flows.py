@@ -1,4 +1,4 @@
-"""A flow's control plane on real clusters: topics, positions, clusters that are away. Epochs run in this process."""
+"""A flow's control plane on real clusters: topics, positions, unavailable clusters. Epochs run in this process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def mirrored(flow: RunningFlow, records: int) -> None:
 
 
 async def said(flow: RunningFlow, kind: type, what: Callable[..., bool] = bool) -> None:
-    """Wait until the flow said something."""
+    """Wait for an event of the flow."""
     await eventually(lambda: any(map(what, flow.events.of(kind))), within_s=30, what=f"{kind.__name__} is told")
 
 
@@ -180,7 +180,7 @@ async def test_partitions_start_where_another_mirror_s_group_stands(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Without a position, a partition starts at the group's offset, or at its beginning where the group has none.
+    Without a position, a partition starts at the group's offset, or at its beginning if the group has none.
 
     Later lives go on from positions; where an operator removed one, the partition is copied whole, group or not.
     """
@@ -267,7 +267,7 @@ async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluste
 
 
 async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: MakeCluster, tmp_path: Path) -> None:
-    """A flow whose target is away says so once, keeps trying, says once that it is back, and then runs."""
+    """A flow whose target is unavailable reports it once, keeps trying, reports once that it is back, and then runs."""
     late = make_cluster("late")
     late.kill(0)
     settings = flow_settings(primary.bootstrap_servers, late.bootstrap_servers, **{"A->B.topics": "none-such"})
@@ -289,7 +289,7 @@ async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: Ma
 async def test_too_many_replicas_are_told(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Remote topics that the target cannot create are told once, and the flow goes on."""
+    """Remote topics that the target cannot create are reported once, and the flow goes on."""
     await create_topic(primary.bootstrap_servers, prefix)
     settings = flow_settings(
         primary.bootstrap_servers, backup.bootstrap_servers, **{"A->B.topics": prefix, "replication.factor": 3}
@@ -308,7 +308,7 @@ async def test_too_many_replicas_are_told(
 async def test_a_flow_that_matches_nothing_says_so_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A misspelt name is told with what it may have been meant to be; once there is a topic, it is over."""
+    """A misspelt name is reported with the likely one; once there is a topic of the name, so is that."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, f"{prefix}-orders")
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}-order"})
@@ -323,7 +323,7 @@ async def test_a_flow_that_matches_nothing_says_so_once(
 
 
 async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
-    """A flow that has not reached its clusters yet ends when it is told to."""
+    """A flow that has not reached its clusters yet drains at once."""
     settings = flow_settings("127.0.0.1:1", "127.0.0.1:2")
     async with running_flow(settings, tmp_path) as flow:
         await said(flow, ClusterUnreachable)
@@ -335,7 +335,7 @@ async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
 
 async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
-    Both ends are one cluster, as in Mirus's quick start: a suffix tells a copy from its topic.
+    Both ends are one cluster, as in Mirus's quick start: a suffix distinguishes a copy from its topic.
 
     The copy, which the flow's expression selects too, is not mirrored again, in whatever round of topics.
     """
@@ -363,7 +363,7 @@ async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: 
 
 
 async def test_a_topic_is_not_mirrored_into_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """The brokers say that both aliases name one cluster, which other host names hid from the settings."""
+    """By the brokers' cluster id both aliases are one cluster, although the settings have different host names."""
     cluster = primary.bootstrap_servers
     await create_topic(cluster, prefix)
     await produce_numbers(cluster, prefix, count=10, partitions=1)

@@ -106,7 +106,7 @@ async def test_garbage_in_internal_topics(
 
 
 def passed_over(flow: RunningFlow) -> dict[str, list[RecordPassedOver]]:
-    """Return what was told of garbage, by the topic that it is in."""
+    """Return the events about garbage, by the topic that it is in."""
     told: dict[str, list[RecordPassedOver]] = {}
     for event in flow.events.of(RecordPassedOver):
         told.setdefault(event.place.topic, []).append(event)

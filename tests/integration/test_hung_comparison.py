@@ -45,7 +45,7 @@ def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @attrs.frozen
 class _Comparing:
-    """Spark as ``mm2py verify`` has it, and what was said of what hangs."""
+    """Spark as ``mm2py verify`` has it, and the reports of what hangs."""
 
     host: SparkHost
     runner: VerifyRunner
@@ -155,7 +155,7 @@ async def test_a_worker_that_is_stopped_amid_a_slice_is_killed_and_no_other() ->
 
 
 async def test_a_comparison_begins_again_where_the_jvm_is_stopped() -> None:
-    """JVM and workers are stopped: all of them are killed, which is told, and a new Spark begins again."""
+    """JVM and workers are stopped: all of them are killed, which is reported, and a new Spark begins again."""
     stopped: list[psutil.Process] = []
 
     def stop(workers: list[psutil.Process]) -> None:

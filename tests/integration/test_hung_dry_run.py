@@ -1,4 +1,4 @@
-"""A transform that is tried on some records, and never comes back: who asked for it is told in bounded time."""
+"""A transform that is tried on some records and hangs: the caller gets an error in bounded time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def host() -> AsyncIterator[SparkHost]:
 
 
 async def test_a_function_that_hangs_is_told(host: SparkHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it is that did not come back is named, with the time it had; Spark is ended with it."""
+    """The error names the function and the time it had; Spark is ended with it."""
     monkeypatch.setattr(dry_run, "TRIED_WITHIN_S", 10.0)
     session = await host.session()
     with pytest.raises(TriedTooLongError) as raised:
@@ -50,7 +50,7 @@ async def test_a_function_that_hangs_is_told(host: SparkHost, monkeypatch: pytes
 
 
 async def test_a_jvm_that_hangs_is_told(host: SparkHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped JVM is told apart from a slow transform, long before that one's time is over."""
+    """A stopped JVM is not taken for a slow transform, and is reported long before the transform's limit."""
     monkeypatch.setattr(session_module, "SILENT_FOR_S", scaled(3.0))
     session = await host.session()
     session.process.send_signal(signal.SIGSTOP)

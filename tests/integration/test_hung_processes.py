@@ -63,7 +63,7 @@ def _is_dead(process: psutil.Process) -> bool:
 
 
 async def test_a_stopped_worker_is_noticed_and_killed(spark: Spark) -> None:
-    """Its epoch is said to be late once, no other one is lost, and nothing of it can write when it is given up."""
+    """Its epoch is reported late once, no other is lost, and when it is given up its worker cannot write any more."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         lost = group.create_task(lose(spark, idle_plan(task=0, epoch=5, epoch_ms=3_000)))
         other = group.create_task(spark.runner.run(idle_plan(task=1, epoch_ms=9_000)))
@@ -83,7 +83,7 @@ async def test_a_stopped_worker_is_noticed_and_killed(spark: Spark) -> None:
 
 
 async def test_a_worker_that_was_stopped_before_its_epoch_began_is_killed_by_spark(spark: Spark) -> None:
-    """It left no name for this epoch; Spark kills it once the epoch's job is cancelled."""
+    """A worker without a recorded process for its epoch is killed by Spark once the epoch's job is cancelled."""
     outcome = await spark.runner.run(idle_plan())
     idle = psutil.Process(int(outcome.worker.rpartition(":")[2])).parent().children()  # type: ignore[union-attr]
     for worker in idle:
@@ -101,7 +101,7 @@ async def test_a_worker_that_was_stopped_before_its_epoch_began_is_killed_by_spa
 
 
 async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark) -> None:
-    """Its epoch is late and lost, what it started ends with it, and the next epoch has a Spark of its own."""
+    """Its epoch is late and lost, its child processes end with it, and the next epoch runs in a new Spark."""
     session = await spark.host.session()
     async with asyncio.timeout(90), asyncio.TaskGroup() as group:
         lost = group.create_task(lose(spark, idle_plan(epoch_ms=3_000)))
@@ -175,7 +175,7 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
 
 
 async def test_a_spark_that_hangs_as_a_whole_stops_in_time(spark: Spark) -> None:
-    """A daemon that is to end while JVM and worker are stopped ends, and leaves none of them behind. It comes last."""
+    """A daemon that drains while JVM and worker are stopped ends, and leaves neither running. This test comes last."""
     session = await spark.host.session()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))

@@ -1,4 +1,4 @@
-"""Record tasks behind processes that hang: noticed, ended, done again, and nothing is there twice."""
+"""Record tasks whose processes hang: noticed, killed, run again, and no record is there twice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def short_bounds(monkeypatch: pytest.MonkeyPatch) -> _Bounds:
 
 
 class _Bounds:
-    """Bounds are made for slow machines; here something hangs for good, once it is said so."""
+    """Shorter bounds: the defaults are for slow machines, and here processes hang for good."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch

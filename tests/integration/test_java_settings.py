@@ -212,7 +212,7 @@ def test_clusters_are_reached_as_java_reaches_them(
 
 
 def test_a_blank_behind_true_does_not_turn_a_flow_off(tmp_path: Path) -> None:
-    """Java's driver takes "true " for false, though its connectors do not; here it is what it says."""
+    """Java's driver takes "true " for false, though its connectors do not; here it is true."""
     (tmp_path / "blank").write_text(BLANK_BEHIND_TRUE)
     lines = java_program("MirrorSettings").run(str(tmp_path))
 

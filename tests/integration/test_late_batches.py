@@ -134,9 +134,9 @@ async def test_a_batch_of_a_worker_lost_in_its_first_epoch_arrives_late(
 
 async def test_a_batch_with_a_renewed_producer_arrives_late(scene: Scene) -> None:
     """
-    What the target holds is not in the source, so the mirror goes on behind it as a new producer, and is killed.
+    What the target holds is not in the source, so the mirror goes on after it as a new producer, and is killed.
 
-    The next one knows of both: it copies all behind the foreign record; then the batch comes, and is not appended.
+    The next one knows of both: it copies all after the foreign record; then the batch comes, and is not appended.
     """
     await create_topic(scene.target, scene.remote)
     await write_numbers(scene.target, scene.remote, FOREIGN, 1)
@@ -150,7 +150,7 @@ async def test_a_batch_with_a_renewed_producer_arrives_late(scene: Scene) -> Non
 
 async def test_a_batch_behind_what_java_copied_arrives_late(scene: Scene) -> None:
     """
-    Java's position names no producer and lies behind what it copied, so the mirror finds the place, and is killed.
+    Java's position names no producer and is older than what it copied, so the mirror finds the place, and is killed.
 
     Its sequences count from the position that was stored: the next one's do, too, wherever the place is found.
     """

@@ -1,4 +1,4 @@
-"""One node at a time runs a flow: what a second one does, and what becomes of a place that its holder has lost."""
+"""One node at a time runs a flow: what a second one does, and what happens when the first loses its place."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ async def _copied(flow: RunningFlow, records: int) -> None:
 
 
 async def _said_elsewhere(flow: RunningFlow) -> FlowRunsElsewhere:
-    """Wait until the flow has said that it runs elsewhere."""
+    """Wait until the flow has reported that it runs elsewhere."""
     return (await eventually(lambda: flow.events.of(FlowRunsElsewhere), within_s=20, what="it runs elsewhere"))[0]
 
 
 async def test_a_second_node_copies_nothing_until_the_first_has_left(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """The second node says who runs the flow, stands by, and goes on exactly where the first one was."""
+    """The second node reports which one runs the flow, stands by, and goes on exactly where the first one was."""
     settings = _settings(primary, backup, prefix)
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
@@ -138,7 +138,7 @@ async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
 async def test_a_java_mirror_is_waited_for_and_kept_out_by_kafka_itself(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """While Java's workers are in the group the flow says so and stands by; while the flow is, they cannot join."""
+    """While Java's workers are in the group the flow reports it and stands by; while the flow is, they cannot join."""
     settings = _settings(primary, backup, prefix)
     await create_topic(primary.bootstrap_servers, prefix, partitions=1)
     async with _member(backup, settings, JAVAS) as java:

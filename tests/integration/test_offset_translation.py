@@ -194,7 +194,7 @@ async def test_what_a_position_rests_on_is_written_before_it(
 
     1. A new producer's first position is written at once, long before the interval is over.
     2. The flow ends on the spot.
-    3. The next one begins behind that position, and walks over none of the records before it.
+    3. The next one begins after that position, and walks over none of the records before it.
     """
     over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
     await create_topic(over.source, over.topic, partitions=2)
@@ -238,7 +238,7 @@ async def test_java_in_between_is_told_from_what_is_known(
     """
     What we copied stays exact although a Java MirrorMaker copied next; what it copied is never translated ahead.
 
-    Java reads the positions topic, where our records lie beside the positions, without a word about them.
+    Java reads the positions topic, in which our records are beside the positions, without a warning.
     """
     over = mirror(primary, backup, prefix, tmp_path, reads_committed=True, alias="between")
     await create_topic(over.source, over.topic, partitions=2)
@@ -349,7 +349,7 @@ async def test_java_s_store_is_never_ahead_on_our_syncs(
 async def test_a_source_without_write_rights_says_so_once_and_copies(
     backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Without rights on the syncs topic copying goes on, with one message that names the setting; the other works."""
+    """Without write rights on the syncs topic copying goes on, with one event that names the setting to change."""
     guarded = make_cluster("read-only", properties=GUARDED)
     over = Mirror(guarded.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path, alias="guarded")
     await create_topic(over.source, over.topic)

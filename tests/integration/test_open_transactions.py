@@ -22,7 +22,7 @@ from tests.support.topics import create_topic
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have it told within seconds what stands still."""
+    """Have blocked partitions reported within seconds."""
     monkeypatch.setattr(stalls, "TRANSACTION_S", 1.0)
     monkeypatch.setattr(stalls, "INTERRUPTED_S", 1.0)
     monkeypatch.setattr(stall_watch, "_LOOK_EVERY_S", 0.2)
@@ -43,7 +43,7 @@ async def test_a_transaction_that_stays_open_at_the_source_is_told(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    A producer dies inside a transaction; what is written behind it waits, over a restart of the mirror.
+    A producer dies inside a transaction; what is written after it waits, over a restart of the mirror.
 
     The other partition is copied. Lag counts what waits, the view says why at once, an event once, and once that it is
     over. In the end committed records are there, each once.

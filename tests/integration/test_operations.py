@@ -1,4 +1,4 @@
-"""The operator's handbook: positions set and removed with Kafka's own tools, as it tells to."""
+"""The operator's handbook: positions set and removed with Kafka's own tools, as it describes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def settings(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> FlowSe
 
 
 async def copied(tmp_path: Path, settings: FlowSettings, remote_topic: str, count: int) -> list[Event]:
-    """Run the mirror until the remote topic holds *count* records; return what it said about resuming."""
+    """Run the mirror until the remote topic holds *count* records; return its events about resuming."""
     async with running_flow(settings, tmp_path) as flow:
         await await_arrived(settings.target.bootstrap_servers[0], remote_topic, count)
         await flow.drain()

@@ -1,4 +1,4 @@
-"""Overrides on real clusters: kept before they are obeyed, read before a flow starts, never overwritten unseen."""
+"""Overrides on real clusters: stored before they are applied, read before a flow starts, never overwritten unseen."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _write(cluster: KafkaCluster, topic: str, key: bytes, value: bytes | N
 async def test_a_flow_without_orders_leaves_no_topic_behind(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Reading creates nothing; the first order creates a compacted topic of one partition, and is read again."""
+    """Reading creates nothing; the first override creates a compacted topic of one partition, and is read again."""
     settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
     store = OverrideStore(settings, SystemClock())
     nothing = await store.read()
@@ -92,7 +92,7 @@ async def test_a_flow_without_orders_leaves_no_topic_behind(
 async def test_overrides_whose_topic_vanished_are_kept_again(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
 ) -> None:
-    """What is paused is still paused for the next daemon; a further order counts beside it, and is no conflict."""
+    """What is paused is still paused for the next daemon; a further override is added to it, without a conflict."""
     flow, clock = Flow(prefix, "B"), SystemClock()
     path = tmp_path / "mm2.properties"
     path.write_text(_file(primary, backup, prefix))
@@ -133,7 +133,7 @@ async def test_overrides_that_an_operator_removed_stay_removed(
 async def test_too_many_replicas_are_told_with_their_setting(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """An order that cannot be kept is not obeyed, and says which setting to lower."""
+    """An override that cannot be stored is not applied, and the error names the setting to lower."""
     await _topic(primary, prefix)
     flow = Flow(prefix, "B")
     keys = {"topics": prefix, "config.storage.replication.factor": 3}
@@ -149,7 +149,7 @@ async def test_too_many_replicas_are_told_with_their_setting(
 async def test_a_paused_topic_stays_paused_after_a_crash(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """What was ordered holds in the next daemon from its first epoch on; resumed, every record arrives once."""
+    """The override holds in the next daemon from its first epoch on; resumed, every record arrives once."""
     paused, other = f"{prefix}-paused", f"{prefix}-other"
     flow = Flow(prefix, "B")
     await _topic(primary, paused)
@@ -199,7 +199,7 @@ async def _two_nodes(text: str, flow: Flow, work_dir: Path) -> AsyncIterator[tup
 async def test_a_daemon_that_was_overtaken_is_told_so(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Of two daemons of one target the second to order gets a conflict, obeys what is kept, and may order then."""
+    """Of two daemons, the second to change overrides gets a conflict, takes over the stored ones, and may retry."""
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
     async with _two_nodes(text, flow, tmp_path) as (one, two):
@@ -235,7 +235,7 @@ async def test_who_takes_a_flow_over_obeys_what_was_ordered_meanwhile(
 
 
 async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """Two stores that know the same revision write the next one: one counts for both and stays last of its key."""
+    """Two stores write the same next revision: one wins and stays the newest of its key, the other gets a conflict."""
     settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
     stores = [OverrideStore(settings, SystemClock()) for _ in range(2)]
     before = await stores[0].write(NO_OVERRIDES, before=NOTHING_STORED, by="")
@@ -264,7 +264,7 @@ async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: Ka
 async def test_overrides_that_cannot_be_read_keep_the_flow_from_starting(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, record: bytes, cause: str
 ) -> None:
-    """What of a flow is to be paused is not guessed at: it waits, says why, and starts once the record is gone."""
+    """A flow whose overrides are unreadable waits, reports why, and starts once the record is gone."""
     flow = Flow(prefix, "B")
     await _topic(primary, prefix)
     topic = f"mm2-configs.{prefix}.internal"
@@ -351,7 +351,7 @@ async def test_a_bad_put_is_refused_as_a_whole(
 async def test_settings_stay_on_top_of_a_changed_file(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A reload keeps what was put; where the file no longer goes with it, that is told and the flow goes on."""
+    """A reload keeps what was put; if it no longer fits the file, that is reported and the flow goes on."""
     flow = Flow(prefix, "B")
     keys: dict[str, Any] = {"topics": prefix, "A.bootstrap.servers": primary.bootstrap_servers}
     text = _file(primary, backup, prefix, **keys)
@@ -388,7 +388,7 @@ async def test_settings_stay_on_top_of_a_changed_file(
 async def test_a_drain_does_not_wait_for_a_target_that_is_away(
     primary: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A node whose orders cannot be read yet ends at once when it is told to."""
+    """A node whose overrides cannot be read yet drains at once."""
     keys = {"topics": prefix, "B.bootstrap.servers": "127.0.0.1:1"}
     async with running_node(_file(primary, primary, prefix, **keys), tmp_path) as running:
         flow = Flow(prefix, "B")

@@ -1,4 +1,4 @@
-"""The REST server at real sockets: listeners, TLS, and what happens when an address cannot be had."""
+"""The REST server at real sockets: listeners, TLS, and addresses that are in use."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def _get(url: str, *, tls: ssl.SSLContext | None = None, **headers: str) -
 
 
 async def test_several_listeners(tmp_path: Path) -> None:
-    """Each address answers; any free port is told by an event, and is part of worker_id."""
+    """Each address answers; a port chosen by the system is in an event, and is part of worker_id."""
     async with serving(tmp_path, "listeners = http://127.0.0.1:0, http://localhost:0") as running:
         urls = await eventually(
             lambda: running.urls() if len(running.urls()) == 2 else None, within_s=10, what="both listen"
@@ -263,7 +263,7 @@ async def test_an_open_stream_does_not_hold_the_server(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_http_does_not_matter(tmp_path: Path) -> None:
-    """Rubbish and requests that stop in the middle are answered or dropped, and the next one is served."""
+    """Garbage and incomplete requests are answered or dropped, and the next request is served."""
     async with serving(tmp_path, "listeners = http://127.0.0.1:0") as running:
         url = await running.url()
         port = int(url.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Records or positions are removed between a crash and the restart: nothing is repeated, skipped or laid to others."""
+"""Records or positions are removed between a crash and the restart: nothing is repeated, skipped or miscounted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_compaction_between_a_crash_and_the_restart(
     """
     The source no longer holds as many records as arrived since the position was written.
 
-    Nothing but the start is written when the mirror is killed; most of what it has copied is compacted then.
+    Only the start position is written when the mirror is killed; most of what it has copied is compacted then.
     """
     source = primary.bootstrap_servers
     await create_topic(source, prefix)
@@ -104,7 +104,7 @@ async def test_positions_are_lost_and_the_start_is_the_end(
     """
     The positions topic is deleted, and the source goes on meanwhile.
 
-    By its setting the mirror would begin at the source's end; it begins behind what the target holds.
+    By its setting the mirror would begin at the source's end; it begins after what the target holds.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)

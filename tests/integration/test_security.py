@@ -1,4 +1,4 @@
-"""Coming into real clusters, with and without right to, and what is said when they keep us out."""
+"""Logging in to real clusters, with and without rights, and the errors when they refuse."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _COPY_ONLY = {
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
-    """A cluster with a listener for each way to come in; sessions of the PLAIN one are short."""
+    """A cluster with a listener for each way to log in; sessions of the PLAIN one are short."""
     directory = tmp_path_factory.mktemp("secure")
     settings = {"listener.name.plain.connections.max.reauth.ms": str(_SHORT_SESSION_MS)}
     made = secure_cluster("secure", directory, authority=Authority(), properties=settings)
@@ -187,7 +187,7 @@ _NO_SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_ja
 async def test_being_kept_out_is_explained(
     secure: SecureCluster, listener: str, keys: dict[str, str], cause: str, hint: str
 ) -> None:
-    """Each mistake gives one message that says what is wrong and what to mend, and shows no secret."""
+    """Each mistake gives one message with the cause and a hint, and shows no secret."""
     given = {name: value.replace("{}", str(secure.directory)) for name, value in keys.items()}
     error = await refusal(secure.client_keys(listener, **given))
 
@@ -198,7 +198,7 @@ async def test_being_kept_out_is_explained(
 
 
 async def test_broker_s_certificates(secure: SecureCluster) -> None:
-    """An expired certificate and one for another host are told apart; the host's check can be switched off."""
+    """An expired certificate and one for another host are different errors; the host check can be switched off."""
     keys = secure.client_keys("TLS")
     await secure.show_certificate("TLS", secure.authority.sign("broker", *HOSTS, days=-1))
     expired = await _refusal_with(keys, "expired")
@@ -251,7 +251,7 @@ async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
 
 
 async def test_no_account_is_locked(secure: SecureCluster) -> None:
-    """However often a refused cluster is asked for, the broker is bothered once in a while, by all its users."""
+    """However often a refused cluster is used, all its users together send a login only once in a while."""
     end = endpoint(secure.client_keys("PLAIN", sasl_jaas_config=plain_line(user="locked", password="wr0ng")))
     clock = SystemClock()
     tried = _failed_logins(secure)
@@ -311,7 +311,7 @@ async def test_an_idle_session_is_renewed_late(secure: SecureCluster) -> None:
 async def test_a_flow_recovers_when_a_password_is_mended(
     secure: SecureCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A flow that is not let in says so once, with its cluster and principal, and copies once it is."""
+    """A refused login is reported once, with cluster and principal; once the password is right the flow copies."""
     target = backup.bootstrap_servers
     user = f"user-{prefix[-6:]}"
     await create_topic(secure.cluster.bootstrap_servers, prefix)
@@ -337,7 +337,7 @@ async def test_a_flow_recovers_when_a_password_is_mended(
 async def test_a_flow_recovers_when_a_permission_is_granted(
     secure: SecureCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A permission that lacks at source or target is named with principal, operation and topic; then it is granted."""
+    """A missing permission at source or target is named with principal, operation and topic; then it is granted."""
     target = backup.bootstrap_servers
     await create_topic(secure.cluster.bootstrap_servers, prefix)
     await produce_numbers(secure.cluster.bootstrap_servers, prefix, count=500, partitions=1)
@@ -359,7 +359,7 @@ async def test_a_flow_recovers_when_a_permission_is_granted(
 async def test_missing_permissions_at_the_target(
     primary: KafkaCluster, secure: SecureCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Granting exactly what is asked for, each time it is asked for, ends in a flow that copies."""
+    """Granting exactly the right that each hint names ends in a flow that copies."""
     source = primary.bootstrap_servers
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=500, partitions=1)

@@ -29,7 +29,7 @@ async def test_a_transform_slower_than_its_transaction_gets_ahead_exactly(
     """
     All that there is to read takes a minute, and its transaction lasts ten seconds at most, whatever is set.
 
-    The round is given up and said to be late, not waited for in vain; less is taken at once until a transaction is
+    The round is given up and reported late, not waited for in vain; smaller ranges are taken until a transaction is
     committed, and what is visible is the source's records, each once.
     """
     clusters = make_cluster("source"), make_cluster("target", properties=_PROMPT)

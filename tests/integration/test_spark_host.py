@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 
 
 async def test_without_a_slot_it_says_so() -> None:
-    """An epoch that finds no slot says so once, and runs when there is one; the one that has it says nothing."""
+    """An epoch without a slot is reported once, and runs when there is one; the one that has it is not reported."""
     async with spark_of(**{"spark.master": "local[1]"}) as spark:
         await spark.host.session()
 
@@ -54,7 +54,7 @@ async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell() -> None:
-    """A cause of several lines stays with its message; that a micro-batch goes to pieces is not said by Spark too."""
+    """A cause of several lines stays with its message; a failed micro-batch is not logged by Spark as well."""
     failed_batch = (
         "Aborting task",
         "Aborting commit for partition 0 (task 36, attempt 0, stage 32.0)",
@@ -89,7 +89,7 @@ async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell()
 
 
 async def test_spark_takes_its_classes_from_their_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its JVM maps the file; one of something else is passed over without a word."""
+    """Spark's JVM maps the archive; one of other classes is ignored without a warning."""
     if not class_archive():
         await make_class_archive(tmp_path)
     archive = Path(class_archive() or class_archive(tmp_path))

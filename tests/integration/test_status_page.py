@@ -132,7 +132,7 @@ async def test_a_flow_s_page_has_plots_at_once(browser: Browser, served: Served)
 
 
 async def test_a_failed_partition_is_told_in_words(browser: Browser, served: Served) -> None:
-    """What is wrong, what to try, and when it is tried again."""
+    """The page shows the cause, a hint, and when the partition is tried again."""
     async with looking(browser, served.url) as seen:
         await seen.open("#/flow/A-%3EB")
         await seen.sees("a record is too large")
@@ -160,7 +160,7 @@ async def test_an_unreachable_cluster_is_told_in_words(browser: Browser, served:
 
 
 async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Served) -> None:
-    """A direction of heartbeats alone says so; of a source that never answered the lag is not known, so not 0."""
+    """A flow with heartbeats alone is shown as such; the lag of a source that never answered is unknown, not 0."""
     served.show(partitions=(), topics=0, lag=None, lag_s=None, groups=(GroupView(HEARTBEAT, FlowState.RUNNING),))
     async with looking(browser, served.url) as seen:
         await seen.open()
@@ -193,7 +193,7 @@ async def test_a_row_of_the_topics_table_is_one_line(browser: Browser, served: S
 
 
 async def test_a_topic_of_which_a_part_rests(browser: Browser, served: Served) -> None:
-    """One paused partition does not make its topic look paused: it is said how many of how many."""
+    """One paused partition does not make its topic look paused: the page shows how many of how many."""
     failed, first, second = served.node.shown.flows[0].partitions
     served.show(partitions=(failed, attrs.evolve(first, stage=PartitionStage.PAUSED), second))
     async with looking(browser, served.url) as seen:
@@ -204,7 +204,7 @@ async def test_a_topic_of_which_a_part_rests(browser: Browser, served: Served) -
 
 
 async def test_names_and_errors_are_text(browser: Browser, served: Served) -> None:
-    """Whatever a group is called and a broker says, it is shown as it is, and is never part of the page."""
+    """Names of groups and messages of brokers are shown as plain text, never parsed as HTML."""
     offset = GroupOffsetView(TopicPartition(HOSTILE, 0), TopicPartition(HOSTILE, 0), 1, None, None, False, HOSTILE)
     one = attrs.evolve(
         partitions(1, 1)[0],
@@ -305,7 +305,7 @@ async def test_dark_and_light(browser: Browser, served: Served) -> None:
 
 
 async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
-    """A flow, a topic and a limit are changed after a question; what is in force is told."""
+    """A flow, a topic and a limit are changed after a confirmation; the page shows what is in force."""
     async with looking(browser, served.url) as seen:
         await seen.open("#/flow/A-%3EB")
         await seen.sees("Topics 2")
@@ -331,7 +331,7 @@ async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
 
 
 async def test_a_refused_order_is_told_in_words(browser: Browser, served: Served) -> None:
-    """What the daemon says against it is shown until it is read, and nothing is claimed."""
+    """The daemon's error is shown until it is dismissed, and the page does not claim success."""
     served.node.control.trouble = OverrideConflictError("the flow is draining", "try again")
     async with looking(browser, served.url, expects=("409",)) as seen:
         await seen.open("#/flow/A-%3EB")
@@ -344,7 +344,7 @@ async def test_a_refused_order_is_told_in_words(browser: Browser, served: Served
 
 
 async def test_who_may_not_look_is_asked(browser: Browser, tmp_path: Path) -> None:
-    """Wrong credentials are refused in words; a reader sees everything and can change nothing; a writer can."""
+    """Wrong credentials get an error message; a reader sees everything and can change nothing; a writer can."""
     async with serving(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do") as served:
         async with looking(browser, served.url, expects=("401",)) as seen:
             await seen.open("#/flow/A-%3EB")
@@ -370,7 +370,7 @@ async def test_who_may_not_look_is_asked(browser: Browser, tmp_path: Path) -> No
 
 
 async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_path: Path) -> None:
-    """When the daemon goes, what is shown is marked as old; when it is back, the page goes on by itself."""
+    """When the daemon ends, what is shown is marked as old; when it is back, the page goes on by itself."""
     async with serving(tmp_path) as served, looking(browser, served.url, expects=("ERR_",)) as seen:
         await seen.open()
         await seen.sees("Live", "header")
@@ -386,7 +386,7 @@ async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_pa
 
 
 async def test_states_without_numbers(browser: Browser, served: Served) -> None:
-    """A daemon that starts or stops, a flow without topics, a node without flows: each is said, none is blank."""
+    """A daemon that starts or stops, a flow without topics, a node without flows: each has a text, none is blank."""
     async with looking(browser, served.url) as seen:
         await seen.open("#/flow/A-%3EB")
         served.show(state=FlowState.STARTING, partitions=(), topics=0, consumer_groups=())

@@ -145,7 +145,7 @@ async def test_acls_made_by_hand_stay(source: str, target: str, prefix: str, tmp
 
 
 async def test_prefixed_acls_are_copied_when_told_to(source: str, target: str, prefix: str, tmp_path: Path) -> None:
-    """With the setting, who may read topics by a prefix may read their remote topics by it."""
+    """With the setting, principals that may read topics by a prefix may read their remote topics by it."""
     await create_topic(source, prefix)
     await grant(source, many_kinds(prefix))
     settings = flow_settings(source, target, **every_second(prefix, **{"sync.topic.acls.prefixed.enabled": "true"}))

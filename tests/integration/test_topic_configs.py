@@ -106,7 +106,7 @@ AHEAD, DAY_MS = "message.timestamp.after.max.ms", 86_400_000
 async def test_records_ahead_of_the_clock_are_copied(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Records a day ahead, which the source allows and the target's brokers do not, arrive, and that is told once."""
+    """Records a day ahead, which the source allows and the target's brokers do not, arrive, with one event."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, configs={AHEAD: str(2 * DAY_MS)})
     ahead_ms = int(time.time() * 1000) + DAY_MS
@@ -140,7 +140,7 @@ async def test_raised_limits_follow_the_source(
 async def test_overwriting_what_was_set_by_hand(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Told to overwrite, the mirror makes remote topics what their sources are, as MirrorMaker 2 does."""
+    """With overwriting on, remote topics get their sources' configs, as with MirrorMaker 2."""
     await create_topic(primary.bootstrap_servers, prefix, configs={"retention.ms": "1000000"})
     await create_topic(backup.bootstrap_servers, f"A.{prefix}", configs={"retention.ms": "5", "flush.ms": "5000"})
     settings = flow_settings(
@@ -190,7 +190,7 @@ async def test_larger_batches_travel_once_the_limit_was_raised(
 async def test_missing_describe_configs_acl(
     backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Where configs may not be read, topics are copied without them; the right is named once, and its coming."""
+    """If configs may not be read, topics are copied without them; the missing right and its grant are reported."""
     guarded = make_cluster("guarded", properties=GUARDED)
     source = guarded.bootstrap_servers
     await create_topic(source, prefix, configs={"segment.ms": "700000"})

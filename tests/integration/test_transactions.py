@@ -1,4 +1,4 @@
-"""Transactions with real brokers: what is committed shows, what is not never does, and who comes later fences."""
+"""Transactions with real brokers: only committed records are visible, and a later producer fences an earlier one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
 async def test_a_committer_says_which_positions_were_committed(
     cluster: Cluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Positions show with their transaction; a second committer undoes what is open, and reads what was committed."""
+    """Positions become visible with their transaction; a second committer aborts an open one and reads them."""
     await create_topic(backup.bootstrap_servers, f"{prefix}-positions", partitions=3)
     await create_topic(backup.bootstrap_servers, prefix)
     terms = Transactions(prefix, f"{prefix}-positions", _TIMEOUT_MS)
@@ -152,7 +152,7 @@ async def test_reading_waits_for_an_open_transaction(backup: KafkaCluster, prefi
 
 
 async def test_markers_and_what_was_undone_are_no_records(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
-    """Behind a position, only what a consumer would see counts."""
+    """After a position, only records that a consumer would see count."""
     await create_topic(backup.bootstrap_servers, prefix)
     log, writing, clock = TopicLog(cluster, prefix), TransactionalProducer(cluster, prefix, _TIMEOUT_MS), SystemClock()
     remote = TopicPartition(prefix, 0)

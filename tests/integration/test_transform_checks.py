@@ -1,4 +1,4 @@
-"""What Spark, asked without a record, says against statements and functions that cannot be run."""
+"""Spark's refusals of statements and functions that cannot be run, found without a record."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ async def _refused() -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def refused() -> Mapping[str, str]:
-    """All of them in one life of Spark."""
+    """Return what one Spark finds out about all of them."""
     return asyncio.run(_refused())
 
 
 @pytest.mark.parametrize("text", [*_STATEMENTS, *_FUNCTIONS])
 def test_what_cannot_be_run_is_refused_and_nothing_else(refused: Mapping[str, str], text: str) -> None:
-    """Records are transformed one by one, and come out as records; whatever else is written is told apart before."""
+    """Records are transformed one by one, into records; statements that do anything else are refused beforehand."""
     wanted = {**_STATEMENTS, **_FUNCTIONS}[text]
 
     said = refused.get(text, "")

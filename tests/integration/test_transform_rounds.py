@@ -56,7 +56,7 @@ async def test_each_round_has_a_time_and_lots_of_its_own(
 async def test_a_function_that_looks_at_its_records_stops_its_topic(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """It says what becomes of them, when there are none yet; and the message says so."""
+    """A function is called without records to learn its columns; if it looks at records, the message explains that."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=1)
     await produce_numbers(source, prefix, count=10, partitions=1)

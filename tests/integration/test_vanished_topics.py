@@ -70,7 +70,7 @@ async def test_what_vanishes_is_made_and_filled_again(
     """
     All internal topics of a flow vanish while nothing is copied: they come to hold what they held, and copying goes on.
 
-    Where another program was faster and made topics of the same names, which keep no newest record, that is told.
+    If another program was faster and created topics of the same names without compaction, that is reported.
     """
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"{_ALIAS}{int(is_replaced)}"
     at_target = [f"mm2-offsets.{alias}.internal", f"mm2-synced.{alias}.internal", f"{alias}.checkpoints.internal"]

@@ -97,7 +97,7 @@ async def test_each_mistake_in_a_million_records(primary: KafkaCluster, backup: 
 async def test_a_running_flow_is_equal_up_to_a_fixed_pair_of_offsets(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """While records are written and mirrored, each comparison finds nothing, and says how far it went."""
+    """While records are written and mirrored, each comparison finds no difference, and reports how far it went."""
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"run{prefix[-6:]}"
     await create_topic(source, prefix, partitions=2)
     settings = flow_settings(source, target, alias=alias, topics=prefix, **{"offset.flush.interval.ms": 500})
@@ -149,7 +149,7 @@ async def test_every_kind_of_record_in_other_batches(primary: KafkaCluster, back
 async def test_transactions_of_the_source(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Markers and aborted records are none that the target lacks, whichever of them the flow mirrors."""
+    """Markers and aborted records do not count as missing at the target, whichever of them the flow mirrors."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)
     rounds = [(n % 3 != 0, [plain_records(50, start=50 * n)]) for n in range(12)]
@@ -167,7 +167,7 @@ async def test_transactions_of_the_source(
 
 
 async def test_a_partition_compacted_on_one_side_only(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """What compaction may have removed at the target is not called missing: it cannot be told, and is said so."""
+    """What compaction may have removed at the target is not called missing: the verdict is that it cannot tell."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "200"}
     await create_topic(source, prefix)
@@ -196,7 +196,7 @@ async def test_a_partition_compacted_on_one_side_only(primary: KafkaCluster, bac
 async def test_what_retention_removed_on_one_side_only(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Where one side holds more at its beginning, that cannot be told; the rest is compared all the same."""
+    """If one side holds more at its beginning, that part cannot be judged; the rest is compared all the same."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     for shorter, (ours, theirs) in {"source": (700, 0), "target": (0, 700)}.items():
         topic = f"{prefix}-{shorter}"
@@ -218,7 +218,7 @@ async def test_what_retention_removed_on_one_side_only(
 
 
 async def test_many_repeated_and_many_missing_records(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """A stretch that is far too long to be remembered is counted all the same."""
+    """An offset range that is far too long to be remembered is counted all the same."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=2)
     await create_topic(target, f"A.{prefix}", partitions=2)
@@ -235,7 +235,7 @@ async def test_many_repeated_and_many_missing_records(primary: KafkaCluster, bac
 
 
 async def test_a_target_that_stamps_records(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """Where the target's brokers stamp records, all else is compared, unopened, and that is said."""
+    """If the target's brokers stamp records, all else is compared, unopened, and that is reported."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix)
     await create_topic(target, f"A.{prefix}", configs={"message.timestamp.type": "LogAppendTime"})
@@ -275,7 +275,7 @@ async def test_what_a_position_proves(primary: KafkaCluster, backup: KafkaCluste
 async def test_a_topic_created_again_while_it_is_compared(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """What another topic of the name holds is no mistake of the mirror: the comparison says that it could not go on."""
+    """Another topic's records are not the mirror's mistake: the comparison reports that it could not go on."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     for bootstrap, topic in ((source, prefix), (target, f"A.{prefix}")):
         await create_topic(bootstrap, topic)

@@ -99,7 +99,7 @@ async def test_topics_are_created_grown_and_listed(cluster: Cluster, prefix: str
 
 
 async def test_configs_are_described(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
-    """A topic's own configs and Kafka's defaults are told apart; a broker tells its own."""
+    """A topic's own configs and Kafka's defaults are distinguished; a broker reports its own."""
     admin = Admin(cluster)
     await create_topic(backup.bootstrap_servers, prefix, configs={"retention.ms": "-1"})
     described = await admin.topic_configs([prefix, "nowhere"])

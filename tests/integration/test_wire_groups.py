@@ -16,7 +16,7 @@ from tests.support.topics import create_topic
 
 
 async def test_groups_of_every_kind_are_listed_and_described(backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A classic group, one of the consumer protocol and one that only commits are told apart, their members seen."""
+    """A classic group, one of the consumer protocol and one that only commits are distinguished, with their members."""
     bootstrap = backup.bootstrap_servers
     await create_topic(bootstrap, prefix, partitions=2)
     await produce_numbers(bootstrap, prefix, count=100, partitions=2)
