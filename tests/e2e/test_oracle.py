@@ -1,5 +1,5 @@
 """
-The same topics and groups, mirrored by Java MirrorMaker 2 and by mm2py into a target each, and Java's word on both.
+The same topics and groups, mirrored by Java MirrorMaker 2 and by mm2py into a target each, and both read by Java.
 
 Java's own client library translates the groups' offsets, Java's own formatters decode what both keep there.
 """
@@ -130,7 +130,7 @@ async def _read_offsets(mirrors: Mirrors) -> None:
 
 
 async def _await_translated(mirrors: Mirrors, target: str) -> None:
-    """Wait until all is copied and what Java's client says about the groups stands still."""
+    """Wait until all is copied and Java's client translates the groups' offsets to the same values twice."""
     orders, history, *_ = mirrors.topics
     bootstrap = mirrors.targets[target]
     await await_arrived(bootstrap, mirrors.remote(orders), _ORDERS, within_s=120)
@@ -230,9 +230,9 @@ async def test_java_translates_our_checkpoints_to_the_record(
     mirrors: Mirrors, record_property: Callable[[str, object], None]
 ) -> None:
     """
-    By what RemoteClusterUtils says of our target, no group reads a record again, and none misses one.
+    By RemoteClusterUtils' offsets at our target no group reads a record again, and none misses one.
 
-    That holds for groups at the end, in the middle, and far behind (a million records in a soak), and for compacted and
+    That holds for groups at the end, in the middle, and far back (a million records in a soak), and for compacted and
     transactional topics. By Java MirrorMaker 2's own checkpoints none misses one either, but some go far back.
     """
     ours = _repeats(mirrors, "mm2py", await mirrors.translated("mm2py"))

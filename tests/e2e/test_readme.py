@@ -74,7 +74,7 @@ class Reader:
 
     @property
     def orders(self) -> str:
-        """Name the topic that stands for the README's own."""
+        """Return the topic that stands for the README's own."""
         return f"{self.topics}-orders"
 
     def meant(self, line: str) -> str:
@@ -159,7 +159,7 @@ async def prints(process: LoggedProcess, pattern: str) -> None:
 
 
 async def end(process: LoggedProcess, number: signal.Signals) -> int:
-    """End a line as its reader would; insist where it does not end, with all that it started."""
+    """End a line's processes as its reader would; kill them if they do not end."""
     below = psutil.Process(process.pid).children(recursive=True) if process.is_running else []
     process.signal(number)
     try:

@@ -44,9 +44,9 @@ async def test_a_change_reaches_its_flow_alone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    After SIGHUP the changed flow mirrors what it is told now, from where it was; the other one goes on untouched.
+    After SIGHUP the changed flow mirrors by its new settings, from where it was; the other one goes on untouched.
 
-    A file that cannot be used changes nothing and says why; a flow that is switched off drains and is gone.
+    An invalid file changes nothing, and the error is reported; a flow that is switched off drains and is gone.
     """
     first, second, other = f"{prefix}-1", f"{prefix}-2", f"{prefix}-other"
     for topic in (first, second, other):

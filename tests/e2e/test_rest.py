@@ -1,4 +1,4 @@
-"""REST of a running daemon between real clusters: every address, and what changes there does here."""
+"""REST of a running daemon between real clusters: every address, and the effect of changes on the flow."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _path_of(route: Route) -> str:
 
 
 def _judge(route: Route, status: int, body: object) -> None:
-    """Hold an answer against the document."""
+    """Validate an answer against the OpenAPI document."""
     path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
     described = _SCHEMA_COMPONENTS["paths"][path][route.method.lower()]["responses"][str(status)]
     schema = described.get("content", {}).get("application/json", {}).get("schema")
@@ -131,7 +131,7 @@ _READING = [route for route in ROUTES if route.method == "GET" and route.path no
 
 
 async def test_every_address_shows_something(running: Running) -> None:
-    """Each GET answers 200 with what the document says; no group has committed anything yet, so none is found."""
+    """Each GET answers 200 with what the document describes; only the group is unknown, as none has committed yet."""
     found = {}
     for route in _READING:
         status, body = await running.ask("GET", _path_of(route))

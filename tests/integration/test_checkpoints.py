@@ -146,7 +146,7 @@ async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backu
     assert second.events.of(CheckpointsRead)[0].malformed >= 2
 
 
-async def test_nothing_points_behind_the_target_s_end(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
+async def test_nothing_points_past_the_target_s_end(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
     """A translation past the target's end is cut to it, in the checkpoint and in the group's offset."""
     stage = Stage(primary, backup, prefix)
     await stage.set_up()

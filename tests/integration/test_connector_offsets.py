@@ -236,7 +236,7 @@ async def test_offsets_of_the_other_connectors(
         assert await running.node.control.offsets(flow, CHECKPOINT) == ()
 
 
-async def test_java_reads_what_was_altered_and_leaves_orders_alone(
+async def test_java_reads_what_was_altered_and_leaves_overrides_alone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """

@@ -100,7 +100,7 @@ async def test_a_repeated_batch_is_acknowledged_where_it_lies(log: Log) -> None:
     assert await log.end() == 6
 
 
-async def test_sequences_begin_again_behind_the_last_one(log: Log) -> None:
+async def test_sequences_begin_again_after_the_last_one(log: Log) -> None:
     """A batch may lie across the greatest sequence, and the next one goes on from where it ended."""
     found = [await log.produce(LAST_SEQUENCE - 1, 4), await log.produce(2)]
 

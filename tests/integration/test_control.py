@@ -115,7 +115,7 @@ async def test_a_connector_is_held_and_goes_on_exactly(
 async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """The daemon may end while a flow is paused; the next one begins with the order and creates nothing."""
+    """The daemon may end while a flow is paused; the next one starts with the override and creates nothing."""
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=1)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
@@ -145,7 +145,7 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
 async def test_a_topic_and_a_partition_are_paused_alone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """What is paused stands still while all else is copied by the same copy task; resumed, it goes on exactly."""
+    """A paused topic or partition waits while its copy task copies all else; resumed, it goes on exactly."""
     source, whole, part = primary.bootstrap_servers, f"{prefix}-whole", f"{prefix}-part"
     for topic in (whole, part):
         await create_topic(source, topic, partitions=2)
@@ -293,7 +293,7 @@ async def test_a_restarted_copy_task_touches_no_other(
 async def test_a_restarted_connector_goes_on_exactly(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, include_tasks: bool
 ) -> None:
-    """Alone it looks at its topics again while copying goes on; with its tasks it drains and reads its positions."""
+    """Restarted alone it lists its topics again while copying goes on; with its tasks it drains and reads positions."""
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=_PARTITIONS)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 2})
@@ -317,7 +317,7 @@ async def test_a_restarted_connector_goes_on_exactly(
 async def test_a_failed_group_is_restarted_once_its_cause_is_gone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A class that cannot be loaded takes the checkpoint group down alone; put there, a restart brings it up."""
+    """A class that cannot be loaded fails the checkpoint group alone; once it exists, a restart succeeds."""
     source, module = primary.bootstrap_servers, f"filter_{tmp_path.name.replace('-', '_')}"
     monkeypatch.syspath_prepend(str(tmp_path))
     await create_topic(source, prefix, partitions=1)

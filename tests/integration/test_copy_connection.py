@@ -1,4 +1,4 @@
-"""A connection over a real socket: opened by aiokafka, taken over, closed; the other end speaks bytes."""
+"""A connection over a real socket: opened by aiokafka, taken over, closed; the other end is a fake broker."""
 
 from __future__ import annotations
 

@@ -108,9 +108,7 @@ async def test_strange_records_arrive_equal(pair: Pair, codec: str | None) -> No
 
 @pytest.mark.parametrize("codec", [None, "lz4"], ids=str)
 @pytest.mark.parametrize(("wanted", "number"), [("none", 0), ("zstd", 4)])
-async def test_batches_are_compressed_anew_when_told_to(
-    pair: Pair, codec: str | None, wanted: str, number: int
-) -> None:
+async def test_batches_are_recompressed_if_configured(pair: Pair, codec: str | None, wanted: str, number: int) -> None:
     """All batches have the codec that is asked for, and hold the same records."""
     await pair.create()
     await produce(pair.source_bootstrap, pair.topic, [list(plain_records(20_000))], codec=codec)
@@ -125,7 +123,7 @@ async def test_batches_are_compressed_anew_when_told_to(
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 async def test_unopened_batches_are_the_sources_to_the_byte(pair: Pair, codec: str | None) -> None:
-    """From byte 61 on each batch at the target is the source's; before it only what a broker insists on differs."""
+    """From byte 61 on each batch at the target is the source's; before it only the fields that we set differ."""
     await pair.create()
     await produce(pair.source_bootstrap, pair.topic, [plain_records(3_000)], codec=codec, idempotent=True)
     copied = await pair.copy(coalesce_below_bytes=0)
@@ -332,7 +330,7 @@ async def test_smaller_limit_of_the_target_splits_batches(pair: Pair, codec: str
 
 
 async def test_limit_that_the_target_lowers_meanwhile_is_an_answer(pair: Pair) -> None:
-    """A batch that the target finds too large after all stops the partition with the target's own word for it."""
+    """A batch that the target finds too large after all stops the partition with the target's own error."""
     await pair.create()
     await produce(pair.source_bootstrap, pair.topic, [plain_records(500)], batch_bytes=60_000)
     await pair.create_remote(max_message_bytes="20000")

@@ -1,4 +1,4 @@
-"""Reading from the replica in one's own rack (KIP-392)."""
+"""Reading from the replica in the copier's own rack (KIP-392)."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ async def test_what_a_position_rests_on_is_written_before_it(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    A position that is written ahead of its interval leaves nothing unknown behind it.
+    A position that is written ahead of its interval leaves no gap in what is known before it.
 
     1. A new producer's first position is written at once, long before the interval is over.
     2. The flow ends on the spot.

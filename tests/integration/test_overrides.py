@@ -70,7 +70,7 @@ async def _write(cluster: KafkaCluster, topic: str, key: bytes, value: bytes | N
     await produce(cluster.bootstrap_servers, topic, [[NewRecord(key, value, (), MIDDLE_MS)]])
 
 
-async def test_a_flow_without_orders_leaves_no_topic_behind(
+async def test_a_flow_without_overrides_creates_no_topic(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """Reading creates nothing; the first override creates a compacted topic of one partition, and is read again."""
@@ -217,7 +217,7 @@ async def test_a_daemon_that_was_overtaken_is_told_so(
         assert both.topics == {"left", "right"}
 
 
-async def test_who_takes_a_flow_over_obeys_what_was_ordered_meanwhile(
+async def test_a_node_that_takes_a_flow_over_applies_overrides_made_meanwhile(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """While a second node stood by, an operator paused a topic at the first: it stays paused after the takeover."""

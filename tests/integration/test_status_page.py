@@ -330,7 +330,7 @@ async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
         assert served.node.control.ordered.topics == {"orders"}
 
 
-async def test_a_refused_order_is_told_in_words(browser: Browser, served: Served) -> None:
+async def test_a_refused_change_shows_its_error(browser: Browser, served: Served) -> None:
     """The daemon's error is shown until it is dismissed, and the page does not claim success."""
     served.node.control.trouble = OverrideConflictError("the flow is draining", "try again")
     async with looking(browser, served.url, expects=("409",)) as seen:

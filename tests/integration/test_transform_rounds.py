@@ -35,7 +35,7 @@ _DRAWN = f"SELECT * EXCEPT (key, value), uuid() AS key, {_NOW} FROM records"
 async def test_each_round_has_a_time_and_lots_of_its_own(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, statement: str
 ) -> None:
-    """A plan that is kept between rounds would give all of them the time of the first, and draw the same lots again."""
+    """A plan that is kept between rounds would give all of them the time and the random numbers of the first."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=2)
     keys = {"tasks.max": 1, "TR->B.topics": prefix, "TR->B.transform.sql": statement}

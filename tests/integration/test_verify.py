@@ -1,4 +1,4 @@
-"""A comparison of both sides, on real brokers, with each thing that can be wrong."""
+"""A comparison of both sides, on real brokers, with each kind of difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group offsets by what flows really copied: there, and back by what another node keeps on the clusters."""
+"""Group offsets by what flows really copied: there, and back by what another node stored on the clusters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def both_ways(source: str, target: str, prefix: str, folder: Path, replacement: 
 
 
 def offset_of(running: RunningFlow, group: str, topic: str) -> GroupOffsetView | None:
-    """Return the picture of a group's offset of a topic."""
+    """Return the view of a group's offset of a topic."""
     views = (view for view in running.runner.view().consumer_groups if view.group == group)
     return next((offset for view in views for offset in view.offsets if offset.source.topic == topic), None)
 
@@ -111,7 +111,7 @@ async def test_groups_at_the_end_and_of_empty_partitions_move(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    MirrorMaker 2 gives neither a checkpoint before another record comes; here both are at the target at once.
+    MirrorMaker 2 writes no checkpoint for either before another record comes; here both are at the target at once.
 
     The group has read the first partition to its end, and committed the start of the second, which is empty. Later
     records are still to be read at the target.

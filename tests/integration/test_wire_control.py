@@ -233,7 +233,7 @@ async def test_a_cluster_that_is_not_there_and_then_is(make_cluster: MakeCluster
 async def test_java_mm2_and_we_read_each_other_s_positions(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """Java MM2 4.3.1 goes on where our position says, headers and all; its own positions are ours byte for byte."""
+    """Java MM2 4.3.1 goes on at our position, although it has headers; its own positions equal ours byte for byte."""
     fresh, begun = f"{prefix}-fresh", f"{prefix}-begun"
     for topic in (fresh, begun):
         await create_topic(primary.bootstrap_servers, topic, partitions=3)

@@ -138,7 +138,7 @@ async def test_a_partition_is_added_once_to_each_transaction() -> None:
     assert names == ["AddPartitionsToTxn", "AddPartitionsToTxn", "EndTxn", "AddPartitionsToTxn"]
 
 
-async def test_sequences_count_on_until_it_is_opened_anew() -> None:
+async def test_sequences_count_on_until_it_is_opened_again() -> None:
     """Sequences belong to a partition and an epoch, and count batches written here and by workers."""
     producer, _ = await opened()
     epoch = producer.mark(ONE).producer_epoch
