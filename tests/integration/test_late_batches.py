@@ -1,7 +1,7 @@
 """
 Batches of a copier that was killed, or lost in its first epoch, arrive after its successor has gone on.
 
-They have the producer id and the sequences of the successor's, so the broker takes each once.
+They have the producer id and the sequences of the successor's batches, so the broker takes each once.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ def test_tables_fit_a_terminal(width: int) -> None:
 
 
 def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
-    """How many partitions fare how is told where they do not fare alike."""
+    """Partitions are counted by state if they are not all in the same one."""
     topic = {
         "topic": "orders", "remote_topic": "A.orders", "partitions": 3, "stage": "paused", "is_paused": False,
         "stages": {"copying": 2, "paused": 1}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0, "byte_rate": 0.0,

@@ -79,7 +79,7 @@ def test_one_line_for_what_cannot_run(
 def test_a_spark_that_hangs_while_it_validates_is_a_line(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What hung is told with what to look at, without a traceback."""
+    """What hung is reported with a hint, without a traceback."""
 
     async def hang(_settings: object) -> list[Problem]:
         raise SparkHungError("its JVM has not answered for 20 s")
@@ -176,7 +176,7 @@ def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str])
 def test_without_java_it_does_not_start(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where Java is missing, one line says so and how to get it; the status file tells the rest."""
+    """If Java is missing, one line says so and how to install it; the status file has the rest."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     status = tmp_path / "status.json"
 

@@ -1,4 +1,4 @@
-"""``mm2py topics``: what the arguments mean, how records are printed, how trouble is told."""
+"""``mm2py topics``: what the arguments mean, how records are printed, how errors are reported."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_arguments_that_make_no_sense(
 
 
 def test_a_file_with_problems_tells_them_all(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A properties file that cannot be used is told line by line, as when a node is started with it."""
+    """An invalid properties file is reported line by line, as when a node is started with it."""
     file.write_text(file.read_text() + "tasks.max = many\nA->B.replication.factor = none\n")
 
     assert command.main(["topics", "dump", str(file)]) == ExitCode.FAILED

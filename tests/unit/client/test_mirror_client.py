@@ -161,7 +161,7 @@ async def test_a_missing_checkpoints_topic_is_named(client: MirrorClient) -> Non
 
 
 async def test_a_topic_that_may_not_be_seen(brokers: FakeBrokers, client: MirrorClient) -> None:
-    """A right that is missing is told as such."""
+    """A missing right is an error of its own."""
 
     def refused(_node: int, request: Any) -> Any:
         answer = brokers.metadata(_node, request)

@@ -60,7 +60,7 @@ def translation(
 
 
 def test_our_own_position_is_an_exact_place() -> None:
-    """Where our copy ended both offsets are known to the record; past it the end is given, never more."""
+    """At the end of our copy both offsets are known exactly; past it the answer is the end, never more."""
     known = translation(position(101, 57), syncs=([sync(90, 50)],))
 
     assert known.downstream(ORDERS, 101) == Translated(58, EXACT)

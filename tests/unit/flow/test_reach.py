@@ -48,7 +48,7 @@ def test_a_cluster_goes_away_once(reach: Reach, clock: ManualClock, events: Even
 
 
 def test_a_refusal_is_told_once_until_it_changes(reach: Reach, events: EventLog) -> None:
-    """The same refusal of a step is not repeated; another one is told, and the same one after a success."""
+    """The same refusal of a step is not repeated; another one is reported, and the same one after a success."""
     denied = BrokerAnsweredError("B", "CreateTopics", 29, "TOPIC_AUTHORIZATION_FAILED")
     full = BrokerAnsweredError("B", "CreateTopics", 44, "POLICY_VIOLATION")
     for error in (denied, denied, full):
@@ -63,7 +63,7 @@ KEPT_OUT = ClusterAccessError("B", "b:9092", "the broker refused the password", 
 
 
 def test_being_kept_out_is_told_once_with_what_to_mend(reach: Reach, clock: ManualClock, events: EventLog) -> None:
-    """One event names flow, cluster, principal and remedy however long it lasts; its end is told once."""
+    """One event names flow, cluster, principal and remedy however long it lasts; its end is reported once."""
     for _ in range(500):
         reach.failed("connect", KEPT_OUT)
         clock.advance(1)
@@ -114,7 +114,7 @@ def test_a_missing_permission_names_its_principal(clock: ManualClock, events: Ev
 
 
 def test_refused_copy_tasks_are_told_now_and_then(clock: ManualClock, events: EventLog) -> None:
-    """What copy tasks cannot get past is told once, and again as a reminder, not with every epoch."""
+    """An error that blocks copy tasks is reported once, and again as a reminder, not with every epoch."""
     reach = Reach(FLOW, clock, events, lambda: 0.5, lambda alias: f"User:mm2-at-{alias}")
     for _ in range(1200):
         reach.refused(PartitionFailure("cluster A: no", "mend it", "BrokerAccessError", cluster="A"))

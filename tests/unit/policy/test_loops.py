@@ -127,7 +127,7 @@ def test_mixes_of_policies(flows: list[tuple[str, str]], expected: str | None, *
 
 
 def test_aliases_with_separators_hide_circles() -> None:
-    """Where both aliases hold the separator, names tell nothing."""
+    """If both aliases contain the separator, names do not identify a topic's source."""
     flows = [mirror("eu.west->us.east", policy="default"), mirror("us.east->eu.west", policy="default")]
 
     found = find_loop(flows)
@@ -174,7 +174,7 @@ def test_a_sure_loop_is_found_beside_others() -> None:
     ids=["an expression that cannot be walked", "a filter of one's own"],
 )
 def test_what_cannot_be_ruled_out_is_said(back: FlowNaming) -> None:
-    """Where no name is found, but none can be ruled out, there may be a loop."""
+    """If no name is found, but none can be ruled out, there may be a loop."""
     found = find_loop([mirror("A->B", "x.{300}"), back])
 
     assert found is not None
@@ -182,7 +182,7 @@ def test_what_cannot_be_ruled_out_is_said(back: FlowNaming) -> None:
 
 
 def test_more_combinations_than_can_be_looked_into_leave_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the search is given up, nothing is taken to be fine."""
+    """If the search is given up, a loop is not ruled out."""
     monkeypatch.setattr(loops, "_MOST_WORDS", 2)
 
     found = find_loop([mirror(f"{a}->{b}", f"{a}{b}.*") for a in "ABCD" for b in "ABCD" if a != b])
@@ -224,7 +224,7 @@ def stripped(topic: str) -> str:
 
 
 def test_routers_that_hide_the_way() -> None:
-    """Where routers take away what the policy puts before a name, a ring of flows has no end; without them it has."""
+    """If routers remove the policy's prefix, a ring of flows never ends; without them it does."""
     ring = [mirror(flow, policy="default") for flow in ("A->B", "B->C", "C->A")]
     stripping = [attrs.evolve(one, routed=stripped) for one in ring]
 

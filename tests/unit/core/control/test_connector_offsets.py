@@ -127,7 +127,7 @@ def test_the_offset_that_stands_there_changes_nothing() -> None:
 
 
 def test_a_partition_that_was_never_copied() -> None:
-    """It begins where it is told, without a producer."""
+    """It begins at the altered offset, without a producer."""
     (altered,) = _alter(499, None)
 
     assert altered == Altered(Position(TP, 500, 699, "up", remote_topic_id="down"), skipped=400)

@@ -44,7 +44,7 @@ def test_what_stayed_is_left_alone(settings: MirrorSettings, tmp_path: Path) -> 
 
 
 def test_a_change_touches_the_flows_it_is_for(settings: MirrorSettings, tmp_path: Path) -> None:
-    """One flow changes, one goes, one comes; each is told with what it is to be."""
+    """One flow changes, one goes, one comes; those that stay have their new settings."""
     again = _read(tmp_path, "A->B.topics = orders\nA->C.enabled = false\nB->C.enabled = true\n")
 
     changes = compare_flows(settings.flows, again.flows)

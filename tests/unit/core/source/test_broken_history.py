@@ -185,7 +185,7 @@ def test_what_the_target_lacks_is_copied_again(before: PartitionState, seen: Obs
 
 
 def test_a_batch_that_got_in_is_not_taken_for_the_target_s_end() -> None:
-    """Where a batch from further behind got in, what was copied ends before it, and goes on behind it."""
+    """If the target accepted a later batch first, what was copied ends before it, and goes on after it."""
     strays = state(stray_from=60)
     seen = look(remote_end=110)
 

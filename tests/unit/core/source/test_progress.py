@@ -146,7 +146,7 @@ def test_rates_are_smoothed() -> None:
 def test_endings(
     before: PartitionState, told: PartitionOutcome, stage: PartitionStage, retry_at: float, occurrence: Occurrence
 ) -> None:
-    """Each way to end says when the partition is planned again, and what is told."""
+    """Each way to end decides when the partition is planned again, and what is reported."""
     moved, occurrences = after(before, told)
 
     assert (stage, retry_at, (occurrence,)) == (moved.stage, moved.retry_at, occurrences)
@@ -184,7 +184,7 @@ def test_a_start_is_searched_for_before_it_counts() -> None:
 
 
 def test_a_start_that_was_found_is_gone_on_behind() -> None:
-    """Where the target's last record is in the source, what the setting says of a start does not matter."""
+    """If the target's last record is in the source, the setting for a start does not matter."""
     moved, occurrences = after(searching(), outcome(resumed_records=30, position=50, downstream=29))
 
     assert (moved.position, moved.downstream, moved.repair) == (50, 29, None)
@@ -193,7 +193,7 @@ def test_a_start_that_was_found_is_gone_on_behind() -> None:
 
 
 def test_a_start_that_was_not_found_is_as_the_setting_says() -> None:
-    """What the target ends with is not in the source: copying begins at the source's end, and that is told."""
+    """What the target ends with is not in the source: copying begins at the source's end, which is reported."""
     moved, occurrences = after(
         searching(), outcome(ended=Ended.UNPROVEN, is_unsure=True, position=20, downstream=29, records=0)
     )

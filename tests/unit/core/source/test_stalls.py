@@ -47,7 +47,7 @@ def test_what_a_transaction_holds(found: PartitionState, *, is_held: bool) -> No
 
 
 def moments(states: Sequence[tuple[float, PartitionState]]) -> list[tuple[float, str]]:
-    """Return what is told when *states* are found one after the other, each at its time."""
+    """Return what is reported when *states* are found one after the other, each at its time."""
     known: dict[TopicPartition, Stall] = {}
     told = []
     for now, found in states:
@@ -78,7 +78,7 @@ MOVES = [(0, INTERRUPTED), (50, attrs.evolve(INTERRUPTED, position=101)), (100, 
     ],
 )
 def test_a_stall_is_told_once_and_its_end_once(states: Sequence[tuple[float, PartitionState]], told: object) -> None:
-    """It is told after some patience, and over once the partition moves or nothing holds it."""
+    """A blocked partition is reported after some patience, and is over once it moves or nothing holds it."""
     assert moments(states) == told
 
 

@@ -138,7 +138,7 @@ async def test_a_topic_that_may_not_be_read_means_caution(rig: CheckpointsRig) -
 
 
 async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
-    """A group whose offsets may not be read is told once; the others are written."""
+    """A group whose offsets may not be read is reported once; the others are written."""
     await rig.made.read()
     rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     await rig.made.emit_once(["g", "h"])

@@ -1,4 +1,4 @@
-"""Group offsets at the target: who is written, who is left alone, and what is told about it."""
+"""Group offsets at the target: which groups are written or left alone, and what is reported."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OverridesRig:
 
 
 async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
-    """The flow is to run with other settings, the other flow with the file's; each step is told."""
+    """The flow is to run with other settings, the other flow with the file's; each step is reported."""
     overrides = await rig.put(AB, topics="other", tasks_max=2)
 
     assert rig.targets.kept[AB].overrides == overrides
@@ -169,7 +169,7 @@ async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
 
 
 async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: OverridesRig) -> None:
-    """It is told, the other flows take the file, and once the settings are taken back this one does as well."""
+    """Settings that do not fit are reported; others take the file, and once they are removed this one does, too."""
     await rig.put(AB, topics="other")
     before = rig.control.settings_of(AB)
 

@@ -339,7 +339,7 @@ async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
 
 
 async def test_a_cleared_partition_continues_where_it_was() -> None:
-    """Where nothing is wrong after all, the partition is planned again after a moment, and nothing is told."""
+    """If nothing is wrong after all, the partition is planned again after a moment, and nothing is reported."""
     async with running(partitions=1, tasks_max=1) as group:
         await asyncio.sleep(1)
         look = mirrored(0, topic_id="id-2")
@@ -355,7 +355,7 @@ async def test_a_cleared_partition_continues_where_it_was() -> None:
 
 
 async def test_resumes_are_told() -> None:
-    """What was found at the target is told, exact or unproven."""
+    """What a resume found at the target is reported, exact or unproven."""
 
     def resume(plan: EpochPlan) -> EpochOutcome:
         if plan.epoch:

@@ -43,7 +43,7 @@ async def rig() -> StallWatchRig:
 
 
 async def test_many_partitions_make_one_event(rig: StallWatchRig) -> None:
-    """What stands still for one reason is told in one event, which names ten, and so is its end."""
+    """Partitions blocked for one reason are reported in one event, which names ten, and so is the end."""
     await rig.live(70.1)
     rig.go_on()
     await rig.live(70.1)

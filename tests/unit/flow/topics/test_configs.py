@@ -138,7 +138,7 @@ async def test_a_topic_that_brokers_do_not_know_yet(rig: ConfigSyncRig) -> None:
 
 
 async def test_a_cluster_that_is_away(rig: ConfigSyncRig) -> None:
-    """A look that failed is repeated soon, and the absence is told once."""
+    """A failed read of configs is repeated soon, and an unavailable cluster is reported once."""
     rig.mirror_topics("t")
     rig.source.is_away = True
     asyncio.get_running_loop().call_later(25, setattr, rig.source, "is_away", False)
@@ -160,7 +160,7 @@ async def test_it_begins_again_after_a_failure(rig: ConfigSyncRig) -> None:
 
 
 async def test_what_happens_is_told_once(rig: ConfigSyncRig) -> None:
-    """A change is told when it was made, what stays when the list of it changes, a refusal until it ends."""
+    """A change is reported when it is made, what stays when its list changes, a refusal until it ends."""
     rig.source.configs["t"] = {"retention.ms": "5", "flush.ms": "1", "nope": "1"}
     rig.target.configs["A.t"] = {"flush.ms": "2"}
     rig.target.refusals["nope"] = error_of(ErrorCode.INVALID_CONFIG, "B", "IncrementalAlterConfigs", "nope")

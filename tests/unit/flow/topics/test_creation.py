@@ -115,7 +115,7 @@ async def test_limits_that_the_target_does_not_tell(events: EventLog) -> None:
 
 
 async def test_a_config_that_the_target_does_not_take(events: EventLog) -> None:
-    """The topic is created all the same, gets every other config, and the refusal is told."""
+    """The topic is created all the same, gets every other config, and the refusal is reported."""
     target = TargetAdmin()
     results = await create(events, SourceAdmin(cleanup_policy="compact", remote_storage_enable="true"), target)
 
@@ -134,7 +134,7 @@ async def test_configs_that_may_not_be_read(events: EventLog) -> None:
 
 
 async def test_a_memory_that_is_away_does_not_hold_up_topics(events: EventLog) -> None:
-    """Where nothing can be remembered the topic is created all the same, which is told."""
+    """If nothing can be remembered the topic is created all the same, which is reported."""
     target = TargetAdmin()
     results = await create(events, SourceAdmin(cleanup_policy="compact"), target, SyncedMemoryDouble(is_away=True))
 

@@ -54,7 +54,7 @@ def test_what_works_again_is_told_once(events: EventLog, complaints: RefusalLog)
 
 
 def test_a_topic_that_is_gone_does_not_recover(events: EventLog, complaints: RefusalLog) -> None:
-    """Trouble with a topic that is mirrored no longer is forgotten; when it comes back, it is told again."""
+    """Trouble with a topic that is mirrored no longer is forgotten; when it comes back, it is reported again."""
     complaints.note(["t1"], {"t1": DENIED})
     complaints.forget([])
     complaints.note(["t1"], {"t1": DENIED})

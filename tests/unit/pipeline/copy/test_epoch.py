@@ -90,7 +90,7 @@ async def test_quiet_epoch_asks_little(rig: CopyRig) -> None:
 
 
 async def test_stop_file_ends_the_epoch_early(rig: CopyRig, tmp_path: Path) -> None:
-    """Where the worker sees the stop file the epoch ends within a moment, with all it had copied."""
+    """If the worker sees the stop file the epoch ends within a moment, with all it had copied."""
     stop_file = tmp_path / "stop"
     rig.load(0, 3)
     asyncio.get_running_loop().call_later(2, stop_file.touch)
@@ -336,7 +336,7 @@ async def test_source_errors_end_or_interrupt_one_partition(
 
 
 async def test_position_behind_the_source_is_out_of_range(rig: CopyRig) -> None:
-    """A position that the source no longer holds, or does not hold yet, is told with its offset."""
+    """A position that the source no longer holds, or does not hold yet, is reported with its offset."""
     partition = rig.source.partitions[TopicPartition(TOPIC, 0)]
     rig.load(0, 10)
     partition.start = 20
@@ -405,7 +405,7 @@ async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: 
 
 
 async def test_epoch_stays_with_the_topic_that_it_has_found(rig: CopyRig) -> None:
-    """Where a plan does not say which topic it is about, it is the one that is there when the epoch begins."""
+    """If a plan has no topic id, it is about the topic that exists when the epoch begins."""
     rig.source.topic_ids[TOPIC] = OLD_ID
     rig.load(0, 1)
     asyncio.get_running_loop().call_later(0.3, rig.source.topic_ids.update, {TOPIC: NEW_ID})

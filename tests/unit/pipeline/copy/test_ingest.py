@@ -248,7 +248,7 @@ def test_backlog_of_small_batches_is_put_together() -> None:
 
 
 def test_few_small_batches_travel_unopened() -> None:
-    """Where nothing waits, a small batch goes as it is: opening it would only cost."""
+    """If nothing waits, a small batch is sent as it is: opening it would only cost."""
     copy = copy_from(100)
     feed(copy, build_batch(1, base_offset=100), build_batch(1, base_offset=101), limits=COALESCING)
 

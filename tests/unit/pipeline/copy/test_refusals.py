@@ -15,7 +15,7 @@ SOURCE, TARGET = ClusterEndpoint("A", ("a:1",)), ClusterEndpoint("B", ("b:1",), 
 
 
 def test_a_refused_copy_task_says_by_whom() -> None:
-    """A cluster that does not let a copy task in is named, so that it is told as such and not per partition."""
+    """A cluster that refuses a copy task's login is named, so that it is reported once and not per partition."""
     broker = BrokerAccessError("B", "b:1", "wrong password", "User:mm2", "mend it", may_lock=True)
     cluster = ClusterAccessError("B", "b:1", "wrong password", "User:mm2", "mend it")
     failures = [failure_of(error) for error in (broker, cluster)]

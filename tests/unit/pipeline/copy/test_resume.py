@@ -245,7 +245,7 @@ async def test_shorter_target_is_never_silent(rig: ResumeRig, end: int) -> None:
 
 
 async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
-    """Where retention has emptied the target there is nothing to compare, and that is what it says."""
+    """If retention has emptied the target there is nothing to compare, and the failure says that."""
     rig.write_source(range(20))
     rig.write_target(range(12))
     rig.downstream.batches.clear()
@@ -372,7 +372,7 @@ async def test_javas_position_is_matched_by_content(rig: ResumeRig, position: in
 
 
 async def test_javas_position_with_an_empty_target_starts_there(rig: ResumeRig) -> None:
-    """Where nothing is at the target there is nothing to match."""
+    """If the target is empty there is nothing to match."""
     rig.write_source(range(20))
     copy = await rig.resume(7, None)
 
@@ -537,7 +537,7 @@ async def test_corrupt_source_batch_ends_the_partition(rig: ResumeRig) -> None:
 
 
 async def test_source_that_has_lost_the_position_is_out_of_range(rig: ResumeRig) -> None:
-    """Retention that overtook the position is told as what it is."""
+    """Retention that overtook the position is reported as such."""
     rig.write_source(range(40))
     rig.upstream.start = 20
     rig.write_target(range(15))

@@ -36,7 +36,7 @@ def test_a_bound_counts_time_awake(steps: list[float], over_at: float) -> None:
 
 
 async def test_a_job_goes_on_that_is_not_done_in_time() -> None:
-    """Who waited for it is told; it itself is not cancelled."""
+    """The caller learns that the time is over; the job itself is not cancelled."""
     job = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(7, job.set_result, "done")
 

@@ -53,7 +53,7 @@ LOST = BrokerConnectionError("B", "1", "gone")
 
 @attrs.define
 class PretendedCommitter:
-    """A committer that notes what is asked of it, and fails where it is told to."""
+    """A committer that notes what is asked of it, and fails as the test decides."""
 
     committed: dict[TopicPartition, Position]
     fails_to_begin: Exception | None = None
@@ -236,7 +236,7 @@ async def test_where_nothing_was_kept_downstream_stays_at_the_last_record() -> N
 
 @pytest.mark.parametrize("is_missing", [False, True])
 async def test_a_doubt_undoes_all_of_it(is_missing: bool) -> None:
-    """Where the target did not answer for one partition, nothing has moved of any, and the producer is opened again."""
+    """If the target did not answer for one partition, none has moved, and the producer is opened again."""
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
         sure, other = plan.partitions
@@ -253,7 +253,7 @@ async def test_a_doubt_undoes_all_of_it(is_missing: bool) -> None:
 
 
 async def test_a_refused_partition_does_not_hold_up_the_others_for_long() -> None:
-    """It alone is told to have failed; the others are where they were, and may be planned again at once."""
+    """It alone is reported as failed; the others are where they were, and may be planned again at once."""
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
         sure, other = plan.partitions
@@ -425,7 +425,7 @@ async def test_a_position_that_was_set_back_is_not_written_over() -> None:
 
 
 async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
-    """Another daemon has taken over: it is told once, nothing of the other's is undone, and pauses grow."""
+    """Another daemon has taken over: that is reported once, nothing of the other's is undone, and pauses grow."""
     made = rig()
     made.committer.fails_to_begin = FENCED
     first = await made.outcomes()

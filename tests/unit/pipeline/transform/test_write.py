@@ -88,7 +88,7 @@ async def test_a_record_that_a_step_cannot_take_ends_the_stretch_or_is_left_out(
 
 
 async def test_a_record_that_is_too_large_ends_the_stretch_before_it() -> None:
-    """It is what is told, though a record behind it fails, too."""
+    """The first failure is reported, although a later record fails, too."""
     large = b'{"x":"%s"}' % (b"y" * 5_000)
     outcome, found = await _written(b"{}", large, b"no json", max_message_bytes=1_000)
 
