@@ -7,19 +7,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.spark.session import collected
+from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.session import SparkSession, collected
 from mm2py.pipeline.transform import jobs as module
+from mm2py.pipeline.transform.jobs import StepRows, TransformJobs
 from mm2py.telemetry.events import PartitionStopped, RecordLeftOut, ResumeUnproven
-from tests.support.epochs import spark_of
+from tests.support.epochs import Spark, idle_plan, spark_of
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers, read_topic
 from tests.support.topics import create_topic
+from tests.support.transforms import first_range_fails
 
 
 pytestmark = pytest.mark.timeout(600)
@@ -105,14 +111,35 @@ async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
     wanted = {topic: await read_numbers(source, topic) for topic in topics}
     del wanted[topics[1]][7][150]
     found = {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics}
-    if support == "disabled" and (unproven := flow.events.of(ResumeUnproven)):
-        # Without transactions a request whose answer was lost is repeated, and that is reported.
-        doubted = {it.source for it in unproven}
-        for topic, partition in ((it.topic, it.partition) for it in doubted):
-            found[topic][partition] = list(dict.fromkeys(found[topic][partition]))
-    assert found == wanted, flow.events.of(ResumeUnproven)
+    assert not flow.events.of(ResumeUnproven)
+    assert found == wanted
     assert [(it.source, it.offset) for it in flow.events.of(RecordLeftOut)] == [(TopicPartition(topics[1], 7), 150)]
     assert 0 < len(jobs) < 20
+
+
+async def test_a_job_that_fails_takes_no_other_job_of_its_plan_with_it(spark: Spark) -> None:
+    """Jobs run the same plan of Spark's: one that fails meanwhile does not lose the outcomes of the others."""
+    ranges = tuple(
+        PartitionPlan(TopicPartition("t", number), "A.t", 0, None, is_unsure=False, until=10) for number in range(4)
+    )
+    session = await spark.host.session()
+    transform = Transform("bad range")
+    jobs = TransformJobs(session, transform, OneFails(session), spark.host.secrets_key_file, "A->B bad range")
+    done = await jobs.run(attrs.evolve(idle_plan(epoch_ms=5_000), partitions=ranges), SystemClock())
+
+    assert sorted(it.partition.source.partition for it in done.outcomes) == [1, 2, 3]
+    assert list(done.failed) == [TopicPartition("t", 0)]
+
+
+class OneFails(StepRows):
+    """Jobs with one range each, which take long, but for one that soon fails."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._rows = session.one_row.mapPartitions(first_range_fails)
+        self._rows.id()  # else threads that use it first at the same time make one of their own each
+
+    def jobs(self, ranges: int) -> int:
+        return ranges
 
 
 @contextmanager

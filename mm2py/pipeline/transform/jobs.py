@@ -205,7 +205,9 @@ class TransformJobs:
         context.setJobGroup(self._group, shortened(f"{self._name}, {names}"), interruptOnCancel=False)
         context.setLocalProperty(PLAN, base64.b64encode(seal(plan, self._key_file)).decode())
         try:
-            row: tuple[bytes] = collected(rows)[0]
+            # With a job, Spark fails all others whose RDDs contain the job's last one (DAGScheduler.stageDependsOn):
+            # they would go on writing, and their outcomes would be lost. So each job has a last RDD of its own.
+            row: tuple[bytes] = collected(rows.coalesce(1))[0]
         finally:
             context.setLocalProperty(PLAN, None)
         outcomes: list[RangeOutcome | str] = pickle.loads(row[0])  # noqa: S301 - our own task made it

@@ -70,6 +70,9 @@ class PretendedSpark:
         self.rounds += 1
         return lambda: self
 
+    def coalesce(self, _partitions: int) -> PretendedSpark:
+        return self
+
     def collect(self) -> list[tuple[bytes]]:
         outcomes = []
         for one in unseal(base64.b64decode(getattr(self.local, PLAN))).partitions:
