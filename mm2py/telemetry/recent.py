@@ -5,6 +5,8 @@ event, and on a busy node that is mostly epochs. Here only events worth reading 
 from __future__ import annotations
 
 import inspect
+import itertools
+import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -14,10 +16,15 @@ from mm2py.clock import Clock
 from mm2py.errors import shortened
 from mm2py.telemetry.events import Event, FlowSummary, Level, SparkEnded, SparkStarted
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.wording import worded
 
 
 #: Number of events kept.
 RECENT_EVENTS = 500
+#: Events of one name and flow that follow each other within so many seconds are a *run*; of each run only the last ones
+#: are kept, so that 1500 new topics do not displace everything else.
+_RUN_WITHIN_MS = 60_000
+_KEPT_OF_RUN = 20
 #: Tracebacks can be long; the log has all of them.
 _LONGEST_TEXT = 4_000
 _LEAST = Level.INFO
@@ -27,7 +34,7 @@ _LEAST = Level.INFO
 class ShownEvent:
     """One event for display. `id` counts since the daemon started; `flow` is empty if it concerns none. `mark`
     identifies it across restarts: marks of an earlier daemon are not recognised. `about` explains events of that name,
-    `text` has the fields of this one.
+    `text` has the facts of this one. It is the `nth` of its `run`, which is named after its first event, at `since_ms`.
     """
 
     id: int
@@ -38,6 +45,20 @@ class ShownEvent:
     flow: str
     text: str
     about: str
+    run: str
+    nth: int
+    since_ms: int
+
+
+@attrs.define
+class _Run:
+    """Events of one name and flow that follow each other closely; `ids` are those of the last ones."""
+
+    mark: str
+    since_ms: int
+    last_ms: int
+    length: int = 0
+    ids: deque[int] = attrs.field(factory=deque)
 
 
 class RecentEvents:
@@ -51,6 +72,7 @@ class RecentEvents:
         self.spark: SparkStarted | SparkEnded | None = None
         self._clock = clock
         self._ring: deque[ShownEvent] = deque(maxlen=keep)
+        self._runs: dict[tuple[str, str], _Run] = {}
         self._last_id = 0
         self._life = f"{clock.wall_ms():x}"
         for entry in events:
@@ -91,6 +113,7 @@ class RecentEvents:
         facts = event.fields()
         flow = _flow_of(facts)
         facts.pop("flow", None)
+        run = self._run(event.name, flow, wall_ms)
         self._ring.append(
             ShownEvent(
                 id=self._last_id,
@@ -99,10 +122,27 @@ class RecentEvents:
                 name=event.name,
                 level=event.level.name.lower(),
                 flow=flow,
-                text=_worded(facts),
+                text=shortened(worded(facts), _LONGEST_TEXT),
+                run=run.mark,
+                nth=run.length,
+                since_ms=run.since_ms,
                 about=_about(type(event)),
             )
         )
+
+    def _run(self, name: str, flow: str, wall_ms: int) -> _Run:
+        """Add the newest event to its run, and forget the oldest one of a long run."""
+        run = self._runs.get((name, flow))
+        if run is None or wall_ms - run.last_ms > _RUN_WITHIN_MS:
+            # Names and flows are few, but flows come and go with the file.
+            self._runs = {key: one for key, one in self._runs.items() if wall_ms - one.last_ms <= _RUN_WITHIN_MS}
+            run = self._runs[name, flow] = _Run(f"{self._life}.{self._last_id}", wall_ms, wall_ms)
+        run.length, run.last_ms = run.length + 1, wall_ms
+        run.ids.append(self._last_id)
+        if len(run.ids) > _KEPT_OF_RUN:
+            first = run.ids.popleft()
+            self._ring = deque((one for one in self._ring if one.id != first), maxlen=self._ring.maxlen)
+        return run
 
 
 def _flow_of(facts: dict[str, object]) -> str:
@@ -113,16 +153,8 @@ def _flow_of(facts: dict[str, object]) -> str:
     return str(flow or "")
 
 
-def _worded(facts: dict[str, object]) -> str:
-    text = ", ".join(f"{key.replace('_', ' ')}: {_value(value)}" for key, value in facts.items() if value != ())
-    return shortened(text, _LONGEST_TEXT)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "; ".join(map(str, value)) if isinstance(value, tuple | list | frozenset) else str(value)
-
-
 def _about(kind: type[Event]) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+    """Return what events of a kind mean; not what the names of their fields do, which readers do not see."""
+    text = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+    clauses = itertools.takewhile(lambda clause: "`" not in clause, re.split(r"(?<=[.;]) ", text))
+    return re.sub(r";\Z", ".", " ".join(clauses))

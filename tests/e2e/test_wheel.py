@@ -7,6 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from mm2py.rest.page.files import DOCUMENTS
+
 
 _ROOT = Path(__file__).parents[2]
 
@@ -21,6 +23,8 @@ def test_the_wheel_has_the_status_page(tmp_path: Path) -> None:
         for path in (_ROOT / "mm2py/rest/static").rglob("*")
         if path.is_file()
     }
+    # The page shows these two.
+    here |= {f"mm2py/rest/static/docs/{name}": (_ROOT / "docs" / name).read_bytes() for name in DOCUMENTS}
     with zipfile.ZipFile(wheel) as packed:
         there = {name: packed.read(name) for name in packed.namelist() if name in here}
 

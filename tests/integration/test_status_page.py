@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from mm2py.clock import SystemClock
 from mm2py.core.control.overrides import HEARTBEAT, SOURCE
 from mm2py.errors import OverrideConflictError
 from mm2py.model.epoch import PartitionFailure
@@ -26,15 +25,12 @@ from mm2py.model.state import (
     GroupView,
     MirrorView,
     PartitionStage,
-    PartitionView,
-    SparkView,
 )
-from mm2py.rest.server import RestServer
-from mm2py.telemetry.events import ClusterUnreachable, RestListening
-from tests.support.browser import DESKTOP, PHONE, chromium, looking
+from mm2py.telemetry.events import ClusterUnreachable, PositionsRead, TopicCreated
+from tests.support.browser import DESKTOP, PHONE, Looked, chromium, looking
 from tests.support.eventually import eventually
-from tests.support.rest_asking import PlainMetrics
-from tests.support.rest_node import FLOW, NodeDouble, node_double, some_view
+from tests.support.rest_node import FLOW
+from tests.support.served_page import Served, flow_between, partitions, serving
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -49,61 +45,11 @@ async def browser() -> AsyncIterator[Browser]:
         yield running
 
 
-@attrs.define
-class Served:
-    """A node and where its page is; it can be stopped and served again at the same address."""
-
-    node: NodeDouble
-    url: str
-    serving: asyncio.Task[None]
-
-    def show(self, **facts: object) -> None:
-        """Have the flow's view look different from now on."""
-        (flow, *others) = self.node.shown.flows
-        self.node.shown = attrs.evolve(self.node.shown, flows=(attrs.evolve(flow, **facts), *others))
-
-
-@asynccontextmanager
-async def serving(folder: Path, *lines: str, listener: str = "http://127.0.0.1:0") -> AsyncIterator[Served]:
-    """Serve a node that is only shown, for the block."""
-    node = node_double(folder, SystemClock(), f"listeners = {listener}", *lines)
-    node.shown = attrs.evolve(some_view(), spark=SparkView(2, 2, 0, is_up=True))
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(serve(node), name="rest")
-        url = await eventually(lambda: listening(node), within_s=10, what="the server listens")
-        try:
-            yield Served(node, url, running)
-        finally:
-            running.cancel()
-
-
-async def serve(node: NodeDouble) -> None:
-    server = RestServer(node, clock=SystemClock(), events=node.events, metrics=PlainMetrics())
-    await server.run()
-
-
-def listening(node: NodeDouble) -> str | None:
-    found = node.events.of(RestListening)
-    return found[-1].url if found else None
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     """A node without access control."""
     async with serving(tmp_path) as running:
         yield running
-
-
-def partitions(topics: int, each: int) -> tuple[PartitionView, ...]:
-    """Return partitions of topics ``topic-0000`` and so on, whose lag falls with their number."""
-    return tuple(
-        PartitionView(
-            TopicPartition(f"topic-{number:04}", one), f"A.topic-{number:04}", 0, PartitionStage.COPYING,
-            position=1000 + one, downstream=1000, lag=topics - number, records=9, bytes=900, bytes_per_s=10.0,
-        )
-        for number in range(topics)
-        for one in range(each)
-    )  # fmt: skip
 
 
 async def test_what_changes_is_shown_without_a_reload(browser: Browser, served: Served) -> None:
@@ -164,7 +110,8 @@ async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Serv
     served.show(partitions=(), topics=0, lag=None, lag_s=None, groups=(GroupView(HEARTBEAT, FlowState.RUNNING),))
     async with looking(browser, served.url) as seen:
         await seen.open()
-        await seen.sees("heartbeats", "svg.diagram")
+        await seen.sees("1 direction", ".tiles")
+        flows = await seen.text(".tiles")
         numbers = [await seen.rows("flows", column) for column in (3, 5, 6, 7, 8, 9)]
         await seen.keep_picture("heartbeats-alone")
         source = GroupView(SOURCE, FlowState.STARTING)
@@ -172,7 +119,8 @@ async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Serv
         await seen.sees("1 unreachable", ".tiles")
         unknown = await seen.rows("flows", 6)
 
-    assert numbers == [["heartbeats only"], *([["\N{EN DASH}"]] * 5)]
+    assert numbers == [["\N{EN DASH}"]] * 6
+    assert "Flows\nnone" in flows
     assert unknown == ["\N{EN DASH}"]
 
 
@@ -401,6 +349,79 @@ async def test_states_without_numbers(browser: Browser, served: Served) -> None:
         await seen.sees("This node runs no flow")
 
 
+async def test_heartbeats_alone_are_no_flows(browser: Browser, served: Served) -> None:
+    """A direction that copies nothing is thin and grey, has no number, and is counted apart."""
+    alone = flow_between("B", "A", copies=False)
+    served.node.shown = attrs.evolve(served.node.shown, flows=(flow_between("A", "B"), alone))
+    stroke = "(node) => { const style = getComputedStyle(node); return [style.strokeWidth, style.stroke]; }"
+    async with looking(browser, served.url) as seen:
+        await seen.open()
+        await seen.sees("1 direction", ".tiles")
+        tiles = await seen.text(".tiles")
+        lines = [await line.evaluate(stroke) for line in await seen.page.locator(".edge-line").all()]
+        legend = await seen.text(".legend")
+        states = await seen.rows("flows", 2)
+        away = attrs.evolve(alone, clusters=(ClusterView("B", is_reachable=False, error="refused"), alone.clusters[1]))
+        served.node.shown = attrs.evolve(served.node.shown, flows=(flow_between("A", "B"), away))
+        await seen.sees("1 direction: 1 unreachable", ".tiles")
+
+    assert "Flows\n1 running" in tiles
+    assert [width for width, _ in lines] == ["2px", "1px"]
+    assert lines[0][1] != lines[1][1]
+    assert legend == "heartbeats only: nothing is copied in this direction"
+    assert states == ["running", "heartbeats only"]
+
+
+@pytest.mark.parametrize("size", [(390, 844), (1440, 900)], ids=["phone", "desktop"])
+async def test_labels_are_apart_and_arrows_touch(browser: Browser, served: Served, size: tuple[int, int]) -> None:
+    """No label covers another one or a cluster, and both ends of each line lie on its clusters' borders."""
+    ring = [("A", "B"), ("B", "A"), ("B", "C"), ("C", "B"), ("A", "C"), ("C", "A")]
+    star = [pair for number in range(6) for pair in ((f"edge-{number}", "hub"), ("hub", f"edge-{number}"))]
+    pictures = [ring[:1], ring[:2], [("A", "C"), ("B", "C")], ring, star]
+    async with looking(browser, served.url, size=size) as seen:
+        await seen.open()
+        await seen.sees("Live", "header")
+        for pairs in pictures:
+            flows = tuple(flow_between(*pair, copies=at % 3 < 2) for at, pair in enumerate(pairs))
+            served.node.shown = attrs.evolve(served.node.shown, flows=flows)
+            is_drawn = functools.partial(_has, seen, ".edge-line", len(pairs))
+            await eventually(is_drawn, within_s=10, what="the picture is drawn")
+            drawn = await seen.evaluate(_DRAWN)
+
+            assert drawn["covered"] == [], pairs
+            assert max(drawn["gaps"]) < 1.5, pairs
+
+
+async def _has(seen: Looked, selector: str, many: int) -> bool:
+    return await seen.page.locator(selector).count() == many
+
+
+#: Which labels and boxes overlap, and how far each end of a line is from the nearest border of a box.
+_DRAWN = """
+(() => {
+  const svg = document.querySelector('svg.diagram');
+  const boxes = [...svg.querySelectorAll('.node-box')].map((node) => node.getBoundingClientRect());
+  const labels = [...svg.querySelectorAll('.edge-label')].map((node) => node.getBoundingClientRect());
+  const all = [...labels, ...boxes];
+  const covered = [];
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  labels.forEach((a, at) => all.slice(at + 1).forEach((b, other) => {
+    if (meet(a, b)) covered.push([at, at + 1 + other]);
+  }));
+  const from = svg.getBoundingClientRect();
+  const gaps = [...svg.querySelectorAll('.edge-line')].flatMap((line) => [0, line.getTotalLength()].map((at) => {
+    const point = line.getPointAtLength(at);
+    const [x, y] = [point.x + from.left, point.y + from.top];
+    return Math.min(...boxes.map((box) => {
+      const [dx, dy] = [Math.max(box.left - x, x - box.right), Math.max(box.top - y, y - box.bottom)];
+      return dx <= 0 && dy <= 0 ? Math.min(-dx, -dy) : Math.hypot(Math.max(dx, 0), Math.max(dy, 0));
+    }));
+  }));
+  return { covered, gaps };
+})()
+"""
+
+
 async def test_pictures_of_many_clusters(browser: Browser, served: Served) -> None:
     """From two to twenty clusters, in stars and both ways round, none lies outside the picture or on another one."""
     stars = [[(f"edge-{number}", "hub") for number in range(many)] for many in (1, 2, 3, 7, 12, 19)]
@@ -431,6 +452,32 @@ async ([pairs, width]) => {
 def _apart(a: dict[str, float], b: dict[str, float]) -> bool:
     is_beside = abs(a["x"] - b["x"]) >= (a["width"] + b["width"]) / 2
     return is_beside or abs(a["y"] - b["y"]) >= (a["height"] + b["height"]) / 2
+
+
+async def test_events_are_folded_and_in_words(browser: Browser, served: Served) -> None:
+    """Each line has a clock time, what the event means, its facts in words and its runbook; a flood is one line."""
+    served.node.events.emit(PositionsRead(FLOW, 0, 1))
+    for number in range(1500):
+        served.node.events.emit(TopicCreated(FLOW, f"t{number}", f"A.t{number}", 2, "it is new"))
+    served.node.events.emit(ClusterUnreachable(FLOW, "B", "no broker answers", "start it"))
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/events")
+        shown = await seen.sees("1 500 times", ".events")
+        lines = seen.page.locator(".events > li")
+        heads = [await line.inner_text() for line in await lines.all()]
+        await lines.nth(1).locator("summary").click()
+        older = await lines.nth(1).locator(".older li").count()
+        await seen.keep_picture("events")
+        await lines.nth(0).get_by_role("link", name="Runbook of cluster unreachable").click()
+        told = await seen.sees("Mm2pyClusterUnreachable", "main")
+
+    assert [head.splitlines()[3] for head in heads[:3]] == ["Cluster unreachable", "Topic created", "Positions read"]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", head.splitlines()[0]) for head in heads)
+    assert "The positions of a flow were read from its target cluster." in shown
+    assert "0 partitions with a position, 1 partition without one" in shown
+    assert "cluster B, no broker answers. What to try: start it" in shown
+    assert older == 19
+    assert "Over." in told
 
 
 async def test_numbers_as_people_read_them(browser: Browser, served: Served) -> None:

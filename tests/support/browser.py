@@ -21,7 +21,7 @@ from tests.support.eventually import eventually, scaled
 _LOADED_S = 30.0
 #: Chromium itself asks for nothing either: no name but this machine's leads anywhere.
 _ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1")
-DESKTOP, PHONE = (1280, 900), (360, 780)
+DESKTOP, PHONE = (1440, 900), (360, 780)
 
 
 def artifacts() -> Path:

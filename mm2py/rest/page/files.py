@@ -34,6 +34,8 @@ from mm2py.telemetry.recent import RecentEvents
 STATIC = "/static/"
 #: The page's value of the header X-Requested-With.
 PAGE_NAME = "mm2py"
+#: The documents that events link to.
+DOCUMENTS = ("runbooks.md", "operations.md")
 _WRITE_WITHIN_S = 10.0
 
 _TYPES = {
@@ -42,6 +44,7 @@ _TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
+    ".md": "text/markdown",
 }
 #: No resources of other origins, nothing inline, and no embedding in other sites.
 _HEADERS = {
@@ -195,7 +198,10 @@ def _flow_of(text: str) -> Flow | None:
 def _read_files() -> Iterator[tuple[str, StaticFile]]:
     """Read the page's files, as installed with the package."""
     top = importlib.resources.files("mm2py.rest") / "static"
-    for name, file in _walk(top, ""):
+    # A wheel has the documents with the page; a checkout has them beside the package.
+    beside = importlib.resources.files("mm2py") / ".." / "docs"
+    documents = [(f"docs/{name}", beside / name) for name in DOCUMENTS]
+    for name, file in (*_walk(top, ""), *((name, file) for name, file in documents if file.is_file())):
         content = file.read_bytes()
         suffix = name[name.rfind(".") :]
         etag = hashlib.sha256(content).hexdigest()[:24]

@@ -13,15 +13,18 @@ from mm2py.telemetry.events import (
     ClusterRecovered,
     Event,
     FlowSummary,
+    Level,
     PartitionStopped,
     PositionsWritten,
     SettingsRefused,
     SparkEnded,
     SparkStarted,
     TaskRestarted,
+    TopicCreated,
 )
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.recent import RecentEvents
+from mm2py.telemetry.wording import PHRASES, worded
 from tests.support.clocks import WALL_START_MS, ManualClock
 
 
@@ -46,9 +49,7 @@ def test_an_event_is_told_in_words(events: EventLog, recent: RecentEvents, clock
         "error",
         "A->B",
     )
-    assert told.text == (
-        "topic: orders, partition: 3, ended: corrupt, message: bad checksum, hint: look, offset: 7, retry in s: 30.0"
-    )
+    assert told.text == "orders-3, corrupt, bad checksum, offset 7, tried again in 30 s. What to try: look"
     assert told.about.startswith("A topic-partition needs attention")
 
 
@@ -76,6 +77,58 @@ def test_only_so_many_are_remembered(events: EventLog, clock: ManualClock) -> No
         events.emit(BACK)
 
     assert [told.id for told in recent] == [8, 9, 10]
+
+
+def test_a_flood_is_one_run(events: EventLog, recent: RecentEvents, clock: ManualClock) -> None:
+    """1500 new topics displace nothing: the last ones are kept and counted; after a minute of quiet a run is over."""
+    events.emit(BACK)
+    for number in range(1500):
+        clock.advance(0.01)
+        events.emit(TopicCreated(FLOW, f"t{number}", f"A.t{number}", 2, "it is new"))
+    clock.advance(61)
+    events.emit(TopicCreated(FLOW, "late", "A.late", 2, "it is new"))
+
+    shown = list(recent)
+    assert [one.name for one in shown] == ["cluster_recovered", *["topic_created"] * 21]
+    assert (shown[-2].nth, shown[-2].run, shown[-2].since_ms) == (1500, shown[-3].run, WALL_START_MS + 10)
+    assert (shown[-1].nth, shown[-1].run) == (1, shown[-1].mark)
+
+
+def test_runs_are_of_one_flow(events: EventLog, recent: RecentEvents) -> None:
+    """What happens to two flows at the same time stays apart, also where it alternates."""
+    for _ in range(2):
+        events.emit(BACK)
+        events.emit(attrs.evolve(BACK, flow=Flow("B", "A")))
+
+    assert [one.nth for one in recent] == [1, 1, 2, 2]
+    assert len({one.run for one in recent}) == 2
+
+
+def test_every_fact_has_a_phrase() -> None:
+    """No event that is shown has a fact without words: `found: 0, fresh: 1` means nothing to a reader."""
+    kinds = [kind for _, kind in inspect.getmembers(all_events, inspect.isclass) if issubclass(kind, Event)]
+    shown = [kind for kind in kinds if kind.level.value >= Level.INFO.value and kind is not FlowSummary]
+    facts = {field.name for kind in shown for field in attrs.fields(kind) if str(field.type) != "TopicPartition"}
+
+    assert facts - set(PHRASES) - {"flow", "hint"} == set()
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"found": 0, "fresh": 1}, "0 partitions with a position, 1 partition without one"),
+        ({"topic": "orders", "partitions": 1, "reason": "it is new"}, "topic orders, 1 partition, it is new"),
+        ({"added": (), "changed": ("A->B", "B->A"), "took_s": 0.25}, "changed A->B; B->A, in 0.2 s"),
+        ({"groups": 3, "added": 2, "gone": 0}, "3 groups, 2 added"),
+        ({"away_s": 3725.4}, "after 1 h 2 min"),
+        ({"error": "gone.", "hint": "start it"}, "gone. What to try: start it"),
+        ({"is_drained": False, "bytes_per_s": 2500.0}, "not everything ended in time, 2\u202f500 bytes/s"),
+        ({"what": "new"}, "what: new"),
+    ],
+)
+def test_facts_in_words(facts: dict[str, object], words: str) -> None:
+    """Counts have their nouns, durations their units, what to try comes last; unknown facts keep their names."""
+    assert worded(facts) == words
 
 
 def test_reading_on_after_a_mark(events: EventLog, recent: RecentEvents) -> None:

@@ -8,6 +8,10 @@ const NODE = { height: 44, least: 96, most: 190 };
 const ROOMY = 10;
 /** So many fit into a circle on a phone. */
 const FEW = 5;
+/** What is drawn on a line: its numbers, its sign alone, or the dot of one that copies nothing. */
+const [PLATE, SIGN, DOT] = [{ width: 118, height: 40 }, { width: 18, height: 18 }, { width: 12, height: 12 }];
+/** So many fit as a hub and a column beside it. */
+const FAN = 8;
 /** Room above and below, for curves that bend out of the circle. */
 const EDGE_ROOM = 38;
 const ICON_D = {
@@ -21,6 +25,7 @@ export function fare(flow) {
   const worst = flow.state === "running" ? flow.issues[0]?.severity : undefined;
   if (worst === "error") return { word: "has failures", sign: "bad", mood: "bad" };
   if (worst === "warning") return { word: "running with problems", sign: "bad", mood: "warn" };
+  if (flow.state === "running" && isHeartbeatsAlone(flow)) return { word: "heartbeats only", sign: "none", mood: "still" };
   return state(flow.state);
 }
 
@@ -57,6 +62,7 @@ export function layout(aliases, flows, width) {
     return { places, height, isTall: false };
   }
   const height = isNarrow ? 300 : Math.max(340, Math.min(760, aliases.length * 48 + 120));
+  if (isNarrow && hub && aliases.length <= FAN) return asFan(hub, aliases, width, put, places, nodeWidth);
   if (isNarrow && aliases.length > FEW) return inColumns(hub, aliases, width, put, places, nodeWidth);
   const room = aliases.length > 4 ? EDGE_ROOM : 8;
   const [rx, ry] = [(width - nodeWidth) / 2 - (isNarrow ? 4 : room), (height - nodeHeight) / 2 - room];
@@ -90,6 +96,14 @@ function aroundHub(hub, aliases, width, put, places, nodeWidth) {
   return { places, height, isTall: false };
 }
 
+/** On a phone: the hub at the left, all others below each other at the right. */
+function asFan(hub, aliases, width, put, places, nodeWidth) {
+  const others = aliases.filter((alias) => alias !== hub);
+  put(hub, nodeWidth / 2 + 4, others.length * 28);
+  others.forEach((alias, at) => put(alias, width - nodeWidth / 2 - 4, at * 56 + 28));
+  return { places, height: others.length * 56, isTall: false };
+}
+
 /** On a phone: two columns, and what all have to do with above them. */
 function inColumns(hub, aliases, width, put, places, nodeWidth) {
   const others = aliases.filter((alias) => alias !== hub);
@@ -100,49 +114,73 @@ function inColumns(hub, aliases, width, put, places, nodeWidth) {
   return { places, height: top + rows * 62, isTall: false };
 }
 
-/** Where a line from the middle of a node to a point leaves the node. */
-function border(place, towards, gap) {
-  const [dx, dy] = [towards.x - place.x, towards.y - place.y];
-  const half = { x: place.width / 2 + gap, y: place.height / 2 + gap };
-  const scale = Math.min(Math.abs(dx) > 0 ? half.x / Math.abs(dx) : Infinity, Math.abs(dy) > 0 ? half.y / Math.abs(dy) : Infinity);
-  return { x: place.x + dx * scale, y: place.y + dy * scale };
+/** How far the middle of a line leaves the straight one where another comes back: labels of both need room there. */
+function bow(from, to, { isOnly, isTall, isNarrow }) {
+  if (isOnly) return isTall ? 68 : 42;
+  return Math.min(26, Math.hypot(to.x - from.x, to.y - from.y) * (isNarrow ? 0.05 : 0.09));
 }
 
-/** The curve of a flow: to the side where there is one in the other direction too. */
-export function curve(from, to, hasTwin, isOnly) {
+const isInside = (place, point) => Math.abs(point.x - place.x) <= place.width / 2 && Math.abs(point.y - place.y) <= place.height / 2;
+
+/** The border between *inner*, where the curve is inside the node, and *outer*, where it is not. */
+function border(at, place, inner, outer) {
+  for (let step = 0; step < 24; step += 1) {
+    const half = (inner + outer) / 2;
+    if (isInside(place, at(half))) inner = half;
+    else outer = half;
+  }
+  return outer;
+}
+
+/** The curve of a flow, from border to border; to the side by *bend* where there is one in the other direction too. */
+export function curve(from, to, bend) {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
-  const bend = hasTwin ? Math.min(isOnly ? 62 : 46, length * 0.24) : 0;
   const [nx, ny] = [dy / length, -dx / length];
-  const middle = { x: (from.x + to.x) / 2 + nx * bend * 1.6, y: (from.y + to.y) / 2 + ny * bend * 1.6 };
-  const shift = hasTwin ? 9 : 0;
-  const moved = (place) => ({ ...place, x: place.x + nx * shift, y: place.y + ny * shift });
-  const start = border(moved(from), hasTwin ? middle : to, 3);
-  const end = border(moved(to), hasTwin ? middle : from, 9);
-  return { start, middle, end, at: (t) => ({
-    x: (1 - t) ** 2 * start.x + 2 * t * (1 - t) * middle.x + t ** 2 * end.x,
-    y: (1 - t) ** 2 * start.y + 2 * t * (1 - t) * middle.y + t ** 2 * end.y,
-  }) };
+  const shift = bend ? 7 : 0;
+  const points = [
+    { x: from.x + nx * shift, y: from.y + ny * shift },
+    { x: (from.x + to.x) / 2 + nx * bend * 2, y: (from.y + to.y) / 2 + ny * bend * 2 },
+    { x: to.x + nx * shift, y: to.y + ny * shift },
+  ];
+  // The polar form of the curve: its points where both numbers are one, and the handle of a part of it otherwise.
+  const polar = (t, u) => {
+    const [a, b, c] = [(1 - t) * (1 - u), (1 - t) * u + t * (1 - u), t * u];
+    return { x: a * points[0].x + b * points[1].x + c * points[2].x, y: a * points[0].y + b * points[1].y + c * points[2].y };
+  };
+  const on = (t) => polar(t, t);
+  const [first, last] = [border(on, from, 0, 0.5), border(on, to, 1, 0.5)];
+  return { start: on(first), middle: polar(first, last), end: on(last), at: (t) => on(first + (last - first) * t) };
 }
 
 const overlaps = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 
-/** Find a place on its curve for each label where it covers no other and no cluster; null where there is none. */
+/** Where on a line a label may be, from the middle outwards. */
+const SPOTS = Array.from({ length: 27 }, (_, at) => 0.5 + (at % 2 ? 1 : -1) * Math.ceil(at / 2) * 0.03);
+
+/**
+ * Find a place on its curve for each label where it covers no other and no cluster, and as little as can be of other
+ * lines; null where there is none.
+ */
 export function placeLabels(curves, sizes, places, width, height) {
   const taken = Object.values(places).map((place) => ({ x: place.x - place.width / 2, y: place.y - place.height / 2, width: place.width, height: place.height }));
+  const drawn = curves.map((one) => Array.from({ length: 25 }, (_, at) => one.at(at / 24)));
   return curves.map((one, index) => {
     const size = sizes[index];
-    for (const t of [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.2, 0.8]) {
+    let best = null;
+    for (const t of SPOTS) {
       const middle = one.at(t);
       const x = Math.min(Math.max(middle.x - size.width / 2, 2), width - size.width - 2);
       const y = Math.min(Math.max(middle.y - size.height / 2, 2), height - size.height - 2);
       const box = { x: x - 2, y: y - 2, width: size.width + 4, height: size.height + 4 };
-      if (!taken.some((other) => overlaps(box, other))) {
-        taken.push(box);
-        return { x: x + size.width / 2, y: y + size.height / 2 };
-      }
+      if (taken.some((other) => overlaps(box, other))) continue;
+      const dot = { width: 0, height: 0 };
+      const covered = drawn.reduce((sum, points, other) => sum + (other === index ? 0 : points.filter((point) => overlaps(box, { ...dot, ...point })).length), 0);
+      const cost = covered + Math.abs(t - 0.5);
+      if (!best || cost < best.cost) best = { cost, box, spot: { x: x + size.width / 2, y: y + size.height / 2 } };
     }
-    return null;
+    if (best) taken.push(best.box);
+    return best?.spot ?? null;
   });
 }
 
@@ -190,52 +228,55 @@ export class Diagram {
     const aliases = [...new Set(flows.flatMap((flow) => [flow.source, flow.target]))];
     // Two clusters at the far ends of a wide screen would look unrelated.
     const width = aliases.length === 2 ? Math.min(this.width, 860) : this.width;
-    const { places, height } = layout(aliases, flows, width);
+    const { places, height, isTall } = layout(aliases, flows, width);
     setAttribute(this.node, "viewBox", `0 0 ${width} ${height}`);
     setAttribute(this.node, "width", width);
     setAttribute(this.node, "height", height);
     const pairs = new Set(flows.map((flow) => `${flow.source}\n${flow.target}`));
-    const curves = flows.map((flow) => curve(places[flow.source], places[flow.target], pairs.has(`${flow.target}\n${flow.source}`), aliases.length === 2));
-    const isRoomy = width >= 520 || flows.length <= 2;
-    const size = { width: 118, height: 40 };
-    const found = isRoomy ? placeLabels(curves, flows.map(() => size), places, width, height) : [];
+    const curves = flows.map(({ source, target }) => {
+      const [from, to] = [places[source], places[target]];
+      return curve(from, to, pairs.has(`${target}\n${source}`) ? bow(from, to, { isOnly: aliases.length === 2, isTall, isNarrow: width < 520 }) : 0);
+    });
+    const isRoomy = width >= 520 || flows.filter((flow) => !isHeartbeatsAlone(flow)).length <= 2;
+    const sign = (flow) => (isHeartbeatsAlone(flow) ? DOT : SIGN);
+    const found = isRoomy ? placeLabels(curves, flows.map((flow) => (isHeartbeatsAlone(flow) ? DOT : PLATE)), places, width, height) : [];
     // A diagram where only some arrows have numbers is harder to read than one with signs only.
-    const spots = found.length && found.every(Boolean) ? found : flows.map(() => null);
+    const hasNumbers = found.length > 0 && found.every(Boolean);
+    const spots = hasNumbers ? found : placeLabels(curves, flows.map(sign), places, width, height);
     this.edges.clear();
     this.nodes.clear();
-    const edges = flows.map((flow, at) => this.edge(flow, curves[at], spots[at]));
+    const edges = flows.map((flow, at) => this.edge(flow, curves[at], spots[at] ?? curves[at].at(0.5), hasNumbers && !isHeartbeatsAlone(flow)));
     const nodes = aliases.map((alias) => this.cluster(alias, places[alias]));
     // Labels are above all lines.
     this.node.replaceChildren(...edges.map((parts) => parts.lines), ...nodes, ...edges.map((parts) => parts.node));
   }
 
-  edge(flow, one, spot) {
+  edge(flow, one, at, hasNumbers) {
     const d = `M${one.start.x} ${one.start.y}Q${one.middle.x} ${one.middle.y} ${one.end.x} ${one.end.y}`;
     const angle = (Math.atan2(one.end.y - one.middle.y, one.end.x - one.middle.x) * 180) / Math.PI;
-    const sign = one.at(0.5);
-    const at = spot ?? sign;
+    const isAlone = isHeartbeatsAlone(flow);
+    const link = { class: isAlone ? "edge alone" : "edge", href: `#/flow/${encodeURIComponent(flow.flow)}` };
     const parts = {
-      node: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}` }),
-      lines: s("a", { class: "edge", href: `#/flow/${encodeURIComponent(flow.flow)}`, tabindex: "-1", "aria-hidden": "true" }),
+      node: s("a", link),
+      lines: s("a", { ...link, tabindex: "-1", "aria-hidden": "true" }),
       title: s("title"),
       rate: s("text", { class: "edge-rate", x: 10, y: -4 }),
       lag: s("text", { class: "edge-lag", x: 10, y: 12 }),
       sign: s("path", { class: "edge-sign" }),
-      label: s("g", { transform: `translate(${at.x} ${at.y})` }),
+      label: s("g", { class: "edge-label", transform: `translate(${at.x} ${at.y})` }),
     };
-    if (spot) {
-      const [x, y] = [-59, -20];
+    if (hasNumbers) {
       parts.label.append(
-        s("rect", { class: "edge-plate", x, y, width: 118, height: 40, rx: 8 }),
+        s("rect", { class: "edge-plate", x: -PLATE.width / 2, y: -PLATE.height / 2, ...PLATE, rx: 8 }),
         s("g", { transform: "translate(-44 -8)" }, s("circle", { class: "edge-dot", r: 8 }), parts.sign),
         parts.rate, parts.lag,
       );
-    } else parts.label.append(s("circle", { class: "edge-dot", r: 9 }), parts.sign);
+    } else parts.label.append(s("circle", { class: "edge-dot", r: (isAlone ? DOT : SIGN).width / 2 }), parts.sign);
     parts.node.append(parts.title, parts.label);
     parts.lines.append(
       s("path", { class: "edge-wide", d }),
       s("path", { class: "edge-line", d }),
-      s("path", { class: "edge-head", d: "M0 0L-10-5.5L-7.5 0L-10 5.5z", transform: `translate(${one.end.x} ${one.end.y}) rotate(${angle})` }));
+      s("path", { class: "edge-head", d: isAlone ? "M0 0L-7-3.5L-7 3.5z" : "M0 0L-10-5.5L-7.5 0L-10 5.5z", transform: `translate(${one.end.x} ${one.end.y}) rotate(${angle})` }));
     this.edges.set(flow.flow, parts);
     return parts;
   }
@@ -259,11 +300,11 @@ export class Diagram {
     for (const node of [parts.node, parts.lines]) setAttribute(node, "data-mood", mood);
     setAttribute(parts.node, "data-state", flow.state);
     const isAlone = isHeartbeatsAlone(flow);
-    setText(parts.rate, isAlone ? "heartbeats" : recordsPerS(flow.records_per_s));
-    setText(parts.lag, mood !== "good" ? word : isAlone ? "only" : `lag ${short(flow.lag)}`);
-    setAttribute(parts.sign, "d", ICON_D[sign] ?? ICON_D.none);
-    const numbers = isAlone ? "heartbeats only" : `${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
-    const text = `${flow.source} to ${flow.target}: ${word}, ${numbers}`;
+    setText(parts.rate, recordsPerS(flow.records_per_s));
+    setText(parts.lag, mood !== "good" ? word : `lag ${short(flow.lag)}`);
+    setAttribute(parts.sign, "d", isAlone && mood === "still" ? "" : ICON_D[sign] ?? ICON_D.none);
+    const numbers = isAlone ? "" : `, ${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
+    const text = `${flow.source} to ${flow.target}: ${isAlone && mood !== "still" ? `heartbeats only, ${word}` : word}${numbers}`;
     setText(parts.title, text);
     setAttribute(parts.node, "aria-label", text);
   }

@@ -1,47 +1,80 @@
 // Recent events.
 
-import { h } from "./dom.js";
-import { ago, clock, dateAndClock, level, sentence } from "./format.js";
+import { runbook } from "./docs.js";
+import { h, setAttribute, setText } from "./dom.js";
+import { ago, clock, count, dateAndClock, level, plural, sentence } from "./format.js";
 import { now, store } from "./store.js";
 import { pill } from "./table.js";
 
 const RANKS = { info: 0, warn: 1, error: 2 };
 const PAGE = 100;
+const DAY_MS = 86_400_000;
 
-/** A list of events, newest first, that keeps what it has already drawn. */
+/** Events of a run as one: {newest, older, many}, in the order of the newest ones. */
+export function folded(events) {
+  const runs = new Map();
+  for (const event of events) {
+    const run = runs.get(event.run);
+    if (run) run.older.push(event);
+    else runs.set(event.run, { newest: event, older: [], many: event.nth });
+  }
+  return [...runs.values()];
+}
+
+function line(withFlow) {
+  const time = h("time");
+  const said = h("span", { class: "ago" });
+  const older = h("ol", { class: "older" });
+  const many = h("summary");
+  const fold = h("details", {}, many, older);
+  const text = h("p", { class: "event-text" });
+  const item = h("li");
+  const show = ({ newest, older: before, many: length }) => {
+    setAttribute(item, "data-mood", level(newest.level).mood);
+    item.replaceChildren(
+      h("div", { class: "event-head" }, h("span", { class: "when" }, time, said), pill(level(newest.level)), h("strong", { text: sentence(newest.name) }),
+        length > 1 ? h("span", { class: "times", text: `${count(length)} times` }) : null,
+        withFlow && newest.flow ? h("a", { href: `#/flow/${encodeURIComponent(newest.flow)}`, text: newest.flow }) : null,
+        h("a", { class: "runbook", href: runbook(newest.name), "aria-label": `Runbook of ${sentence(newest.name).toLowerCase()}`, text: newest.level === "info" ? "About" : "Runbook" })),
+      h("div", { class: "event-body" }, newest.about ? h("p", { class: "event-about", text: newest.about }) : "", text, length > 1 ? fold : ""));
+    setAttribute(time, "datetime", new Date(newest.wall_ms).toISOString());
+    setAttribute(time, "title", dateAndClock(newest.wall_ms));
+    setText(text, newest.text);
+    text.hidden = !newest.text;
+    const hidden = length - 1 - before.length;
+    setText(many, `${plural(length - 1, "earlier one")} since ${clock(newest.since_ms)}${hidden > 0 ? `, the last ${before.length} here` : ""}`);
+    older.replaceChildren(...before.map((event) => h("li", {}, h("time", { text: clock(event.wall_ms) }), ` ${event.text}`)));
+  };
+  return { item, time, said, show, shown: "" };
+}
+
+/** A list of events, newest first, repeats folded, that keeps what it has already drawn. */
 export function eventList({ empty = "No events yet.", withFlow = true } = {}) {
   const list = h("ol", { class: "events" });
   const said = h("p", { class: "empty", text: empty });
   const node = h("div", {}, list, said);
   const made = new Map();
-  const make = (event) => {
-    const time = h("time", { datetime: new Date(event.wall_ms).toISOString(), title: dateAndClock(event.wall_ms) });
-    const item = h("li", { "data-mood": level(event.level).mood },
-      h("div", { class: "event-head" }, time, pill(level(event.level)), h("strong", { text: sentence(event.name), title: event.about }),
-        withFlow && event.flow ? h("a", { href: `#/flow/${encodeURIComponent(event.flow)}`, text: event.flow }) : null),
-      event.text ? h("p", { class: "event-text", text: event.text }) : null);
-    return { item, time };
-  };
-  const update = (events) => {
-    said.hidden = events.length > 0;
-    const marks = new Set(events.map((event) => event.mark));
-    for (const [mark, { item }] of made) {
-      if (!marks.has(mark)) {
+  const update = (runs) => {
+    said.hidden = runs.length > 0;
+    const keys = new Set(runs.map((run) => run.newest.run));
+    for (const [key, { item }] of made) {
+      if (!keys.has(key)) {
         item.remove();
-        made.delete(mark);
+        made.delete(key);
       }
     }
     let before = list.firstChild;
     const present = now();
-    for (const event of events) {
-      let one = made.get(event.mark);
-      if (!one) {
-        one = make(event);
-        made.set(event.mark, one);
+    for (const run of runs) {
+      const { newest } = run;
+      const one = made.get(newest.run) ?? line(withFlow);
+      made.set(newest.run, one);
+      if (one.shown !== newest.mark) {
+        one.shown = newest.mark;
+        one.show(run);
       }
-      const isRecent = present - event.wall_ms < 3_600_000;
-      const when = isRecent ? ago(event.wall_ms, present) : clock(event.wall_ms);
-      if (one.time.textContent !== when) one.time.textContent = when;
+      setText(one.time, present - newest.wall_ms < DAY_MS ? clock(newest.wall_ms) : dateAndClock(newest.wall_ms));
+      setText(one.said, ago(newest.wall_ms, present));
       if (one.item === before) before = before.nextSibling;
       else list.insertBefore(one.item, before);
     }
@@ -63,7 +96,7 @@ export class Events {
     const tools = h("div", { class: "tools" }, this.words, this.level, flow === null ? this.of : null);
     const content = [tools, this.list.node, this.more];
     this.node = flow === null
-      ? h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The latest events of this daemon at the levels info, warning and error. The log has all of them." }), h("section", { class: "card" }, ...content))
+      ? h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The latest events of this daemon at the levels info, warning and error; repeats are one line. The log has all of them." }), h("section", { class: "card" }, ...content))
       : h("div", {}, ...content);
   }
 
@@ -83,8 +116,8 @@ export class Events {
     const words = this.words.value.trim().toLowerCase();
     const wanted = this.flow ?? this.of.value;
     const least = RANKS[this.level.value];
-    const found = store.events.filter((event) => (!wanted || event.flow === wanted) && (RANKS[event.level] ?? 0) >= least
-      && (!words || `${sentence(event.name)} ${event.text} ${event.flow}`.toLowerCase().includes(words)));
+    const found = folded(store.events.filter((event) => (!wanted || event.flow === wanted) && (RANKS[event.level] ?? 0) >= least
+      && (!words || `${sentence(event.name)} ${event.about} ${event.text} ${event.flow}`.toLowerCase().includes(words))));
     this.list.update(found.slice(0, this.most));
     this.more.hidden = found.length <= this.most;
   }

@@ -3,6 +3,7 @@
 import { guard } from "./actions.js";
 import { ask, basic, bearer, hasAuthorization, Refused, setAuthorization } from "./api.js";
 import { askWho } from "./dialogs.js";
+import { Docs, documentNamed } from "./docs.js";
 import { h, icon, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { FlowPage } from "./flow.js";
@@ -108,7 +109,7 @@ function go() {
     }
   });
   const [name, flow = "", tab = ""] = parts;
-  const wanted = name === "flow" && flow ? `flow ${flow}` : name === "events" ? "events" : "overview";
+  const wanted = name === "flow" && flow ? `flow ${flow}` : name === "docs" ? `docs ${flow} ${flow === "event" ? tab : ""}` : name === "events" ? "events" : "overview";
   for (const link of document.querySelectorAll("header nav a")) setAttribute(link, "aria-current", link.dataset.page === wanted ? "page" : null);
   if (wanted === route) {
     page.choose?.(tab);
@@ -118,13 +119,14 @@ function go() {
   const isFirst = route === "";
   route = wanted;
   page?.end();
-  page = wanted.startsWith("flow ") ? new FlowPage(flow, tab) : wanted === "events" ? new Events() : new Overview();
-  document.title = wanted.startsWith("flow ") ? `${flow} · mm2py` : wanted === "events" ? "Events · mm2py" : "mm2py";
+  const isFlow = wanted.startsWith("flow ");
+  page = isFlow ? new FlowPage(flow, tab) : name === "docs" ? new Docs(documentNamed(flow), tab) : wanted === "events" ? new Events() : new Overview();
+  document.title = isFlow ? `${flow} · mm2py` : page.title ? `${page.title} · mm2py` : wanted === "events" ? "Events · mm2py" : "mm2py";
   if (!isFirst) {
     window.scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }
-  live.follow(wanted.startsWith("flow ") ? flow : null);
+  live.follow(isFlow ? flow : null);
   draw();
 }
 

@@ -1,8 +1,8 @@
 // All flows: problems, the diagram, the figures, and the latest events.
 
-import { eventList } from "./events.js";
+import { eventList, folded } from "./events.js";
 import { h, s, setAttribute, setText } from "./dom.js";
-import { bytesPerS, ms, recordsPerS, short } from "./format.js";
+import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
@@ -84,7 +84,7 @@ function flowTable() {
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
         make: (flow) => h("a", { href: `#/flow/${encodeURIComponent(flow.flow)}`, class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
       { key: "state", label: "State", sort: (flow) => fare(flow).word, make: (flow) => h("span", {}, pill(fare(flow))), update: (node, flow) => setPill(node.firstChild, fare(flow)) },
-      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "heartbeats only" : recordsPerS(flow.records_per_s)) },
+      { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (flow) => flow.bytes_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : bytesPerS(flow.bytes_per_s)) },
       { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => short(flow.lag), title: (flow) => (flow.lag === null ? "" : `${flow.lag} records`) },
@@ -104,10 +104,11 @@ export class Overview {
   constructor() {
     this.problems = new Problems();
     this.diagram = new Diagram();
-    this.tiles = { state: tile("Flows"), records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag"), spark: tile("Spark") };
+    this.tiles = { state: tile("Flows"), alone: tile("Heartbeats only"), records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag"), spark: tile("Spark") };
     this.table = flowTable();
     this.events = eventList();
-    this.drawing = h("section", { class: "card diagram-card" }, h("h2", { text: "Clusters and flows" }), h("div", { class: "diagram-box" }, this.diagram.node));
+    this.legend = h("p", { class: "legend", text: "heartbeats only: nothing is copied in this direction" });
+    this.drawing = h("section", { class: "card diagram-card" }, h("h2", { text: "Clusters and flows" }), h("div", { class: "diagram-box" }, this.diagram.node), this.legend);
     this.node = h("div", { class: "page" },
       h("h1", { class: "unseen", text: "All flows" }),
       this.problems.node,
@@ -130,9 +131,11 @@ export class Overview {
     if (!overview) return;
     const { flows, spark } = overview;
     this.problems.update(problems(flows, overview.issues));
-    const fares = new Map([["running", 0]]);
-    for (const flow of flows) fares.set(fare(flow).word, (fares.get(fare(flow).word) ?? 0) + 1);
-    setText(this.tiles.state.value, [...fares].filter(([, many]) => many).map(([word, many]) => `${many} ${word}`).join(", ") || "none");
+    const alone = flows.filter(isHeartbeatsAlone);
+    setText(this.tiles.state.value, census(flows.filter((flow) => !isHeartbeatsAlone(flow))));
+    // Directions that copy nothing are counted apart.
+    setText(this.tiles.alone.value, `${plural(alone.length, "direction")}${alone.every((flow) => fare(flow).mood === "still") ? "" : `: ${census(alone)}`}`);
+    this.tiles.alone.node.hidden = this.legend.hidden = alone.length === 0;
     setText(this.tiles.records.value, recordsPerS(total(flows, "records_per_s")));
     setText(this.tiles.bytes.value, bytesPerS(total(flows, "bytes_per_s")));
     setText(this.tiles.lag.value, `${short(total(flows, "lag"))} records`);
@@ -141,10 +144,17 @@ export class Overview {
     this.drawing.hidden = flows.length === 0;
     this.diagram.update(flows);
     this.table.update(flows);
-    this.events.update(store.events.slice(0, LAST_EVENTS));
+    this.events.update(folded(store.events).slice(0, LAST_EVENTS));
   }
 
   repaint() {}
+}
+
+/** How many flows are in which state: "3 running, 1 unreachable". */
+function census(flows) {
+  const fares = new Map([["running", 0]]);
+  for (const flow of flows) fares.set(fare(flow).word, (fares.get(fare(flow).word) ?? 0) + 1);
+  return [...fares].filter(([, many]) => many).map(([word, many]) => `${many} ${word}`).join(", ") || "none";
 }
 
 const total = (flows, name) => flows.reduce((sum, flow) => sum + (flow[name] ?? 0), 0);

@@ -1,6 +1,8 @@
 // The page's data: the latest state, assembled from snapshots and changes.
 
 const KEPT_EVENTS = 500;
+/** As the daemon does: a thousand new topics displace nothing else. */
+const KEPT_OF_RUN = 20;
 const KEPT_POINTS = 1_200;
 
 export const store = {
@@ -46,7 +48,12 @@ export function take(messages) {
     // A restarted daemon sends its events from the beginning.
     const known = new Set(store.events.map((event) => event.mark));
     const added = fresh.filter((event) => !known.has(event.mark)).reverse();
-    store.events = [...added, ...store.events].slice(0, KEPT_EVENTS);
+    const lengths = new Map();
+    const isKept = ({ run }) => {
+      lengths.set(run, (lengths.get(run) ?? 0) + 1);
+      return lengths.get(run) <= KEPT_OF_RUN;
+    };
+    store.events = [...added, ...store.events].filter(isKept).slice(0, KEPT_EVENTS);
   }
 }
 

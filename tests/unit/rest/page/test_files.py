@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import pytest
 
 import mm2py.rest
 from mm2py.model.flow import Flow
-from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable
+from mm2py.rest.page.files import DOCUMENTS
+from mm2py.telemetry import events
+from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable, Event
 from tests.support.rest_asking import Asking, asking
 
 
+DOCS = Path(__file__).parents[4] / "docs"
 STATIC = Path(mm2py.rest.__file__).parent / "static"
 OURS = sorted(path for path in STATIC.rglob("*") if path.is_file() and "vendor" not in path.parts)
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
@@ -109,6 +113,23 @@ async def test_only_the_page_s_files_are_given(ask: Asking, name: str) -> None:
     assert got.status == 404
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+async def test_documents_come_with_the_page(ask: Asking, name: str) -> None:
+    """The daemon serves the runbooks itself, so events can link to them."""
+    got = await ask("GET", f"/static/docs/{name}")
+
+    assert (got.status, got.text) == (200, (DOCS / name).read_text())
+
+
+def test_every_warning_has_something_to_read() -> None:
+    """The served documents name every event that the page links from."""
+    text = "".join((DOCS / name).read_text() for name in DOCUMENTS)
+    kinds = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event)]
+    names = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower() for kind in kinds if kind is not Event]
+
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
 async def test_files_need_no_credentials_and_numbers_do(tmp_path: Path) -> None:
     """Clients without credentials get the page, which asks for some, and nothing of what it would show."""
     ask = asking(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do")
@@ -163,5 +184,5 @@ async def test_recent_events_are_chosen(ask: Asking) -> None:
 
     assert [one["name"] for one in everything] == ["cluster_unreachable", "cluster_recovered", "cluster_recovered"]
     assert len(of_flow) == 2
-    assert [one["text"] for one in warnings] == ["cluster: B, error: gone, hint: start it"]
+    assert [one["text"] for one in warnings] == ["cluster B, gone. What to try: start it"]
     assert later == everything[1:]
