@@ -101,6 +101,8 @@ class MirrorMaker:
         self._asked_to_stop = asyncio.Event()
         self._asked_to_reload = asyncio.Event()
         self._has_spark = False
+        #: Starts Spark with the daemon; None if no flow needs it.
+        self._spark_start: asyncio.Task[None] | None = None
         self._is_ready = False
         self._reason = ""
         #: The problems of the file as it was read last; none if it is in use.
@@ -177,6 +179,8 @@ class MirrorMaker:
                     loop.cancel()
                 begun = self._clock.monotonic()
                 is_drained = await self._drain()
+                if self._spark_start is not None:
+                    self._spark_start.cancel()  # what is drained needs it no more
                 for loop in watches:
                     loop.cancel()
         finally:
@@ -190,7 +194,7 @@ class MirrorMaker:
         """Start Spark, unless all flows only emit heartbeats."""
         if _copy_tasks(settings.flows) and not self._has_spark:
             self._has_spark = True
-            tasks.create_task(self._await_spark(), name="spark")
+            self._spark_start = tasks.create_task(self._await_spark(), name="spark")
         elif not self._has_spark:
             self._become_ready()
 

@@ -7,11 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+import psutil
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import TEST_PROPERTIES
-from tests.support.daemon import daemon
+from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -62,6 +69,55 @@ async def test_signal_while_starting(primary: KafkaCluster, prefix: str, tmp_pat
 
         assert await running.sigterm(within_s=20) == 0
         assert not list(running.events("flow_failed"))
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+async def test_signal_while_spark_starts(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, short_folder: Path
+) -> None:
+    """A daemon that is to stop before, while or after its JVM comes up does so at once, with 0, and leaves nothing."""
+    settings = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **{"A->B.topics": prefix})
+    await create_topic(primary.bootstrap_servers, prefix)
+
+    def names(running: Daemon) -> list[str]:
+        found = []
+        for process in running.tree()[1:]:
+            with suppress(psutil.NoSuchProcess):
+                found.append(process.name())
+        return found
+
+    moments: list[Callable[[Daemon], bool]] = [
+        lambda _: True,
+        lambda running: "java" in names(running),
+        lambda running: any(name.startswith("python") for name in names(running)),
+    ]
+    for moment in moments:
+        async with daemon(tmp_path, settings, env={"TMPDIR": str(short_folder)}) as running:
+            await running.wait_for_event("daemon_started")
+            await eventually(partial(moment, running), within_s=60, what="Spark has come so far", every_s=0.02)
+            below = running.tree()[1:]
+            is_up = any(running.events("spark_started"))
+
+            assert await running.sigterm(within_s=20) == 0
+            assert any(running.events("spark_started")) is is_up
+            assert "Traceback" not in running.log_text()
+            assert _names_in(short_folder) == []
+            await eventually(partial(_are_gone, below), within_s=5, what="its processes have ended")
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def _are_gone(processes: list[psutil.Process]) -> bool:
+    # One that waits for its parent to ask for its exit code has ended too.
+    return not any(it.is_running() and it.status() != psutil.STATUS_ZOMBIE for it in processes)
 
 
 async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ class CopyTask:
         self._numbers = _Numbers()
         self._state = TaskState.IDLE
         self._is_draining = False
+        #: Ends the wait for Spark; None while there is none.
+        self._starting: asyncio.Timeout | None = None
         self._quiet_until = 0.0
         self._is_hurried = False
         #: An epoch was not back in time, and none has come back since.
@@ -148,6 +150,9 @@ class CopyTask:
     def drain(self) -> None:
         """Run no further epoch."""
         self._is_draining = True
+        if self._starting is not None:
+            self._starting.reschedule(0.0)
+            self._starting = None
         self.poke()
 
     def reopen(self) -> None:
@@ -188,10 +193,19 @@ class CopyTask:
         self._rest()
 
     async def _is_ready(self) -> bool:
-        """Wait until Spark accepts epochs; if it cannot be started, pause and return False."""
+        """Wait until Spark accepts epochs, or until drained; if it cannot be started, pause and return False."""
         self._state = TaskState.WAITING_FOR_SLOT
         try:
-            await self._epochs.ready()
+            async with asyncio.timeout(None) as limit:
+                self._starting = limit
+                try:
+                    await self._epochs.ready()
+                finally:
+                    self._starting = None
+        except TimeoutError:
+            if not self._is_draining:
+                raise
+            return False
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise

@@ -8,6 +8,7 @@ Python workers learn that Spark is gone.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -17,6 +18,7 @@ import psutil
 
 #: pyspark tells the JVM that it starts by this where to leave its port.
 _LAUNCHED: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_LOOK_EVERY_S: Final = 0.05
 
 
 def below(pid: int) -> tuple[psutil.Process, ...]:
@@ -42,12 +44,35 @@ def kill_tree(pid: int) -> None:
     kill(children)
 
 
-def kill_launched() -> None:
-    """Kill the JVMs that this process is starting, or has started, with all below them."""
-    for child in psutil.Process().children():
+def end_launched(*, grace_s: float = 0.0) -> None:
+    """End the JVMs that this process is starting, or has started, with all below them. They have *grace_s* to clean up
+    before they are killed.
+    """
+    launched = [child for child in psutil.Process().children() if _is_launched(child)]
+    children = [child for jvm in launched for child in below(jvm.pid)]
+    for jvm in launched if grace_s else ():
         with suppress(psutil.Error):
-            if _LAUNCHED in child.environ():
-                kill_tree(child.pid)
+            jvm.terminate()
+    # Not psutil's own wait: it would take the exit status from whoever started them.
+    for _ in range(int(grace_s / _LOOK_EVERY_S)):
+        if not any(map(_is_alive, launched)):
+            break
+        time.sleep(_LOOK_EVERY_S)
+    for jvm in filter(_is_alive, launched):
+        kill_tree(jvm.pid)
+    kill(children)
+
+
+def _is_launched(child: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return _LAUNCHED in child.environ()
+    return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def kill_worker(name: str) -> bool:

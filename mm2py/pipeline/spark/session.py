@@ -166,6 +166,7 @@ class SparkHost:
             log_file=str(Path(__file__).with_name("log4j2.properties")),
             scratch=str(self.scratch),
             archive=class_archive(),
+            java_environment=" ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
         )
         #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
         self.secrets_key_file: str | None = secrets_key_file or None
@@ -254,19 +255,23 @@ class SparkHost:
         if self.secrets_key_file is not None:
             check_key_file(self.secrets_key_file)
         begun = self._clock.monotonic()
-        loop = asyncio.get_running_loop()
+        loop, given_up = asyncio.get_running_loop(), threading.Event()
 
         def tell(line: str) -> None:
-            loop.call_soon_threadsafe(self._said, line)
+            if not given_up.is_set():
+                loop.call_soon_threadsafe(self._said, line)
 
         try:
             async with asyncio.timeout(_UP_WITHIN_S if self.settings.is_embedded else None):
-                session = await asyncio.to_thread(_open, self.settings, self.scratch, tell)
+                session = await asyncio.to_thread(_open, self.settings, self.scratch, tell, given_up)
                 started = self._clock.monotonic()
                 await session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
         except (TimeoutError, asyncio.CancelledError) as error:
             # The thread that starts it would wait for it for ever, and this process for the thread.
-            processes.kill_launched()
+            given_up.set()
+            grace_s = _GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
+            await asyncio.to_thread(processes.end_launched, grace_s=grace_s)
+            _forget_gateway()
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise SparkStartError(self.settings.master, f"it did not come up within {_UP_WITHIN_S:g} s") from error
@@ -300,7 +305,9 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.msg != "Exception while sending command."
 
 
-def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object]) -> SparkSession:
+def _open(
+    settings: SparkSettings, scratch: Path, tell: Callable[[str], object], given_up: threading.Event
+) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
     last_words: deque[str] = deque(maxlen=_LAST_WORDS)
     read_end, write_end = os.pipe()
@@ -319,12 +326,16 @@ def _open(settings: SparkSettings, scratch: Path, tell: Callable[[str], object])
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     finally:
         os.close(write_end)
+    logging.getLogger().addFilter(_is_news)
+    if given_up.is_set():  # while there was no JVM yet that could have been ended
+        _bury_process(gateway.proc)
+        _forget_gateway()
+        raise SparkStartError(settings.master, "it is not needed any more")
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         context.pythonExec = settings.python
         # It prints a traceback of its own when the JVM goes away, which is an event here.
         context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
-        logging.getLogger().addFilter(_is_news)
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
         one_row = context.parallelize([0], 1)

@@ -7,6 +7,7 @@ only: nothing is started here.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,10 @@ import attrs
 _DRIVER_MEMORY = "512m"
 _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
+_TEMP = "-Djava.io.tmpdir="
+_SOCKETS = "spark.python.unix.domain.socket"
+#: A socket's path has 107 bytes at most, and its name here 43.
+_LONGEST_SOCKET_DIR = 63
 #: Where `class_archive` looks.
 CLASSES = Path(sys.prefix, "var", "mm2py")
 #: Spark's own idea of a secret (spark.redaction.regex), and a little more.
@@ -33,7 +38,7 @@ _OURS = {
     "spark.app.name": "mm2py",
     "spark.driver.memory": _DRIVER_MEMORY,
     # Between JVM and Python worker TCP waits for delayed ACKs: 45 ms a job.
-    "spark.python.unix.domain.socket.enabled": "true",
+    f"{_SOCKETS}.enabled": "true",
     "spark.python.worker.reuse": "true",
     # The daemon plans a lost epoch again, and only when the lost one can no longer write.
     "spark.task.maxFailures": "1",
@@ -105,26 +110,31 @@ def spark_settings(
     log_file: str,
     scratch: str,
     archive: str = "",
+    java_environment: str = "",
 ) -> SparkSettings:
     """
     Put the user's ``spark.*`` keys over ours.
 
     On a cluster as many cores are asked for as there are copy tasks. ``local[*]`` becomes as many slots as there are
     copy tasks: an embedded slot is a thread, so the number of cores says nothing about how many copy tasks may wait
-    for the network at the same time. Embedded Spark keeps its files in *scratch*, which goes away with us. The driver's
-    JVM takes its classes from *archive*, where one is named.
+    for the network at the same time. Spark keeps its files in *scratch*, which goes away with us, even if it is killed.
+    The driver's JVM takes its classes from *archive*, where one is named. *java_environment* are the options that it
+    takes from the environment.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks)
     master = f"local[{slots}]" if asked_master == "local[*]" else asked_master
     if slots is not None:
         defaults = _OURS | _OURS_EMBEDDED | {"spark.local.dir": scratch}
+        has_sockets = len(os.fsencode(scratch)) <= _LONGEST_SOCKET_DIR
+        defaults |= {f"{_SOCKETS}.dir": scratch} if has_sockets else {f"{_SOCKETS}.enabled": "false"}
     else:
         defaults = _OURS | {"spark.cores.max": str(max(1, copy_tasks))}
     conf = defaults | dict(user) | {"spark.master": master}
-    conf["spark.driver.extraJavaOptions"] = _java_options(
-        user.get("spark.driver.extraJavaOptions", ""), log_file, archive
-    )
+    java_options = user.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = _java_options(java_options, log_file, archive)
+    if not re.search(r"\s", scratch) and _TEMP not in f"{java_options} {java_environment}":
+        conf["spark.driver.extraJavaOptions"] += f" {_TEMP}{scratch}"
     if slots is not None:
         conf["spark.executorEnv.PYTHONPATH"] = _joined(package_parent, user.get("spark.executorEnv.PYTHONPATH"))
     return SparkSettings(master, slots, tuple(sorted(conf.items())), user.get("spark.pyspark.python", python))

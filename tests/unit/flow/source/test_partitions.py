@@ -213,6 +213,16 @@ async def test_it_waits_for_spark() -> None:
     assert group.epochs.plans[0][0] == 7.0
 
 
+async def test_a_drain_does_not_wait_for_spark() -> None:
+    """Copy tasks that wait until Spark is up end at once, and nothing is copied."""
+    begun = asyncio.get_running_loop().time()
+    async with running(partitions=2, tasks_max=2, starts_s=600) as group:
+        await asyncio.sleep(1)
+
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(1)
+    assert group.epochs.plans == []
+
+
 async def test_a_stopped_partition_stops_alone() -> None:
     """A partition that needs attention is tried again at long intervals, the others go on without it."""
     failure = PartitionFailure("corrupt record batch", "check the disk", "CorruptBatchError", 17)

@@ -81,9 +81,38 @@ def test_java_options_are_joined() -> None:
 
     assert "-XX:+UseSerialGC" in plain
     assert "file:/opt/log4j2" in plain
-    assert added == f"{plain} -Dx=1"
+    assert added.split() == [*plain.split()[:-1], "-Dx=1", plain.split()[-1]]
     assert "UseSerialGC" not in other
     assert "/opt/log4j2" not in other
+
+
+def test_temporary_files_go_with_the_daemon() -> None:
+    """They are in its folder, which the next start removes if all were killed; options and variables say otherwise."""
+    options, sockets = "spark.driver.extraJavaOptions", "spark.python.unix.domain.socket.dir"
+    has_sockets = "spark.python.unix.domain.socket.enabled"
+
+    def conf_of(user: Mapping[str, str], environment: str = "", scratch: str = "/tmp/ours") -> dict[str, str]:
+        made = spark_settings(
+            user,
+            copy_tasks=1,
+            python="python3",
+            package_parent="/opt/app",
+            log_file="/opt/log4j2",
+            scratch=scratch,
+            java_environment=environment,
+        )
+        return dict(made.conf)
+
+    ours, far = conf_of({}), conf_of({"spark.master": "spark://host:7077"})
+    own, elsewhere = conf_of({options: "-Djava.io.tmpdir=/mine"}), conf_of({}, "-Djava.io.tmpdir=/elsewhere")
+    spaced, long = conf_of({}, scratch="/tmp/a b"), conf_of({}, scratch="/tmp/" + "x" * 60)
+
+    assert (ours[options].split()[-1], ours[sockets]) == ("-Djava.io.tmpdir=/tmp/ours", "/tmp/ours")
+    assert "-Djava.io.tmpdir=/tmp/ours" in far[options]
+    assert sockets not in far  # executors have no such folder
+    assert own[options].count("java.io.tmpdir") == 1
+    assert "java.io.tmpdir" not in elsewhere[options] + spaced[options]
+    assert (ours[has_sockets], long[has_sockets], sockets in long) == ("true", "false", False)
 
 
 @pytest.mark.parametrize(
