@@ -1,9 +1,10 @@
-"""``--explain [A->B]``: every effective key, with its value and where it comes from; secrets are masked. Keys that
-this version does not act on are shown if the file sets them.
+"""``--explain [A->B] [--changed]``: every effective key, with its value and where it comes from, or those that differ
+from their default; secrets are masked. Keys that this version does not act on are shown if the file sets them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from mm2py.config.explain import Effective
@@ -22,15 +23,19 @@ def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
     """Return the flow called *name*, or the enabled ones if it is empty; None if there is no such flow."""
     if not name:
         return [flow.flow for flow in settings.flows if flow.is_enabled]
-    found = [flow.flow for flow in settings.flows if str(flow.flow) == name.replace(" ", "")]
+    found = [flow.flow for flow in settings.flows if str(flow.flow) == re.sub(r"\s*->\s*", "->", name.strip())]
     return found or None
 
 
-def explained(settings: MirrorSettings, flows: Sequence[Flow]) -> Iterator[str]:
+def explained(settings: MirrorSettings, flows: Sequence[Flow], *, only_changed: bool = False) -> Iterator[str]:
     """Return the lines of the view: the process, then flow by flow with what its clients use."""
-    yield from _section("This process", explain(settings))
+
+    def rows_of(flow: Flow | None) -> list[Effective]:
+        return [row for row in explain(settings, flow) if row.is_changed or not only_changed]
+
+    yield from _section("This process", rows_of(None))
     for flow in flows:
-        rows = explain(settings, flow)
+        rows = rows_of(flow)
         clients = (*_READS, *_WRITES, *_LOOKS)
         yield from _section(f"{flow}", [row for row in rows if not row.key.startswith(clients)])
         yield from _section(f"{flow}: the client that reads {flow.source}", _starting(rows, _READS))

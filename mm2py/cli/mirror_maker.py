@@ -61,6 +61,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A->B",
         help="print the effective value of every key and where it comes from, for one flow or all, and run nothing",
     )
+    parser.add_argument("--changed", action="store_true", help="explain only values that differ from their default")
     parser.add_argument(
         "--override",
         action="append",
@@ -123,21 +124,21 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
         for problem in error.problems:
             print(problem, file=sys.stderr)
         return ExitCode.FAILED
-    if options.explain is not None or options.validate:
-        return printed(
-            lambda: _validate(settings, files) if options.explain is None else _explain(settings, options.explain)
-        )
+    if options.explain is not None or options.changed:
+        return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
+    if options.validate:
+        return printed(lambda: _validate(settings, files))
     watched = files if options.watch else ()
     return asyncio.run(_run(settings, read, status_file=options.status_file, watched=watched))
 
 
-def _explain(settings: MirrorSettings, name: str) -> int:
+def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
     flows = find_flows(settings, name)
     if flows is None:
         known = ", ".join(str(flow.flow) for flow in settings.flows)
         print(f"--explain: no flow {name}; there are {known}", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
-    for line in explained(settings, flows):
+    for line in explained(settings, flows, only_changed=only_changed):
         print(line)
     for note in settings.notes:
         print(f"note: {note}")

@@ -27,6 +27,8 @@ class Effective:
     value: str
     origin: str
     acts: bool
+    #: Whether the value is not the default.
+    is_changed: bool
 
 
 def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> Iterator[Effective]:
@@ -52,7 +54,17 @@ def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> I
 def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:
     line = layers.first(ways) or (None if key.default is None else Value(key.default))
     if line is not None:
-        yield Effective(owner, key.full_name, shown(key, key.name, line), line.origin, key.acts)
+        yield Effective(owner, key.full_name, shown(key, key.name, line), line.origin, key.acts, _differs(key, line))
+
+
+def _differs(key: Key, line: Value) -> bool:
+    """Whether a line, if it is one, says anything but the default."""
+    if not line.where or key.default is None:
+        return bool(line.where)
+    try:
+        return key.parse(line.text) != key.parse(key.default)
+    except ValueError:
+        return True
 
 
 def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
@@ -63,7 +75,7 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
         if line.row is None or line.row.stem is None or line.owner not in concerned:
             continue
         name = line.name if line.level is not LineLevel.CLUSTER else value.key
-        yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts)
+        yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts, is_changed=True)
 
 
 def shown(key: Key, name: str, value: Value) -> str:

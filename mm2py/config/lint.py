@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
+from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import find_key, known_names, levels_of, nearest
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
@@ -104,11 +105,19 @@ def _misspelt_security(line: Line) -> Problem | None:
     """Refuse what is meant to protect something and would not: the daemon must not start open, or trust any peer."""
     if line.row is not None and (line.row.stem is None or line.row.acts):
         return None
-    near = nearest(line.name, known_names(line.level))
-    if not near or near == line.name or not _SECURITY.match(near):
+    near = _meant(line)
+    if not near or not _SECURITY.match(near):
         return None
     message = "unknown key, refused because it resembles a security setting"
     return Problem(line.value.where, line.value.key, message, f"did you mean {_written(line.owner, near)}?")
+
+
+def _meant(line: Line) -> str | None:
+    """Return the key that a line's name resembles, unless Kafka itself knows that name."""
+    if line.name.endswith(KAFKAS_OWN):
+        return None
+    near = nearest(line.name, known_names(line.level))
+    return None if near == line.name else near
 
 
 def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
@@ -173,8 +182,8 @@ def _typo(line: Line) -> str:
     """Guess the intended key of a line whose row is a wildcard."""
     if line.row is None or line.row.stem is None:
         return ""
-    near = nearest(line.name, known_names(line.level))
-    return f"did you mean {_written(line.owner, near)}?" if near and near != line.name else ""
+    near = _meant(line)
+    return f"did you mean {_written(line.owner, near)}?" if near else ""
 
 
 def _unknown(line: Line, aliases: Sequence[str]) -> Problem:

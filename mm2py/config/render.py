@@ -43,8 +43,8 @@ A key is written at the top level (`tasks.max`), for a cluster (`A.bootstrap.ser
 (`A->B.topics`). The column *where* lists the possible levels of a key; of those, the later one takes precedence, with
 the exceptions noted in the sections.
 
-`--explain` prints the effective value of each key and the line it comes from, `--explain "A->B"` for one flow. Nothing
-is started, and secrets are masked.
+`--explain` prints the effective value of each key and the line it comes from, `--explain "A->B"` for one flow. With
+`--changed`, only values that differ from the default. Nothing is started, and secrets are masked.
 
 ## Value providers
 

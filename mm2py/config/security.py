@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from mm2py.config.keys.security import PROTOCOLS
+from mm2py.config.keys.security import BUILT_IN_HANDLERS, PROTOCOLS
 from mm2py.config.layers import Value
 from mm2py.config.problem import Problem
 from mm2py.model.endpoint import ClusterEndpoint, Security
@@ -15,6 +15,7 @@ from mm2py.model.jaas import JaasError, parse_jaas
 
 
 _CLIENT_KEY = re.compile(r"(?:\A|\.)((?:ssl|sasl)\..+)\Z")
+_FROM_URL = "sasl.oauthbearer.token.endpoint.url"
 #: Java's module for the default mechanism, GSSAPI.
 _MECHANISM_OF = {
     "PlainLoginModule": "PLAIN",
@@ -55,16 +56,22 @@ def _judge_stores(lines: Mapping[str, Value]) -> Iterator[Problem]:
         given = [lines[key] for key in in_text if _is_set(lines, key)]
         location = f"ssl.{store}.location"
         if given and _is_set(lines, location):
-            yield _problem(given[0], f"both this and {location} are set", "remove one of them")
+            yield _problem(given[0], f"both this and {lines[location].key} are set", "remove one of them")
         elif given and len(given) < len(in_text):
             missing = next(key for key in in_text if not _is_set(lines, key))
-            yield _problem(given[0], f"{missing} is missing", "a key store needs the key and its certificates")
+            yield _problem(
+                given[0], f"{_beside(given[0], missing)} is missing", "a key store needs the key and its certificates"
+            )
 
 
 def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Problem]:
     mechanism_line, jaas = lines.get("sasl.mechanism"), lines.get("sasl.jaas.config")
     mechanism = mechanism_line.text.strip().upper() if mechanism_line else "GSSAPI"
     options: Mapping[str, str] = {}
+    handler = lines.get("sasl.client.callback.handler.class")
+    if handler is not None and not handler.text.strip().startswith(BUILT_IN_HANDLERS):
+        hint = f"for tokens, name a Python class as {_beside(handler, 'sasl.login.callback.handler.class')}"
+        yield _problem(handler, "only Kafka's and Amazon MSK's own classes are built in", hint)
     if jaas is not None:
         try:
             line = parse_jaas(jaas.text)
@@ -73,7 +80,9 @@ def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Proble
             return
         options = line.options
         if mechanism_line is None and (meant := _MECHANISM_OF.get(line.short_module)):
-            yield _problem(jaas, "sasl.mechanism is missing, so it is GSSAPI", f"add sasl.mechanism = {meant}")
+            yield _problem(
+                jaas, "sasl.mechanism is missing, so it is GSSAPI", f"add {_beside(jaas, 'sasl.mechanism')} = {meant}"
+            )
             return
     if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
         yield from _judge_password(protocol, jaas, options)
@@ -84,8 +93,8 @@ def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Proble
 def _judge_password(protocol: Value, jaas: Value | None, options: Mapping[str, str]) -> Iterator[Problem]:
     missing = [name for name in ("username", "password") if name not in options]
     if jaas is None:
-        hint = 'add sasl.jaas.config = MODULE required username="…" password="…";'
-        yield _problem(protocol, "sasl.jaas.config is missing", hint)
+        key = _beside(protocol, "sasl.jaas.config")
+        yield _problem(protocol, f"{key} is missing", f'add {key} = MODULE required username="…" password="…";')
     elif missing:
         yield _problem(jaas, f"{' and '.join(missing)} missing", 'write username="…" password="…"; after required')
 
@@ -94,24 +103,33 @@ def _judge_token(
     nearest: Value, jaas: Value | None, lines: Mapping[str, Value], options: Mapping[str, str]
 ) -> Iterator[Problem]:
     handler = lines.get("sasl.login.callback.handler.class")
-    if handler is not None and not handler.text.startswith("org.apache.kafka."):
+    if handler is not None and not handler.text.strip().startswith("org.apache.kafka."):
         return
-    url = lines.get("sasl.oauthbearer.token.endpoint.url")
+    url = lines.get(_FROM_URL)
     if url is None:
         if not any(name.startswith("unsecuredLogin") for name in options):
-            hint = "add sasl.oauthbearer.token.endpoint.url = https://…, or sasl.login.callback.handler.class"
-            yield _problem(jaas or nearest, "there is no source of tokens", hint)
+            line = jaas or nearest
+            url_key, class_key = (_beside(line, key) for key in (_FROM_URL, "sasl.login.callback.handler.class"))
+            yield _problem(line, "there is no source of tokens", f"add {url_key} = https://…, or {class_key}")
         return
     stem = "sasl.oauthbearer.client.credentials.client."
     wanted = {"clientId": f"{stem}id", "clientSecret": f"{stem}secret"}
     missing = [key for option, key in wanted.items() if option not in options and not _is_set(lines, key)]
     if missing and not url.text.startswith("file:"):
-        hint = f'set {missing[0]}, or write clientId="…" clientSecret="…" in sasl.jaas.config'
-        yield _problem(jaas or url, "the client's id or secret is missing", hint)
+        line = jaas or url
+        hint = f'set {_beside(line, missing[0])}, or write clientId="…" clientSecret="…" in '
+        hint += _beside(line, "sasl.jaas.config")
+        yield _problem(line, "the client's id or secret is missing", hint)
 
 
 def _is_set(lines: Mapping[str, Value], key: str) -> bool:
     return key in lines and bool(lines[key].text.strip())
+
+
+def _beside(line: Value, key: str) -> str:
+    """Return *key* as it would be written next to *line*: for the same cluster or flow."""
+    own = client_key_in(line.key) or "security.protocol"
+    return line.key.removesuffix(own) + key
 
 
 def _problem(line: Value, message: str, hint: str) -> Problem:

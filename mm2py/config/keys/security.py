@@ -8,7 +8,17 @@ from mm2py.config.keys.row import Check, Key, Kind, Place, Section
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 _STORES = ("JKS", "PKCS12", "PEM")
+#: Kafka's own keys that resemble ours: they have no effect, but are no misspellings.
+KAFKAS_OWN = (
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "security.providers",
+)
 _VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+#: What the names of Java's handlers begin with that need no class of Python's.
+BUILT_IN_HANDLERS = ("org.apache.kafka.", "software.amazon.msk.")
 _NOT_YET = False
 
 
@@ -40,7 +50,7 @@ def _versions(value: object) -> str | None:
 
 def _python_class(value: object) -> str | None:
     text = str(value).strip()
-    if text.startswith(("org.apache.kafka.", "software.amazon.msk.")):
+    if text.startswith(BUILT_IN_HANDLERS):
         return None
     is_java = text.startswith(("com.", "io.", "org.", "net.")) and text.rpartition(".")[2].endswith("Handler")
     return "a Java class cannot be used here; name a Python class, see docs/security.md" if is_java else None
@@ -101,6 +111,8 @@ SECURITY = Section(
         Key("sasl.login.read.timeout.ms", Kind.INT, "10000", Place.CLUSTER, "See there."),
         _plain("sasl.login.callback.handler.class", "Your own Python class that provides tokens. Java's own class "
             "names stand for the built-in ones.", _python_class),
+        _plain("sasl.client.callback.handler.class", "Kafka's and Amazon MSK's own classes are built in; "
+            "only their names are accepted."),
         _plain("sasl.kerberos.service.name", "The brokers' Kerberos service."),
         Key("secrets.key.file", Kind.STRING, None, Place.TOP,
             "File with a key, the same on this machine and on all of Spark's, that encrypts secrets sent to "

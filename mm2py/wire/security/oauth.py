@@ -93,6 +93,10 @@ def forget_token(endpoint: ClusterEndpoint) -> None:
     _tokens.pop(endpoint.security, None)
 
 
+def _is_of_msk(*java_classes: str) -> bool:
+    return any(name.startswith(_MSK_LOGIN) for name in java_classes)
+
+
 async def _fetch(endpoint: ClusterEndpoint) -> tuple[str, float, Mapping[str, str]]:
     keys = dict(endpoint.security.client_keys)
     try:
@@ -102,7 +106,8 @@ async def _fetch(endpoint: ClusterEndpoint) -> tuple[str, float, Mapping[str, st
     options = dict(line.options) if line else {}
     extensions = {name[10:]: value for name, value in options.items() if name.startswith("extension_")}
     handler = keys.get("sasl.login.callback.handler.class", "")
-    if keys.get("sasl.mechanism", "").upper() == "AWS_MSK_IAM" or (line and line.module.startswith(_MSK_LOGIN)):
+    module = line.module if line else ""
+    if keys.get("sasl.mechanism", "").upper() == "AWS_MSK_IAM" or _is_of_msk(module, handler):
         text, life_s = await asyncio.to_thread(_msk_token, endpoint, options)
     elif handler and not _BUILT_IN.fullmatch(handler):
         return await _own_token(handler, keys, options)

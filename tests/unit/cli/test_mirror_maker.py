@@ -117,6 +117,21 @@ def test_overrides_count_as_the_last_lines_of_the_file(file: Path, capsys: pytes
     assert "source.bootstrap.servers = a:9092 [mm2.properties:2, A.bootstrap.servers]" in lines
 
 
+@pytest.mark.parametrize("words", [["--explain"], ["--explain", "A->B"], ["--explain", "A -> B"], []])
+def test_what_differs_from_the_default_is_explained_alone(
+    file: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """A line that repeats the default, however it is spelt, is left out as the defaults are."""
+    file.write_text("tasks.max = +1\nemit.checkpoints.interval.seconds = 7\nspark.ui.port = 4050\n" + file.read_text())
+
+    assert mirror_maker.main([str(file), *words, "--changed"]) == ExitCode.OK
+
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "emit.checkpoints.interval.seconds = 7 [mm2.properties:2, emit.checkpoints.interval.seconds]" in lines
+    assert "spark.ui.port = 4050 [mm2.properties:3, spark.ui.port]" in lines
+    assert not [line for line in lines if "[default]" in line or line.startswith("tasks.max")]
+
+
 def test_a_wrong_override_is_a_problem_like_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What an override says is judged as lines are."""
     assert mirror_maker.main([str(file), "--override", "tasks.max=many", "--validate"]) == ExitCode.FAILED

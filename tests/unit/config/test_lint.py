@@ -88,6 +88,14 @@ def notes(config: ConfigFile) -> Notes:
         ("errors.log.enable = true", "errors.log.enable: accepted, without effect in this version"),
         ("A.ssl.provider = secret", "A.ssl.provider: accepted, without effect in this version"),
         (
+            "A.consumer.sasl.oauthbearer.jwks.endpoint.url = https://x/",
+            "A.consumer.sasl.oauthbearer.jwks.endpoint.url: accepted, without effect in this version",
+        ),
+        (
+            "A.sasl.login.retry.backoff.ms = 5",
+            "A.sasl.login.retry.backoff.ms: accepted, without effect in this version",
+        ),
+        (
             "B.producer.linger.ms = 5",
             (
                 "B.producer.linger.ms: batches travel unopened and are sent at once; the source's fetch.min.bytes and "

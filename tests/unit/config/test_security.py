@@ -9,6 +9,7 @@ from tests.support.config_files import ConfigFile
 
 
 PLAIN = 'M.PlainLoginModule required username="u" password="hush";'
+MSK = "software.amazon.msk.auth.iam.IAMLoginModule required;"
 SCRAM = 'M.ScramLoginModule required username="u" password="hush";'
 
 
@@ -44,11 +45,11 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
         ("A.security.protocol = TLS", "mm2.properties:5: A.security.protocol: unknown security protocol 'TLS'"),
         (
             "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN",
-            "mm2.properties:5: A.security.protocol: sasl.jaas.config is missing (add sasl.jaas.config = MODULE",
+            "mm2.properties:5: A.security.protocol: A.sasl.jaas.config is missing (add A.sasl.jaas.config = MODULE",
         ),
         (
             f"A.security.protocol = SASL_SSL\nA.sasl.jaas.config = {SCRAM}",
-            "mm2.properties:6: A.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI (add sasl.mechanism",
+            "mm2.properties:6: A.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI (add A.sasl.mechanism",
         ),
         (
             "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = M required username=u",
@@ -64,14 +65,14 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
         ),
         (
             "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\nA.sasl.jaas.config = M required;",
-            "mm2.properties:7: A.sasl.jaas.config: there is no source of tokens (add sasl.oauthbearer.token",
+            "mm2.properties:7: A.sasl.jaas.config: there is no source of tokens (add A.sasl.oauthbearer.token",
         ),
         (
             (
                 "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\n"
                 "A.sasl.oauthbearer.token.endpoint.url = https://x/\nA.sasl.jaas.config = M required clientId=x;"
             ),
-            "mm2.properties:8: A.sasl.jaas.config: the client's id or secret is missing (set sasl.oauthbearer.client",
+            "mm2.properties:8: A.sasl.jaas.config: the client's id or secret is missing (set A.sasl.oauthbearer.client",
         ),
         (
             "A.sasl.oauthbearer.token.endpoint.url = ftp://x/",
@@ -81,6 +82,23 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
             "A.sasl.login.callback.handler.class = com.shop.TokenHandler",
             "mm2.properties:5: A.sasl.login.callback.handler.class: a Java class cannot be used here",
         ),
+        (
+            f"A.security.protocol = SASL_SSL\nA.consumer.sasl.jaas.config = {MSK}",
+            (
+                "mm2.properties:6: A.consumer.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI "
+                "(add A.consumer.sasl.mechanism = AWS_MSK_IAM)"
+            ),
+        ),
+        (
+            (
+                f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
+                "A.sasl.client.callback.handler.class = com.shop.ClientHandler"
+            ),
+            (
+                "mm2.properties:8: A.sasl.client.callback.handler.class: only Kafka's and Amazon MSK's own classes are "
+                "built in (for tokens, name a Python class as A.sasl.login.callback.handler.class)"
+            ),
+        ),
         ("A.ssl.truststore.type = BKS", "mm2.properties:5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
         ("A.ssl.enabled.protocols = SSLv3", "mm2.properties:5: A.ssl.enabled.protocols: unknown are SSLv3"),
         (
@@ -89,11 +107,11 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
         ),
         (
             "A.security.protocol = SSL\nA.ssl.truststore.location = /x\nA.ssl.truststore.certificates = hush",
-            "mm2.properties:7: A.ssl.truststore.certificates: both this and ssl.truststore.location are set",
+            "mm2.properties:7: A.ssl.truststore.certificates: both this and A.ssl.truststore.location are set",
         ),
         (
             "A.security.protocol = SSL\nA.ssl.keystore.key = hush",
-            "mm2.properties:6: A.ssl.keystore.key: ssl.keystore.certificate.chain is missing",
+            "mm2.properties:6: A.ssl.keystore.key: A.ssl.keystore.certificate.chain is missing",
         ),
     ],
 )
@@ -103,6 +121,21 @@ def test_what_cannot_work_is_said_with_its_line(config: ConfigFile, text: str, p
 
     assert [line.startswith(problem) for line in problems] == [True], problems
     assert "hush" not in "".join(problems)
+
+
+@pytest.mark.parametrize("way", ["A.", "A.consumer.", "A->B.source.cluster.", ""])
+def test_java_s_lines_for_msk_are_taken_as_they_are(config: ConfigFile, way: str) -> None:
+    """The four lines of Amazon's guide for Java: the class of the last one is built in, so nothing changes."""
+    lines = [
+        "security.protocol = SASL_SSL",
+        "sasl.mechanism = AWS_MSK_IAM",
+        f"sasl.jaas.config = {MSK}",
+        "sasl.client.callback.handler.class = software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    ]
+    settings = config.load("\n".join(way + line for line in lines))
+
+    assert settings.notes == ()
+    assert dict(settings.flows[0].source.security.client_keys)["sasl.mechanism"] == "AWS_MSK_IAM"
 
 
 _SECURED = f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = {PLAIN}\n"

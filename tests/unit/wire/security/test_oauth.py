@@ -128,6 +128,14 @@ async def test_a_plain_method_and_a_life_in_the_token() -> None:
         ({"sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/t"}, "clientId and clientSecret are missing"),
         ({}, "there is no source of tokens"),
         ({"sasl_jaas_config": "M"}, "sasl.jaas.config: the word 'required'"),
+        (
+            {
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_jaas_config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+                "sasl_login_callback_handler_class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+            },
+            "pip install 'mm2py[aws]'",
+        ),
         ({"sasl_mechanism": "AWS_MSK_IAM"}, "pip install 'mm2py[aws]'"),
     ],
 )
