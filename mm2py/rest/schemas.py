@@ -118,6 +118,11 @@ LIMIT_SENT: Final[Json] = {
     "additionalProperties": False,
 }
 
+TOPICS_SENT: Final[Json] = {
+    **obj({"topics": {**STRINGS, "minItems": 1}}),
+    "additionalProperties": False,
+}
+
 #: Kafka Connect's own formats (org.apache.kafka.connect.runtime.rest.entities), and some of ours.
 COMPONENTS: Final[dict[str, Json]] = {
     "Error": obj({"error_code": INTEGER, "message": STRING, "problems": STRINGS}, "problems"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Browser
 
 from mm2py.devkit.broker import KafkaCluster
+from tests.support.browser import chromium
 from tests.support.epochs import Spark, idle_plan, spark_of
 from tests.support.java_mirror import JavaMirror, java_mirror
+from tests.support.served_page import Served, serving
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +38,17 @@ def spark(spark_of_module: Spark) -> Spark:
     """Spark, without the events of earlier tests."""
     spark_of_module.events._ring.clear()
     return spark_of_module
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests of a module."""
+    async with chromium() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """A node that is only shown on its page, without access control."""
+    async with serving(tmp_path) as running:
+        yield running

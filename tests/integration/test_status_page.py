@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser
 
 from mm2py.core.control.overrides import HEARTBEAT, SOURCE
@@ -27,7 +25,7 @@ from mm2py.model.state import (
     PartitionStage,
 )
 from mm2py.telemetry.events import ClusterUnreachable, PositionsRead, TopicCreated
-from tests.support.browser import DESKTOP, PHONE, Looked, chromium, looking
+from tests.support.browser import DESKTOP, PHONE, Looked, looking
 from tests.support.eventually import eventually
 from tests.support.rest_node import FLOW
 from tests.support.served_page import Served, flow_between, partitions, serving
@@ -36,20 +34,6 @@ from tests.support.served_page import Served, flow_between, partitions, serving
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """One browser for all tests of this file."""
-    async with chromium() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    """A node without access control."""
-    async with serving(tmp_path) as running:
-        yield running
 
 
 async def test_what_changes_is_shown_without_a_reload(browser: Browser, served: Served) -> None:

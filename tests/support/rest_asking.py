@@ -41,6 +41,8 @@ PARTS = {
 }
 #: Bodies that routes take.
 BODIES: Mapping[str, object] = {
+    "pause_topics": {"topics": ["orders"]},
+    "resume_topics": {"topics": ["orders"]},
     "put_connector_config": {"topics": "orders"},
     "patch_connector_config": {"topics": "orders"},
     "put_flow_limit": {"bytes_per_s": 1_000_000},

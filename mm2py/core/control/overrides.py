@@ -7,6 +7,7 @@ an `OverrideConflictError` if it contradicts an override in force. All verbs are
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -123,6 +124,16 @@ def resume_topic(overrides: Overrides, topic: str) -> Overrides:
     _check_topic(topic)
     partitions = frozenset(partition for partition in overrides.partitions if partition.topic != topic)
     return attrs.evolve(overrides, topics=overrides.topics - {topic}, partitions=partitions)
+
+
+def pause_topics(overrides: Overrides, topics: Iterable[str]) -> Overrides:
+    """Pause several topics."""
+    return functools.reduce(pause_topic, topics, overrides)
+
+
+def resume_topics(overrides: Overrides, topics: Iterable[str]) -> Overrides:
+    """Resume several topics, including single partitions that were paused."""
+    return functools.reduce(resume_topic, topics, overrides)
 
 
 def pause_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import attrs
@@ -17,10 +17,10 @@ from mm2py.model.health import reasons_unhealthy
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
 from mm2py.rest import connect
-from mm2py.rest.errors import not_found
+from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.handlers.node import server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
-from mm2py.rest.schemas import LIMIT_SENT, STRING, array, ref
+from mm2py.rest.schemas import LIMIT_SENT, STRING, TOPICS_SENT, array, ref
 from mm2py.rest.shapes import (
     flow_status,
     groups_json,
@@ -164,13 +164,29 @@ def _overrides(ask: Ask, flow: FlowView) -> Overrides:
 def _topic(ask: Ask) -> tuple[FlowView, str]:
     """Return the flow and the topic that the path names; raise if the flow does not mirror it."""
     flow, name = ask.flow(), ask.part("topic")
+    _check_topics(ask, flow, (name,))
+    return flow, name
+
+
+def _check_topics(ask: Ask, flow: FlowView, names: Collection[str]) -> None:
     known = topic_names(flow)
     overrides = _overrides(ask, flow)
     # A deleted topic may still have an override to be removed.
     ordered = {*overrides.topics, *overrides.topic_limits} | {one.topic for one in overrides.partitions}
-    if name not in known and name not in ordered:
+    for name in sorted({*names} - {*known} - ordered):
         raise not_found(f"flow {flow.flow} mirrors no topic {name}", nearest(name, known))
-    return flow, name
+
+
+async def _topics_sent(ask: Ask) -> tuple[FlowView, tuple[str, ...]]:
+    """Return the flow and the topics that the body names; raise if the flow does not mirror one of them."""
+    flow, body = ask.flow(), await ask.object()
+    names = body.get("topics")
+    if body.keys() != {"topics"} or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise bad_request('the body must be {"topics": [names]}')
+    if not names:
+        raise bad_request("topics must name at least one topic")
+    _check_topics(ask, flow, names)
+    return flow, tuple(names)
 
 
 def _shown_topic(ask: Ask) -> Json:
@@ -316,6 +332,32 @@ async def pause_topic(ask: Ask) -> object:
 async def resume_topic(ask: Ask) -> object:
     flow, topic = _topic(ask)
     return await carry_out(ask, flow, verbs.resume_topic, topic)
+
+
+@routes.add(
+    "PUT",
+    FLOW + "/topics/pause",
+    "Pause several topics in one change",
+    takes=TOPICS_SENT,
+    answers={202: None},
+    errors=WRITE_ERRORS,
+)
+async def pause_topics(ask: Ask) -> object:
+    flow, topics = await _topics_sent(ask)
+    return await carry_out(ask, flow, verbs.pause_topics, topics)
+
+
+@routes.add(
+    "PUT",
+    FLOW + "/topics/resume",
+    "Resume several topics in one change",
+    takes=TOPICS_SENT,
+    answers={202: None},
+    errors=WRITE_ERRORS,
+)
+async def resume_topics(ask: Ask) -> object:
+    flow, topics = await _topics_sent(ask)
+    return await carry_out(ask, flow, verbs.resume_topics, topics)
 
 
 @routes.add("PUT", _PARTITION + "/pause", "Pause a partition", answers={202: None}, errors=WRITE_ERRORS)

@@ -234,6 +234,24 @@ async def test_all_problems_come_in_one_answer(ask: Asking) -> None:
     assert ask.node.control.ordered.config == {}
 
 
+async def test_several_topics_are_one_change(ask: Asking) -> None:
+    """They are paused together, or not at all if the flow does not mirror one of them or the body is something else."""
+    paused = await ask("PUT", FLOW + "/topics/pause", {"topics": ["orders", "invoices"]})
+    unknown = await ask("PUT", FLOW + "/topics/resume", {"topics": ["orders", "invoces"]})
+    invalid = [
+        await ask("PUT", FLOW + "/topics/pause", body)
+        for body in ({"topics": []}, {"topics": "orders"}, {"topics": [1]}, {"topic": ["orders"]}, {})
+    ]
+
+    assert (paused.status, unknown.status) == (202, 404)
+    assert "did you mean invoices" in unknown.json["message"]
+    assert [got.status for got in invalid] == [400] * 5
+    assert ask.node.control.ordered.topics == {"orders", "invoices"}
+    assert len(ask.node.control.said_by) == 1
+    await ask("PUT", FLOW + "/topics/resume", {"topics": ["orders"]})
+    assert ask.node.control.ordered.topics == {"invoices"}
+
+
 async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
     """An unexpected error is 500 in the usual shape, with an event that holds the traceback."""
     ask.node.control.trouble = RuntimeError("boom")

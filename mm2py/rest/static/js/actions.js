@@ -1,12 +1,14 @@
 // Changes made from the page, through the same REST routes as any other client.
 
 import { ask, flowPath, Refused } from "./api.js";
-import { askLimit, confirm, toast } from "./dialogs.js";
+import { askLimit, confirm, toast, underWay } from "./dialogs.js";
 import { h, icon, setAttribute } from "./dom.js";
-import { bytesPerS, connector as called, recordsPerS } from "./format.js";
+import { bytesPerS, connector as called, count, plural, recordsPerS } from "./format.js";
 import { store } from "./store.js";
 
 export const SOURCE = "MirrorSourceConnector";
+/** In a question about many. */
+const MOST_NAMES = 8;
 
 export const mayWrite = () => store.who?.mayWrite === true && store.connection === "live";
 
@@ -17,15 +19,18 @@ export function whyNot() {
 }
 
 async function change(what, method, path, body) {
+  const end = underWay(what);
   try {
     await ask(method, path, body);
-    toast(`${what}.`);
+    toast(`${what}: done.`);
     return true;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     const problems = error.problems.filter((problem) => !error.message.includes(problem));
     toast(`${what}: refused. ${[error.message, ...problems].join("; ")}`, "bad");
     return false;
+  } finally {
+    end();
   }
 }
 
@@ -107,6 +112,24 @@ export async function pauseTopic(flow, topic) {
 
 export async function resumeTopic(flow, topic) {
   await change(`Resuming topic ${topic}`, "PUT", flowPath(flow, "topics", topic, "resume"));
+}
+
+/** Names for a question: the first ones, and how many there are besides. */
+const listed = (names) => `${names.slice(0, MOST_NAMES).join(", ")}${names.length > MOST_NAMES ? ` and ${count(names.length - MOST_NAMES)} more` : ""}`;
+
+export async function pauseTopics(flow, topics) {
+  if (!await confirm(`Pause ${plural(topics.length, "topic")}?`, `${flow} does not copy them until they are resumed: ${listed(topics)}. Its other topics continue.`, "Pause")) return;
+  await change(`Pausing ${plural(topics.length, "topic")}`, "PUT", flowPath(flow, "topics", "pause"), { topics });
+}
+
+export async function resumeTopics(flow, topics) {
+  if (!await confirm(`Resume ${plural(topics.length, "topic")}?`, `${flow} copies them again, from where it was: ${listed(topics)}.`, "Resume")) return;
+  await change(`Resuming ${plural(topics.length, "topic")}`, "PUT", flowPath(flow, "topics", "resume"), { topics });
+}
+
+export async function revertAll(flow, note) {
+  if (!await confirm(`Revert all overrides of ${flow}?`, `It runs with the file's settings again, all of its topics are copied, and nothing limits it. Reverted: ${note}.`, "Revert all")) return;
+  await change(`Reverting all overrides of ${flow}`, "DELETE", flowPath(flow, "overrides"));
 }
 
 export async function pausePartition(flow, topic, partition) {

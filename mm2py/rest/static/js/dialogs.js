@@ -13,6 +13,13 @@ export function toast(text, mood = "good") {
   if (mood !== "bad") setTimeout(() => node.remove(), TOAST_MS);
 }
 
+/** Show that a change is under way; the result ends it. */
+export function underWay(text) {
+  const node = h("div", { class: "toast", "data-mood": "busy" }, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", { class: "toast-text", text: `${text}…` }));
+  document.getElementById("toasts").append(node);
+  return () => node.remove();
+}
+
 function open(dialog, resolve, read) {
   dialog.addEventListener("close", () => {
     resolve(dialog.returnValue === "yes" ? read() : null);

@@ -90,7 +90,7 @@ export class Events {
     this.level = h("select", { "aria-label": "Level", on: { change: () => this.update() } },
       h("option", { value: "info", text: "All levels" }), h("option", { value: "warn", text: "Warnings and errors" }), h("option", { value: "error", text: "Errors" }));
     this.of = h("select", { "aria-label": "Flow", on: { change: () => this.update() } }, h("option", { value: "", text: "All flows" }));
-    this.words = h("input", { type: "search", placeholder: "Search events", "aria-label": "Search events", autocomplete: "off", on: { input: () => this.update() } });
+    this.words = h("input", { type: "search", placeholder: "Search events", "aria-keyshortcuts": "/", title: "Press / to search", "aria-label": "Search events", autocomplete: "off", on: { input: () => this.update() } });
     this.list = eventList({ empty: "No event matches.", withFlow: flow === null });
     this.more = h("button", { type: "button", text: "Show more", on: { click: () => { this.most += PAGE; this.update(); } } });
     const tools = h("div", { class: "tools" }, this.words, this.level, flow === null ? this.of : null);

@@ -26,7 +26,8 @@ export class FlowPage {
     forgetFlow();
     this.problems = new Problems();
     this.word = h("span", {}, pill(state("starting")));
-    this.note = h("p", { class: "override-note" });
+    this.noteText = h("span");
+    this.note = h("div", { class: "override-note" }, this.noteText, act.button("Revert all", "restart", () => act.revertAll(flow, overrideText(store.flow?.overrides)), { small: true }));
     this.tiles = {
       records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag", "Records at the source that are not copied yet"),
       behind: tile("Behind", "How long, at most, the oldest record that is not copied yet has waited"),
@@ -60,8 +61,8 @@ export class FlowPage {
       pause: act.button("Pause", "pause", () => act.pauseFlow(flow)),
       resume: act.button("Resume", "run", () => act.resumeFlow(flow), { mood: "primary" }),
       restart: act.button("Restart", "restart", () => act.restartConnector(flow, act.SOURCE)),
-      stop: act.button("Stop", "stop", () => act.stopFlow(flow), { mood: "danger" }),
       limit: act.button("Rate limit", "limit", () => act.limitFlow(flow, store.flow?.overrides?.limit)),
+      stop: act.button("Stop", "stop", () => act.stopFlow(flow), { mood: "danger" }),
     };
     this.readers = h("p", { class: "faint readers" });
     return h("div", { class: "acts", role: "group", "aria-label": "Change this flow" }, ...Object.values(this.acts), this.readers);
@@ -152,8 +153,9 @@ export class FlowPage {
     act.show(this.acts.limit, Boolean(copying));
     setText(this.readers, store.who && !store.who.mayWrite ? act.whyNot() : "");
     this.readers.hidden = this.readers.textContent === "";
-    setText(this.note, overrideNote(flow.overrides));
-    this.note.hidden = this.note.textContent === "";
+    const text = overrideText(flow.overrides);
+    setText(this.noteText, `Overrides by operators, until reverted: ${text}.`);
+    this.note.hidden = text === "";
   }
 
   showNumbers(line, flow) {
@@ -211,7 +213,7 @@ function failures(flow) {
 }
 
 /** What operators asked for and still holds, in words. */
-export function overrideNote(overrides) {
+function overrideText(overrides) {
   if (!overrides) return "";
   const parts = [];
   for (const [name, wanted] of Object.entries(overrides.connectors)) parts.push(`${called(name).toLowerCase()} ${wanted}`);
@@ -223,7 +225,7 @@ export function overrideNote(overrides) {
   if (topics.length) parts.push(`${plural(topics.length, "topic")} limited`);
   const settings = Object.values(overrides.settings).flat();
   if (settings.length) parts.push(`${plural(settings.length, "setting")} overridden (${settings.slice(0, 3).join(", ")}${settings.length > 3 ? ", …" : ""})`);
-  return parts.length ? `Overrides by operators, until reverted: ${parts.join("; ")}.` : "";
+  return parts.join("; ");
 }
 
 function taskTable(flow) {

@@ -202,6 +202,15 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+window.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.closest("input, select, textarea")) return;
+  const field = [...main.querySelectorAll("input[type=search]")].find((node) => node.checkVisibility());
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+});
 window.addEventListener("hashchange", go);
 // A hidden page needs no updates from the daemon.
 document.addEventListener("visibilitychange", () => {

@@ -1,9 +1,10 @@
 // All flows: problems, the diagram, the figures, and the latest events.
 
 import { eventList, folded } from "./events.js";
-import { h, s, setAttribute, setText } from "./dom.js";
+import { h, setAttribute, setText } from "./dom.js";
 import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
+import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
@@ -59,26 +60,13 @@ export class Problems {
   }
 }
 
-const WIDTH = 96;
-const HEIGHT = 24;
-
-function sparkline() {
-  return s("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true" }, s("polyline"));
-}
-
-function setSparkline(node, values) {
-  const most = Math.max(1, ...values.map((value) => value ?? 0));
-  const step = WIDTH / Math.max(1, values.length - 1);
-  const points = values.map((value, at) => `${(at * step).toFixed(1)},${(HEIGHT - 2 - ((value ?? 0) / most) * (HEIGHT - 4)).toFixed(1)}`).join(" ");
-  setAttribute(node.firstChild, "points", points);
-}
-
 function flowTable() {
   return new Table({
     name: "flows",
     caption: "Flows",
     key: (flow) => flow.flow,
     sort: ["flow", "up"],
+    search: { label: "Search flows", text: (flow) => `${flow.flow}\n${flow.source} ${flow.target}` },
     empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true.",
     columns: [
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,

@@ -1,7 +1,7 @@
 // Plots of the last 15 minutes.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { h, setText } from "./dom.js";
+import { h, s, setAttribute, setText } from "./dom.js";
 import { NOTHING } from "./format.js";
 import { now } from "./store.js";
 
@@ -108,4 +108,18 @@ export class Plot {
     this.plot?.destroy();
     this.plot = null;
   }
+}
+
+const SPARK = { width: 96, height: 24 };
+
+/** A line of a few values, for a cell of a table. */
+export function sparkline() {
+  return s("svg", { class: "spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`, ...SPARK, "aria-hidden": "true" }, s("polyline"));
+}
+
+export function setSparkline(node, values) {
+  const most = Math.max(1, ...values.map((value) => value ?? 0));
+  const step = SPARK.width / Math.max(1, values.length - 1);
+  const points = values.map((value, at) => `${(at * step).toFixed(1)},${(SPARK.height - 2 - ((value ?? 0) / most) * (SPARK.height - 4)).toFixed(1)}`).join(" ");
+  setAttribute(node.firstChild, "points", points);
 }

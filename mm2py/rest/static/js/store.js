@@ -4,12 +4,17 @@ const KEPT_EVENTS = 500;
 /** As the daemon does: a thousand new topics displace nothing else. */
 const KEPT_OF_RUN = 20;
 const KEPT_POINTS = 1_200;
+/** Of each topic's rate: two minutes, a sample every two seconds. */
+const KEPT_RATES = 60;
+const RATE_EVERY_MS = 2_000;
 
 export const store = {
   overview: null,
   /** The flow that is looked at, null before its first snapshot. */
   flow: null,
   history: null,
+  /** The last rates of each topic of the flow, since the page is open. */
+  rates: new Map(),
   /** Newest first. */
   events: [],
   isGone: false,
@@ -30,6 +35,7 @@ export function find(flow) {
 export function forgetFlow() {
   store.flow = null;
   store.history = null;
+  store.rates = new Map();
   store.isGone = false;
 }
 
@@ -88,6 +94,7 @@ function named(columns, row) {
 }
 
 function takePoint(value) {
+  sampleTopics();
   const history = store.history;
   if (history === null || history.flow !== value.flow) return;
   store.ahead_ms = value.wall_ms - Date.now();
@@ -95,5 +102,23 @@ function takePoint(value) {
     if (!Array.isArray(column)) continue;
     column.push(value[name]);
     if (column.length > KEPT_POINTS) column.shift();
+  }
+}
+
+let sampled_ms = -RATE_EVERY_MS;
+
+function sampleTopics() {
+  // Points come once a second, not to the millisecond.
+  if (!store.flow || performance.now() - sampled_ms < RATE_EVERY_MS - 500) return;
+  sampled_ms = performance.now();
+  const sums = new Map();
+  for (const { topic, records_per_s } of store.flow.partitions.values()) sums.set(topic, (sums.get(topic) ?? 0) + (records_per_s ?? 0));
+  const before = store.rates;
+  store.rates = new Map();
+  for (const [topic, sum] of sums) {
+    const rates = before.get(topic) ?? [];
+    rates.push(sum);
+    if (rates.length > KEPT_RATES) rates.shift();
+    store.rates.set(topic, rates);
   }
 }

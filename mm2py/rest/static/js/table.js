@@ -11,10 +11,11 @@ const SETTLED_MS = 3_000;
  * Columns: {key, label, text(row), sort(row)?, numeric?, mood(row)?, title(row)?, make(row)?, update(node, row)?}.
  * `make` returns the cell's own element, which `update` refreshes; without it the cell is `text`.
  * `detail` returns {node, update(row)} to show under an expanded row; `opens(row)` tells whether there is any.
- * `actions` returns the element of the last column.
+ * `filters` are {label, options: [[value, text], …], accepts(row, value)}: one choice each. `bulk` are elements beside them, for
+ * actions on all rows that match (`matching`).
  */
 export class Table {
-  constructor({ name, caption, columns, key, sort, page = 50, empty, detail = null, opens = () => true, search = null, filters = [] }) {
+  constructor({ name, caption, columns, key, sort, page = 50, empty, detail = null, opens = () => true, search = null, filters = [], bulk = [] }) {
     Object.assign(this, { name, columns, key, page, empty, detail, opens, search });
     this.sorted = { key: sort[0], down: sort[1] === "down" };
     this.all = [];
@@ -25,8 +26,19 @@ export class Table {
     this.kept = new Map();
     this.words = "";
     this.isHeld = false;
-    this.filters = filters;
+    this.filters = filters.map((filter) => ({ ...filter, select: this.choice(filter, caption) }));
+    this.bulk = bulk;
     this.build(caption);
+  }
+
+  choice({ label, options }, caption) {
+    const choose = () => { this.at = 0; this.draw(true); };
+    return h("select", { "aria-label": `${label} of ${caption.toLowerCase()}`, on: { change: choose } }, ...options.map(([value, text]) => h("option", { value, text })));
+  }
+
+  /** The rows that match the search and the filters, on all pages. */
+  get matching() {
+    return this.order;
   }
 
   build(caption) {
@@ -50,18 +62,18 @@ export class Table {
     const tools = h("div", { class: this.search ? "tools" : "tools plain" });
     if (this.search) {
       this.input = h("input", {
-        type: "search", placeholder: this.search.label, "aria-label": `${this.search.label} in ${caption}`, autocomplete: "off", spellcheck: "false",
+        type: "search", placeholder: this.search.label, "aria-keyshortcuts": "/", title: "Press / to search", "aria-label": `${this.search.label} in ${caption}`, autocomplete: "off", spellcheck: "false",
         on: { input: () => { this.words = this.input.value.trim().toLowerCase(); this.at = 0; this.draw(true); } },
       });
       tools.append(this.input);
     }
-    tools.append(...this.filters);
+    tools.append(...this.filters.map((filter) => filter.select));
     // On a narrow screen rows are cards, without headers to click on.
     const sortable = this.columns.filter((column) => column.sort);
     this.select = h("select", { "aria-label": `Sort ${caption} by`, on: { change: () => this.sortBy(this.select.value, null) } },
       ...sortable.map((column) => h("option", { value: column.key, text: `Sort by ${column.label.toLowerCase()}` })));
     this.select.value = this.sorted.key;
-    tools.append(h("span", { class: "narrow-only" }, this.select), this.count);
+    tools.append(h("span", { class: "narrow-only" }, this.select), ...this.bulk, this.count);
     return tools;
   }
 
@@ -116,10 +128,15 @@ export class Table {
     this.after.disabled = this.at === last;
   }
 
+  accepts(row) {
+    if (this.words && !this.search.text(row).toLowerCase().includes(this.words)) return false;
+    return this.filters.every(({ select, accepts }) => !select.value || accepts(row, select.value));
+  }
+
   /** Choose and order rows: at once if the user asked for it, else when they have stood for a while. */
   arrange(isAsked) {
     const found = new Map();
-    for (const row of this.all) if (!this.words || this.search.text(row).toLowerCase().includes(this.words)) found.set(this.key(row), row);
+    for (const row of this.all) if (this.accepts(row)) found.set(this.key(row), row);
     const isHeld = this.isHeld || this.box.contains(document.activeElement);
     const isDue = isAsked || (!isHeld && performance.now() - this.orderedAt > SETTLED_MS);
     if (!isDue && this.order.length) {

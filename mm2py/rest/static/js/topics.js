@@ -1,8 +1,9 @@
 // A flow's topics, and the partitions of expanded ones.
 
 import * as act from "./actions.js";
-import { h, setText } from "./dom.js";
-import { bytesPerS, count, duration, ms, recordsPerS, stage } from "./format.js";
+import { h, setAttribute, setText } from "./dom.js";
+import { bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
+import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
@@ -35,6 +36,17 @@ export function topicsOf(flow) {
 const sum = (a, b) => (b === null ? a : (a ?? 0) + b);
 const most = (a, b) => (b === null ? a : Math.max(a ?? 0, b));
 
+const isHeld = (topic) => topic.isPaused || topic.partitions.some((partition) => partition.stage === "paused");
+
+/** Whether any of a topic is in a state; "paused" and "limited" are overrides of operators. */
+function isIn(topic, name) {
+  if (name === "limited") return topic.limit !== null;
+  if (name === "paused") return isHeld(topic);
+  return !topic.isPaused && topic.partitions.some((partition) => partition.stage === name);
+}
+
+const named = (topic) => h("span", { class: "named" }, h("span", { text: topic.topic }), h("span", { class: "remote" }));
+
 function fare(topic) {
   const name = topic.isPaused ? "paused" : WORST[topic.worst];
   const found = stage(name);
@@ -51,19 +63,24 @@ export function topicTable(flow) {
     node.buttons = { pause, resume };
     return node;
   };
-  return new Table({
+  const pauseAll = act.button("Pause all", "pause", () => act.pauseTopics(flow, table.matching.filter((topic) => !topic.isPaused).map((topic) => topic.topic)), { small: true });
+  const resumeAll = act.button("Resume all", "run", () => act.resumeTopics(flow, table.matching.filter(isHeld).map((topic) => topic.topic)), { small: true });
+  const table = new Table({
     name: "topics",
     caption: "Topics",
     key: (topic) => topic.topic,
     sort: ["topic", "up"],
     page: 50,
-    search: { label: "Search topics", text: (topic) => topic.topic },
+    search: { label: "Search topics", text: (topic) => `${topic.topic}\n${topic.remote}` },
+    filters: [{ label: "State", options: [["", "All states"], ...WORST.map((name) => [name, stage(name).word]), ["limited", "limited"]], accepts: isIn }],
+    bulk: [h("span", { class: "acts bulk", role: "group", "aria-label": "All topics that match" }, pauseAll, resumeAll)],
     empty: "No topic is mirrored yet: the flow's topics setting matches none at the source, or topics have not been listed yet.",
     detail: partitionDetail(flow),
     columns: [
-      { key: "topic", label: "Topic", sort: (topic) => topic.topic, text: (topic) => topic.topic, title: (topic) => `${topic.remote} at the target` },
+      { key: "topic", label: "Topic", sort: (topic) => topic.topic, make: named, update: (node, topic) => setText(node.lastChild, topic.remote === topic.topic ? "" : `→ ${topic.remote}`) },
       { key: "state", label: "State", sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
       { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => recordsPerS(topic.records_per_s) },
+      { key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => bytesPerS(topic.bytes_per_s) },
       { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
@@ -73,10 +90,22 @@ export function topicTable(flow) {
       { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {
         act.show(node.buttons.pause, !topic.isPaused);
-        act.show(node.buttons.resume, topic.isPaused || topic.worst === WORST.indexOf("paused"));
+        act.show(node.buttons.resume, isHeld(topic));
       } },
     ],
   });
+  const update = table.update.bind(table);
+  table.update = (topics) => {
+    update(topics);
+    const [running, held] = [table.matching.filter((topic) => !topic.isPaused).length, table.matching.filter(isHeld).length];
+    setText(pauseAll.lastChild, `Pause ${count(running)}`);
+    setAttribute(pauseAll, "aria-label", `Pause ${plural(running, "topic")} that match`);
+    setText(resumeAll.lastChild, `Resume ${count(held)}`);
+    setAttribute(resumeAll, "aria-label", `Resume ${plural(held, "topic")} that match`);
+    act.show(pauseAll, running > 1);
+    act.show(resumeAll, held > 1);
+  };
+  return table;
 }
 
 const partitionDetail = (flow) => (topic) => {

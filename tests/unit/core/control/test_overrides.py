@@ -88,6 +88,16 @@ def test_a_topic_is_resumed_as_a_whole() -> None:
     assert resumed == Overrides(partitions=frozenset({other}))
 
 
+def test_several_topics_are_paused_and_resumed() -> None:
+    """In one change; what is wrong with one of them refuses all."""
+    paused = verbs.pause_topics(NO_OVERRIDES, ["orders", "invoices"])
+
+    assert paused.topics == {"orders", "invoices"}
+    assert verbs.resume_topics(paused, ["orders"]).topics == {"invoices"}
+    with pytest.raises(OverrideRejectedError):
+        verbs.pause_topics(NO_OVERRIDES, ["orders", "a b"])
+
+
 def test_a_partition_of_a_paused_topic_is_not_resumed_alone() -> None:
     """Resuming it would have no visible effect, so it is refused with a message that names what works."""
     overrides = verbs.pause_topic(NO_OVERRIDES, "orders")

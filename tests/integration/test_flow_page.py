@@ -1,0 +1,117 @@
+"""What the status page shows of one flow, and changes there, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Browser
+
+from mm2py.core.control.overrides import SOURCE
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from tests.support.browser import PHONE, looking
+from tests.support.eventually import eventually
+from tests.support.served_page import Served, partitions
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOPICS = "#/flow/A-%3EB/topics"
+
+
+async def test_topics_are_found_by_remote_name_and_state(browser: Browser, served: Served) -> None:
+    """Each has its name at the target; the search and the choice of a state narrow the list together; "/" searches."""
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Topics 2")
+        named = await seen.rows("topics")
+        await seen.page.keyboard.press("/")
+        await seen.page.keyboard.type("a.ord")
+        await seen.sees("1 of 2 rows", ".table-whole")
+        by_remote = await seen.rows("topics")
+        await seen.page.get_by_label("State of topics").select_option("failed")
+        await seen.sees("Nothing matches", ".table-whole")
+        await seen.page.get_by_role("searchbox").fill("")
+        await seen.sees("1 of 2 rows", ".table-whole")
+        failed = await seen.rows("topics")
+        await seen.keep_picture("topics-filtered")
+
+    assert [name.splitlines() for name in named] == [["invoices", "\u2192 A.invoices"], ["orders", "\u2192 A.orders"]]
+    assert [name.split()[0] for name in (*by_remote, *failed)] == ["orders", "invoices"]
+
+
+async def test_a_topic_s_rate_has_a_line(browser: Browser, served: Served) -> None:
+    """Each topic's rate is drawn over the last two minutes, as far as the page has seen them."""
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        line = seen.page.locator("table.topics .spark polyline").nth(1)
+
+        async def has_points() -> bool:
+            return len((await line.get_attribute("points") or "").split()) >= 3  # a line with a bend
+
+        await eventually(has_points, within_s=15, what="the line has three points")
+
+
+async def test_what_matches_is_paused_and_resumed_together(browser: Browser, served: Served) -> None:
+    """The search chooses the topics; a question names the first ones; it is one change at the daemon."""
+    served.show(partitions=partitions(30, 1), topics=30)
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Topics 30")
+        await seen.page.get_by_role("searchbox").fill("topic-001")
+        await seen.sees("10 of 30 rows", ".table-whole")
+        await seen.sees("Pause 10", ".bulk")
+        await seen.click("Pause 10 topics that match")
+        asked = await seen.sees("and 2 more", "dialog")
+        await seen.keep_picture("topics-pause")
+        await seen.answer("Pause")
+        await seen.sees("10 topics paused", ".override-note")
+        paused = served.node.control.ordered.topics
+        await seen.sees("Resume 10", ".bulk")
+        await seen.click("Resume 10 topics that match")
+        await seen.answer("Resume")
+        await eventually(lambda: served.node.control.ordered == NO_OVERRIDES, within_s=10, what="they are resumed")
+
+    assert "topic-0010" in asked
+    assert paused == {f"topic-00{number}" for number in range(10, 20)}
+    assert len(served.node.control.said_by) == 2  # a pause and a resume
+
+
+async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Served) -> None:
+    """One button, which says first what will be reverted; while the daemon works on it, the page shows that."""
+    served.node.control.ordered = Overrides(
+        groups={SOURCE: Wanted.PAUSED}, topics=frozenset({"orders"}), limit=RateLimit(1e6)
+    )
+    served.node.control.takes_s = 2.0
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("copying paused; 1 topic paused (orders); copying is limited", ".override-note")
+        await seen.click("Revert all")
+        asked = await seen.sees("Revert all overrides of A->B?", "dialog")
+        await seen.answer("Revert all")
+        await seen.sees("Reverting all overrides of A->B\u2026", ".toast")
+        turns = await seen.page.locator(".spinner").evaluate("(node) => getComputedStyle(node).animationName")
+        await seen.keep_picture("under-way")
+        await seen.sees("Reverting all overrides of A->B: done.", ".toast")
+        await eventually(lambda: seen.page.locator(".override-note").is_hidden(), within_s=10, what="the note is gone")
+
+    assert "1 topic paused (orders)" in asked
+    # The tests' browser asks for no motion.
+    assert turns == "none"
+    assert served.node.control.ordered == NO_OVERRIDES
+
+
+@pytest.mark.parametrize("size", [PHONE, (1440, 900)], ids=["phone", "desktop"])
+async def test_stop_is_apart_from_restart(browser: Browser, served: Served, size: tuple[int, int]) -> None:
+    """A click that misses Restart does not stop the flow."""
+    async with looking(browser, served.url, size=size) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Topics 2")
+        boxes = [
+            await seen.page.locator(".flow-head").get_by_role("button", name=name, exact=True).bounding_box()
+            for name in ("Restart", "Stop")
+        ]
+
+    restart, stop = boxes
+    assert restart is not None
+    assert stop is not None
+    is_below = stop["y"] >= restart["y"] + restart["height"]
+    assert is_below or stop["x"] - (restart["x"] + restart["width"]) > 16  # pixels
