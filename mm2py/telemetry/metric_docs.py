@@ -59,9 +59,23 @@ scrape_configs:
 The first `metrics.partitions.max` partitions have series of their own. Further ones are rolled up into one series for
 each topic, without the label `partition`; topics beyond `metrics.topics.max` are rolled up into one series for the
 flow, without `topic`. A rolled-up series contains only partitions without a series of their own, so the sum over all
-series is correct, and a rolled-up partition stays rolled up, so no counter goes back. Counts, rates and lags in
-records are added up; of times the maximum is taken, of minima and of the time until loss the minimum. Offsets and
-stages of single partitions are not rolled up.
+series is correct, and a rolled-up partition stays rolled up, so no counter goes back. Counts, rates, offsets and lags
+in records are added up; of times the maximum is taken, of minima the minimum. The time until loss is the least of
+those partitions that have used up more than half of what retention gives them; if there are none, there is no series.
+The stage is the least: 3 means that all are paused. Histograms and metrics of flows are the same whatever the limits
+are, and the dashboard, the rules and the alerts work with each choice. Beyond `metrics.topics.max` they name the flow
+instead of the topic, and `Mm2pyLagGrowing` leaves out paused topics only if all of them are paused.
+
+The size of `/metrics` for 1 500 topics with names of 28 characters, measured:
+
+| `metrics.partitions.max` | `metrics.topics.max` | series of | 1 partition each | 4 partitions each |
+|---|---|---|---|---|
+| 2000 (default) | 1000 (default) | the first 2 000 partitions, then topics | 3.8 MB | 7.1 MB |
+| 10000 | any | each partition | 3.8 MB | 15.0 MB |
+| 0 | 10000 | each topic | 3.2 MB | 3.2 MB |
+| 0 | 1000 | the first 1 000 topics | 2.2 MB | 2.2 MB |
+| 0 | 200 | the first 200 topics | 0.5 MB | 0.5 MB |
+| 0 | 0 | each flow | 0.03 MB | 0.03 MB |
 
 ## Where Java's metrics differ
 

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from mm2py.model.flow import Flow
-from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView, greatest_lag_s
+from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.series import ABSENT, Cap, Labels, labels
@@ -59,20 +59,24 @@ class _Sum:
         latencies = _together((it.latency, it.record_rate) for it in self.views)
         return (records, rates[0], size_bytes, rates[1], *ages, *latencies)
 
-    def lags(self) -> dict[str, float]:
-        """Return the known lags, by metric."""
-        records = [it.lag for it in self.views if it.lag is not None]
-        waited_s = greatest_lag_s(it.lag_s for it in self.views)
-        losses = [it.seconds_until_loss for it in self.views if it.seconds_until_loss is not None]
-        return {
-            name: value
-            for name, value, is_known in (
-                (_LAG, sum(records), records),
-                (_LAG_S, waited_s or 0.0, waited_s is not None),
-                (_LOSS_S, min(losses, default=0.0), losses),
-            )
-            if is_known
-        }
+    def own(self) -> dict[str, float]:
+        """Return the values of our own metrics, as far as they are known."""
+        waits = [it.lag_s for it in self.views if it.lag_s is not None]
+        # Next to the longest wait of another partition, the least loss would look like danger where there is none.
+        losses = [
+            it.seconds_until_loss
+            for it in self.views
+            if it.seconds_until_loss is not None and it.lag_s is not None and it.seconds_until_loss < it.lag_s
+        ]
+        together: tuple[tuple[str, Callable[[list[float]], float], list[float]], ...] = (
+            (_LAG, sum, [it.lag for it in self.views if it.lag is not None]),
+            (_LAG_S, max, waits),
+            (_LOSS_S, min, losses),
+            (_END, sum, [it.end_offset for it in self.views if it.end_offset is not None]),
+            (_POSITION, sum, [it.position for it in self.views]),
+            (_STAGE, min, [it.stage.value for it in self.views]),
+        )
+        return {name: of(values) for name, of, values in together if values}
 
 
 class PartitionMetrics:
@@ -153,7 +157,7 @@ class PartitionMetrics:
         book[_JAVA[0]].labels.append(pair.java)
         for name, value in zip(_JAVA, together.java(records, size_bytes), strict=True):
             book[name].values.append(value)
-        for name, value in together.lags().items():
+        for name, value in together.own().items():
             book[name].add(pair.own, value)
 
     def _pair(self, key: object, flow: Flow, topic: str, partition: str) -> _Pair:

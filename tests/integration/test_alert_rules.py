@@ -338,6 +338,7 @@ def test_a_node_that_does_its_work_is_left_alone(tmp_path: Path) -> None:
     [
         pytest.param(flow("mm2py_flow_state", "6x160"), id="flow"),
         pytest.param({series("mm2py_partition_stage", {**TOPIC, "partition": "0"}): "3x160"}, id="topic"),
+        pytest.param({series("mm2py_partition_stage", TOPIC): "3x160"}, id="rolled up"),
     ],
 )
 def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[str, str]) -> None:

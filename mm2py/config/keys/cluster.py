@@ -29,7 +29,7 @@ _PROCESS = Section(
             check=one_of("debug", "info", "warning", "error")),
         Key("metrics.partitions.max", Kind.INT, "2000", Place.TOP,
             "How many topic-partitions of this node have metrics of their own; further ones are rolled up per topic. "
-            "0 rolls up all.", check=at_least(0)),
+            "0 rolls up all. [metrics.md](metrics.md#many-partitions) has the sizes.", check=at_least(0)),
         Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
             "How many rolled-up topics, and how many consumer groups, have metrics of their own; further ones are "
             "rolled up per flow.", check=at_least(0)),

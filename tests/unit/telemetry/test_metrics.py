@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.state import FlowState, GroupView, MirrorView, PartitionView, TaskState, TaskView
+from mm2py.model.state import FlowState, GroupView, MirrorView, PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.telemetry.events import (
     AuthenticationFailed,
     CheckpointsWritten,
@@ -74,7 +75,9 @@ def partitions_of(topics: int, partitions: int) -> list[PartitionView]:
     """Make up partitions with different counts: in all topics the first has copied 1 record, the next one more."""
     views = [partition_view(f"t{topic}", number) for topic in range(topics) for number in range(partitions)]
     return [
-        attrs.evolve(view, records=at + 1, bytes=(at + 1) * 10, record_rate=1.0, lag=at)
+        attrs.evolve(
+            view, records=at + 1, bytes=(at + 1) * 10, record_rate=1.0, lag=at, position=at + 1, end_offset=2 * at + 1
+        )
         for at, view in enumerate(views)
     ]
 
@@ -213,7 +216,6 @@ def test_beyond_both_caps_a_flow_is_rolled_up() -> None:
     )
 
     assert values_of(series, COUNT, "topic", "partition") == {("A.t0", ""): 1 + 2, ("", ""): 3 + 4 + 5 + 6}
-    assert values_of(series, "mm2py_partition_stage", "topic") == {}
 
 
 def test_what_is_rolled_up_is_the_worst_of_times() -> None:
@@ -229,6 +231,53 @@ def test_what_is_rolled_up_is_the_worst_of_times() -> None:
     assert shown == [99, 2, 500, pytest.approx((100.5 + 3 * 8.5) / 4)]
     assert values_of(series, "mm2py_partition_lag_seconds", "topic") == {("A.t",): 90}
     assert values_of(series, "mm2py_partition_retention_loss_seconds", "topic") == {("A.t",): 30}
+
+
+@pytest.mark.parametrize(
+    ("partitions_max", "topics_max", "megabytes"),
+    [(2_000, 1_000, 5.2), (0, 10_000, 3.2), (0, 1_000, 2.1), (0, 200, 0.4), (0, 0, 0.04)],
+)
+def test_limits_change_the_size_and_no_sum(partitions_max: int, topics_max: int, megabytes: float) -> None:
+    """Of 3 000 partitions each choice adds up to the same, for named topics too; metrics of flows are the same."""
+    view = mirror_view(flow_view(partitions_of(topics=1_500, partitions=2)))
+    metrics = metrics_of(partitions_max=partitions_max, topics_max=topics_max)
+    found = metrics.snapshot(view)["flows"]["A->B"]
+    whole = metrics_of(partitions_max=10_000).snapshot(view)["flows"]["A->B"]
+    summed = [COUNT, BYTES, COUNT.replace("_count", "_rate"), LAG]
+
+    assert megabytes * 0.8 < len(metrics.exposition(view)[0]) / 1e6 < megabytes
+    for name in (*summed, "mm2py_partition_end_offset", "mm2py_partition_position"):
+        totals, expected = totals_of(found[name]), totals_of(whole[name])
+        assert sum(totals.values()) == sum(expected.values()) > 0
+        assert {topic: total for topic, total in totals.items() if topic}.items() <= expected.items()
+        assert len(totals) == (1_500 if partitions_max or topics_max > 1_500 else topics_max + 1)
+    of_flows = [name for name in whole if whole[name]["type"] == "histogram" or name.startswith("mm2py_flow_")]
+    assert len(of_flows) > 10
+    assert all(found[name] == whole[name] for name in of_flows)
+
+
+def totals_of(metric: dict[str, Any]) -> dict[str, float]:
+    """Return a metric's sums by topic."""
+    totals: dict[str, float] = {}
+    for sample in metric["samples"]:
+        topic = sample["labels"].get("topic", "")
+        totals[topic] = totals.get(topic, 0) + sample["value"]
+    return totals
+
+
+def test_roll_ups_raise_no_false_alarm() -> None:
+    """All paused is paused, one of many is not; what loses nothing soon does not look so beside what waits longer."""
+    paused = [partition_view("p", number, stage=PartitionStage.PAUSED) for number in (0, 1)]
+    mixed = [partition_view("m", 0), partition_view("m", 1, stage=PartitionStage.PAUSED)]
+    brief = partition_view("short", 0, lag_s=10.0, seconds_until_loss=3_590.0)
+    slow = partition_view("long", 0, lag_s=7_200.0, seconds_until_loss=600_000.0)
+    view = mirror_view(flow_view([*paused, *mixed, brief, slow]))
+    by_topic, by_flow = (scraped(metrics_of(partitions_max=0, topics_max=most), view) for most in (10, 0))
+    stages = values_of(by_topic, "mm2py_partition_stage", "topic")
+
+    assert (stages["A.p",], stages["A.m",]) == (PartitionStage.PAUSED.value, PartitionStage.COPYING.value)
+    assert values_of(by_flow, "mm2py_partition_lag_seconds", "source") == {("A",): 7_200}
+    assert values_of(by_flow, "mm2py_partition_retention_loss_seconds", "source") == {}
 
 
 def test_who_came_first_keeps_its_series() -> None:
