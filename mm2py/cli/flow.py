@@ -237,7 +237,7 @@ async def _events(options: argparse.Namespace, rest: RestApi, clock: Clock) -> N
     of_flow = {"flow": str(options.flow)}
     events = (await rest.ask("GET", "/events", query=of_flow))["events"]
     _tell(events, is_json=options.json)
-    last = str(events[-1]["id"]) if events else ""
+    last = str(events[-1]["mark"]) if events else ""
     is_away = False
     while options.follow:
         query = {**of_flow, "only": "events", "after": last}

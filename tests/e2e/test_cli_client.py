@@ -207,18 +207,20 @@ async def test_settings_change_while_it_runs(client: Client) -> None:
 
 
 async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
-    """`events --follow` prints what other clients do as it happens."""
+    """`events --follow` prints what other clients do as it happens, and each event once."""
     env = {"PYTHONPATH": str(ROOT), "MM2PY_URL": client.http, "MM2PY_TOKEN": _READER}
     line = [sys.executable, "-m", "mm2py", "flow", _FLOW, "events", "--follow"]
     following = start_process("follow", line, log_file=tmp_path / "events", env=env)
     try:
-        await eventually(lambda: "flow_started" in following.log_text(), within_s=30, what="the past is told")
+        await eventually(lambda: "flow_started" in following.log_text(), within_s=30, what="recent events are shown")
+        started = following.log_text().count("flow_started")
         seen = following.log_text().count("topic_paused")
         client.flow("pause", "--topic", _BILLS)
         client.flow("resume", "--topic", _BILLS)
         await eventually(
-            lambda: following.log_text().count("topic_paused") > seen, within_s=30, what="what happens is told"
+            lambda: following.log_text().count("topic_paused") > seen, within_s=30, what="the new event is shown"
         )
+        assert following.log_text().count("flow_started") == started
     finally:
         following.terminate()
 

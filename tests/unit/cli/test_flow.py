@@ -183,6 +183,7 @@ class Answers:
 
     def __init__(self, table: Mapping[str, Any], events: list[ServerEvent] | None = None) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.queries: list[Mapping[str, str]] = []
         self._table = table
         self._events = events or []
 
@@ -190,8 +191,9 @@ class Answers:
         self.asked.append((method, path))
         return self._table.get(path)
 
-    async def follow(self, path: str, **_more: object) -> AsyncIterator[ServerEvent]:
+    async def follow(self, path: str, *, query: Mapping[str, str]) -> AsyncIterator[ServerEvent]:
         self.asked.append(("GET", path))
+        self.queries.append(query)
         for event in self._events:
             yield event
         raise KeyboardInterrupt
@@ -219,10 +221,11 @@ async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> N
 
 
 async def test_events_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
-    """What happened lately comes first, then what happens; neither twice."""
-    first = {"id": 1, "wall_ms": 0, "name": "flow_started", "level": "info", "flow": "A->B", "text": "topics: 1"}
-    second = {**first, "id": 2, "wall_ms": 1000, "name": "topic_created"}
-    stream = [ServerEvent("overview", "{}"), ServerEvent("event", json.dumps(second), "2")]
+    """Recent events are shown first, then those after the last one's mark."""
+    basic = {"wall_ms": 0, "level": "info", "flow": "A->B", "text": "topics: 1"}
+    first = {**basic, "id": 1, "mark": "life.1", "name": "flow_started"}
+    second = {**first, "id": 2, "mark": "life.2", "wall_ms": 1000, "name": "topic_created"}
+    stream = [ServerEvent("overview", "{}"), ServerEvent("event", json.dumps(second), "life.2")]
     rest = Answers({"/events": {"events": [first]}}, stream)
     with pytest.raises(KeyboardInterrupt):
         await command.serve(parsed("events", "--follow"), rest, ManualClock())
@@ -231,6 +234,7 @@ async def test_events_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
         "1970-01-01 00:00:00Z  info   flow_started  topics: 1",
         "1970-01-01 00:00:01Z  info   topic_created  topics: 1",
     ]
+    assert rest.queries[-1]["after"] == "life.1"
 
 
 def summary(**facts: object) -> dict[str, Any]:
