@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import posixpath
+import stat
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, cast
@@ -42,6 +43,10 @@ class Machine(Protocol):
         """Return the environment's variables."""
         ...
 
+    def exposed_mode(self, path: str) -> int | None:
+        """Return the permissions of a file if other users may read it; None if not, or if they cannot be changed."""
+        ...
+
 
 class Provider(Protocol):
     """A source of values. A custom class is called with its parameters: ``Vault({"url": …})``."""
@@ -62,6 +67,18 @@ class ThisMachine:
 
     def environment(self) -> Mapping[str, str]:
         return os.environ
+
+    def exposed_mode(self, path: str) -> int | None:
+        try:
+            status = Path(path).stat()
+            # Of mounted secrets, the mount decides who reads them.
+            is_fixed = os.statvfs(path).f_flag & os.ST_RDONLY
+        except (OSError, ValueError):
+            return None
+        # A file of another user is readable here because of its group.
+        others = 0o044 if status.st_uid == os.geteuid() else 0o004
+        is_exposed = stat.S_ISREG(status.st_mode) and status.st_mode & others and not is_fixed
+        return stat.S_IMODE(status.st_mode) if is_exposed else None
 
 
 @attrs.frozen
@@ -140,14 +157,21 @@ class EnvironmentProvider:
         return {key: found[key] for key in keys if key in found and self.allowed.matches(key)}
 
 
+def file_kind(class_name: str) -> str | None:
+    """Return ``file`` or ``dir`` for a provider that reads files, by its short name or Kafka's class; else None."""
+    short = class_name.removeprefix(_JAVA_PACKAGE)
+    kinds = {"file": ("file", "FileConfigProvider"), "dir": ("dir", "directory", "DirectoryConfigProvider")}
+    return next((kind for kind, names in kinds.items() if short in names), None)
+
+
 def make_provider(class_name: str, parameters: Mapping[str, str], machine: Machine) -> Provider:
     """Return the provider for *class_name*: ``file``, ``dir``, ``env``, Kafka's class names, or a Python class. Raise
     ProviderError if there is none, or if it rejects its parameters.
     """
     short = class_name.removeprefix(_JAVA_PACKAGE)
-    if short in {"file", "FileConfigProvider"}:
+    if (kind := file_kind(class_name)) == "file":
         return FileProvider(machine, _AllowedPaths.of(parameters))
-    if short in {"dir", "directory", "DirectoryConfigProvider"}:
+    if kind == "dir":
         return DirectoryProvider(machine, _AllowedPaths.of(parameters))
     if short in {"env", "EnvVarConfigProvider"}:
         try:

@@ -13,11 +13,11 @@ import attrs
 
 from mm2py.config.layers import Layers, Value
 from mm2py.config.problem import Problem
-from mm2py.config.providers import Machine, Provider, ProviderError, make_provider
+from mm2py.config.providers import Machine, Provider, ProviderError, file_kind, make_provider
 from mm2py.model.patterns import split_list
 
 
-_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _KEY = "config.providers"
 #: Names of built-in providers, which need no class in the file.
 _BUILT_IN = ("file", "dir", "directory", "env")
@@ -69,6 +69,12 @@ def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provide
     return providers, problems
 
 
+def file_provider(name: str, layers: Layers) -> str | None:
+    """Return whether the provider *name* reads a ``file`` or the files of a ``dir``; None if neither."""
+    line = layers.get(f"{_KEY}.{name}.class")
+    return file_kind(line.text.strip() if line else name)
+
+
 def _parameters(layers: Layers, name: str) -> dict[str, str]:
     stem = f"{_KEY}.{name}.param."
     return {line.key[len(stem) :]: line.text for line in layers.lines() if line.key.startswith(stem)}
@@ -93,11 +99,11 @@ def _replace(text: str, providers: Mapping[str, Provider]) -> str:
             raise ProviderError(f"{found.group()}: there is no such value")
         return values[key]
 
-    return _REFERENCE.sub(value_of, text)
+    return REFERENCE.sub(value_of, text)
 
 
 def _note_strangers(line: Value, providers: Mapping[str, Provider]) -> Iterator[Problem]:
-    for found in _REFERENCE.finditer(line.text):
+    for found in REFERENCE.finditer(line.text):
         name = found.group(1)
         if name not in providers:
             message = f"{found.group()} stays as it is: {_KEY} does not name {name or 'a provider without a name'}"

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
+from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import FlowSettings, SourceTruthSettings
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.table import first_words, nearest
@@ -93,7 +94,7 @@ def load_settings(
     problems.
     """
     path = Path(path)
-    given = _Given(path, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
+    given = _Given(path, {path.name: path}, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
 
     def read(live: Mapping[str, str]) -> MirrorSettings:
         return attrs.evolve(_settings(given, live), with_live=read)
@@ -111,7 +112,7 @@ def import_settings(
     its result.
     """
 
-    given = _Given(imported.files[0], imported.document, (), overrides or {}, machine or ThisMachine())
+    given = _Given(imported.files[0], imported.named, imported.document, (), overrides or {}, machine or ThisMachine())
 
     def read(live: Mapping[str, str]) -> MirrorSettings:
         return attrs.evolve(_import(imported, given, live), with_live=read)
@@ -139,6 +140,8 @@ class _Given:
     """The inputs of settings: a file's lines, a node's targets, the command line, and the machine."""
 
     path: Path
+    #: The configuration files, by the names that lines have for them.
+    files: Mapping[str, Path]
     document: Document
     targets: Sequence[str]
     overrides: Mapping[str, str] = attrs.field(repr=False)
@@ -191,6 +194,7 @@ def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
             *note_rest(rest, layers),
             *_note_heartbeats_only(document, flows, layers, targets),
             *_advise(layers, lines),
+            *note_readable(given.files, lines, layers, given.machine),
         ),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),

@@ -25,6 +25,7 @@ class ConfigFile:
     def load(self, *lines: str, base: str = BASE, encoding: str = "utf-8", **arguments: Any) -> MirrorSettings:
         """Return the settings of *base* and *lines*; *arguments* are those of `load_settings`."""
         self.path.write_text(base + "\n".join(lines), encoding=encoding)
+        self.path.chmod(0o600)  # no note about passwords in it
         return load_settings(self.path, **arguments)
 
     def flow(self, *lines: str, **arguments: Any) -> FlowSettings:

@@ -29,6 +29,11 @@ class Imported:
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
 
+    @property
+    def named(self) -> dict[str, Path]:
+        """The files by the names that lines have for them."""
+        return dict(zip(_names(self.files), self.files, strict=True))
+
     def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
         """Return *problems* file by file, as the user named the files."""
         places = {name: number for number, name in enumerate(_names(self.files))}

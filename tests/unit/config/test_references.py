@@ -24,6 +24,7 @@ class ModelMachine:
 
     files: Mapping[str, str] = attrs.field(factory=dict)
     variables: Mapping[str, str] = attrs.field(factory=dict)
+    modes: Mapping[str, int] = attrs.field(factory=dict)
 
     def read(self, path: str) -> bytes:
         if path not in self.files:
@@ -35,6 +36,9 @@ class ModelMachine:
 
     def environment(self) -> Mapping[str, str]:
         return self.variables
+
+    def exposed_mode(self, path: str) -> int | None:
+        return self.modes.get(path)
 
 
 _OWNERS = {

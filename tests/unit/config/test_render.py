@@ -23,6 +23,7 @@ def uncommented(tmp_path: Path) -> Path:
     """Return the sample file with every commented key set."""
     path = tmp_path / "mm2.properties"
     path.write_text(re.sub(r"(?m)^#(?=[A-Za-z]\S* = )", "", SAMPLE.read_text()))
+    path.chmod(0o600)  # it has passwords
     return path
 
 
