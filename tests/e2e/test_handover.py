@@ -158,7 +158,8 @@ async def test_mm2py_goes_on_where_java_stopped(
     assert not list(mm2py.events("topic_created"))
     assert [(event["found"], event["fresh"]) for event in mm2py.events("positions_read")] == [(_PARTITIONS, 0)]
     assert not list(mm2py.events("resume_unproven"))
-    assert sum(position + 1 for position in positions(by_java).values()) == copied_by_java
+    # On a busy machine Java ends before it has written the last positions; mm2py finds what was copied after them.
+    assert 0 < sum(position + 1 for position in positions(by_java).values()) <= copied_by_java
     assert set(by_mm2py) == set(by_java)
     assert positions(by_mm2py) == {partition: end - 1 for partition, end in ends.items()}
 
