@@ -35,6 +35,8 @@ from mm2py.telemetry.journal import EventLog
 _MOST_BODY_BYTES: Final = 1024 * 1024
 #: Time limit of a request; changed overrides wait for the target cluster.
 _ANSWER_WITHIN_S: Final = 60.0
+#: Longer texts are compressed in a thread.
+_COMPRESSED_HERE_BYTES: Final = 64 * 1024
 _JSON: Final = "application/json"
 #: Endless response: no HEAD.
 _ENDLESS: Final = "/stream"
@@ -136,7 +138,13 @@ def _response(answer: object) -> web.StreamResponse:
     if isinstance(answer, web.StreamResponse):
         return answer
     if isinstance(answer, Text):
-        return web.Response(body=answer.content, headers={hdrs.CONTENT_TYPE: answer.content_type})
+        response = web.Response(
+            body=answer.content,
+            headers={hdrs.CONTENT_TYPE: answer.content_type},
+            zlib_executor_size=_COMPRESSED_HERE_BYTES,
+        )
+        response.enable_compression()  # where the client accepts it, as Prometheus does
+        return response
     if not isinstance(answer, Answer):
         answer = Answer(200, answer)
     if answer.body is None:

@@ -66,7 +66,8 @@ The stage is the least: 3 means that all are paused. Histograms and metrics of f
 are, and the dashboard, the rules and the alerts work with each choice. Beyond `metrics.topics.max` they name the flow
 instead of the topic, and `Mm2pyLagGrowing` leaves out paused topics only if all of them are paused.
 
-The size of `/metrics` for 1 500 topics with names of 28 characters, measured:
+Clients that accept it, such as Prometheus, get `/metrics` compressed, to less than a tenth. Before that its size for
+1 500 topics with names of 28 characters is, measured:
 
 | `metrics.partitions.max` | `metrics.topics.max` | series of | 1 partition each | 4 partitions each |
 |---|---|---|---|---|

@@ -109,6 +109,18 @@ async def test_ipv6(tmp_path: Path) -> None:
     assert status == 200
 
 
+async def test_metrics_are_compressed_for_clients_that_accept_it(tmp_path: Path) -> None:
+    """Both forms hold the same text."""
+    found = {}
+    async with serving(tmp_path, "listeners = http://127.0.0.1:0") as running, aiohttp.ClientSession() as client:
+        for encoding in ("gzip", "identity"):
+            async with client.get(await running.url() + "/metrics", headers={"Accept-Encoding": encoding}) as answer:
+                found[encoding] = answer.headers.get("Content-Encoding"), await answer.text()
+
+    assert [encoding for encoding, _ in found.values()] == ["gzip", None]
+    assert found["gzip"][1] == found["identity"][1]
+
+
 async def test_a_port_in_use_is_tried_again(tmp_path: Path) -> None:
     """Only the listener fails: it is reported once, with a hint, and gets its port when that is free."""
     # A port of the system's choice may be given to another process once it is free.

@@ -367,7 +367,7 @@ async def test_who_ordered_it_is_said(tmp_path: Path) -> None:
 
 
 async def test_metrics_in_both_forms(ask: Asking) -> None:
-    """Prometheus gets text whatever else it accepts; who wants JSON by name gets that."""
+    """Prometheus gets text whatever else it accepts; JSON is for clients that ask for it by name."""
     scraped = await ask("GET", "/metrics", Accept="application/openmetrics-text;q=0.9,text/plain;q=0.5,*/*;q=0.1")
     asked = await ask("GET", "/metrics", Accept="application/json")
     of_flow = await ask("GET", FLOW + "/metrics")
