@@ -15,7 +15,7 @@ import attrs
 from mm2py.cli import flow_pages, looking, rest_client
 from mm2py.cli.command import Parser, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
-from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, flow_path, read_address
+from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.model.flow import Flow
 
@@ -161,7 +161,7 @@ async def serve(options: argparse.Namespace, rest: RestApi, clock: Clock) -> Non
         judge_steering(options)
         listed: list[str] = []
         if verb == "restart" and options.connector is None:
-            listed = await rest.ask("GET", flow_path(options.flow, "connectors"))
+            listed = await rest.ask("GET", options.flow.url_path("connectors"))
         await _change(steering(verb, options, listed), rest, is_json=options.json)
     elif verb == "limit" and (limit := limiting(options)) is not None:
         await _change([limit], rest, is_json=options.json)
@@ -188,17 +188,15 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
         query = {"search": options.search, "sort": _SORTS[options.sort]}
         if options.limit is not None:
             query["limit"] = str(options.limit)
-        return _Question(lambda rest: rest.ask("GET", flow_path(flow, "topics"), query=query), flow_pages.topics_page)
+        return _Question(lambda rest: rest.ask("GET", flow.url_path("topics"), query=query), flow_pages.topics_page)
     if verb == "groups":
         of_group = {"search": options.search}
-        return _Question(
-            lambda rest: rest.ask("GET", flow_path(flow, "groups"), query=of_group), flow_pages.groups_page
-        )
+        return _Question(lambda rest: rest.ask("GET", flow.url_path("groups"), query=of_group), flow_pages.groups_page)
     if verb == "offsets":
-        path = flow_path(flow, "connectors", CONNECTORS[options.connector], "offsets")
+        path = flow.url_path("connectors", CONNECTORS[options.connector], "offsets")
         return _Question(lambda rest: rest.ask("GET", path), flow_pages.offsets_page)
     if verb == "limit":
-        return _Question(lambda rest: rest.ask("GET", flow_path(flow, "overrides")), flow_pages.limits_page)
+        return _Question(lambda rest: rest.ask("GET", flow.url_path("overrides")), flow_pages.limits_page)
     if verb == "config":
         return _Question(
             lambda rest: _config(rest, flow, CONNECTORS[options.connector]),
@@ -209,14 +207,14 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
 
 async def _flow(rest: RestApi, flow: Flow) -> dict[str, Any]:
     """Get a flow's status and its overrides."""
-    status = await rest.ask("GET", flow_path(flow, "status"))
-    return {**status, "overrides": await rest.ask("GET", flow_path(flow, "overrides"))}
+    status = await rest.ask("GET", flow.url_path("status"))
+    return {**status, "overrides": await rest.ask("GET", flow.url_path("overrides"))}
 
 
 async def _config(rest: RestApi, flow: Flow, connector: str) -> dict[str, Any]:
     """Get a connector's config, and which keys of it override the file."""
-    config = await rest.ask("GET", flow_path(flow, "connectors", connector, "config"))
-    settings = await rest.ask("GET", flow_path(flow, "config"))
+    config = await rest.ask("GET", flow.url_path("connectors", connector, "config"))
+    settings = await rest.ask("GET", flow.url_path("config"))
     return {"config": config, "instead": [one for one in settings if one["connector"] == connector]}
 
 

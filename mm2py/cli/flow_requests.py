@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from mm2py.cli.command import ArgumentsError
-from mm2py.cli.rest_client import flow_path
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
 from mm2py.errors import OverrideRejectedError
 from mm2py.model.flow import Flow
@@ -50,13 +49,13 @@ def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> l
         return _restarts(options, listed)
     topic, partition = options.topic, options.partition
     if topic is None and options.connector is None:
-        return [Request("PUT", flow_path(flow, verb), f"{flow} {_DONE[verb]}")]
+        return [Request("PUT", flow.url_path(verb), f"{flow} {_DONE[verb]}")]
     if topic is None:
         name = CONNECTORS[options.connector]
-        return [Request("PUT", flow_path(flow, "connectors", name, verb), f"{name} of {flow} {_DONE[verb]}")]
+        return [Request("PUT", flow.url_path("connectors", name, verb), f"{name} of {flow} {_DONE[verb]}")]
     if partition is None:
-        return [Request("PUT", flow_path(flow, "topics", topic, verb), f"topic {topic} of {flow} {_DONE[verb]}")]
-    path = flow_path(flow, "topics", topic, "partitions", str(partition), verb)
+        return [Request("PUT", flow.url_path("topics", topic, verb), f"topic {topic} of {flow} {_DONE[verb]}")]
+    path = flow.url_path("topics", topic, "partitions", str(partition), verb)
     return [Request("PUT", path, f"{topic}-{partition} of {flow} {_DONE[verb]}")]
 
 
@@ -64,12 +63,12 @@ def _restarts(options: argparse.Namespace, listed: Sequence[str]) -> list[Reques
     flow: Flow = options.flow
     if options.task is not None:
         name = CONNECTORS[options.connector or "source"]
-        path = flow_path(flow, "connectors", name, "tasks", str(options.task), "restart")
+        path = flow.url_path("connectors", name, "tasks", str(options.task), "restart")
         return [Request("POST", path, f"task {options.task} of {name} of {flow} restarts")]
     names = [CONNECTORS[options.connector]] if options.connector else listed
     query = {"includeTasks": "true", "onlyFailed": str(options.only_failed).lower()}
     return [
-        Request("POST", flow_path(flow, "connectors", name, "restart"), f"{name} of {flow} restarts", query=query)
+        Request("POST", flow.url_path("connectors", name, "restart"), f"{name} of {flow} restarts", query=query)
         for name in names
     ]
 
@@ -99,13 +98,14 @@ def limiting(options: argparse.Namespace) -> Request | None:
 
 def _limit_path(options: argparse.Namespace) -> str:
     """Return the path of the limit that the options name."""
-    return flow_path(options.flow, *(["topics", options.topic] if options.topic else []), "limit")
+    flow: Flow = options.flow
+    return flow.url_path(*(["topics", options.topic] if options.topic else []), "limit")
 
 
 def configuring(options: argparse.Namespace) -> Request:
     """Return the requests of config set, unset and revert."""
     name = CONNECTORS[options.connector]
-    path = flow_path(options.flow, "connectors", name, "config")
+    path = options.flow.url_path("connectors", name, "config")
     if options.action == "revert":
         if options.words:
             raise ArgumentsError("revert reverts all keys; unset reverts single keys")

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
-from urllib.parse import quote
 
 import aiohttp
 import attrs
@@ -24,7 +23,6 @@ from yarl import URL
 
 from mm2py.cli.command import ArgumentsError
 from mm2py.errors import Mm2Error
-from mm2py.model.flow import Flow
 
 
 DEFAULT_URL = "http://127.0.0.1:8083"
@@ -149,15 +147,6 @@ class ServerEvent:
     kind: str
     data: str
     id: str = ""
-
-
-def flow_path(flow: Flow, *rest: str) -> str:
-    """Return a flow's address: KIP-382's ``/from:A/to:B/…``."""
-    return "/".join(["", f"from:{_quoted(flow.source)}", f"to:{_quoted(flow.target)}", *map(_quoted, rest)])
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) -> None:

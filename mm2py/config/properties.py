@@ -137,6 +137,11 @@ def _split(line: str) -> tuple[str, str]:
     return key, rest
 
 
+def escaped(key: str) -> str:
+    """Write a key as a line has it."""
+    return re.sub(r"([\\\s:=]|\A[#!])", r"\\\1", key)
+
+
 def _unescape(text: str) -> str:
     """Resolve escapes. Raise ValueError for a broken ``\\uXXXX``, as Java does."""
     if "\\" not in text:

@@ -31,6 +31,7 @@ from mm2py.config.keys.row import Key
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
+from mm2py.config.properties import escaped
 from mm2py.config.security import client_key_in, read_security
 from mm2py.config.transforms import read_transforms
 from mm2py.model.endpoint import ClusterEndpoint, Security
@@ -324,14 +325,15 @@ def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
 def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:
     servers = layers.first(_cluster_spellings("bootstrap.servers", alias, flow, side))
     wanted = f"{alias}.bootstrap.servers"
+    line = escaped(wanted)
     if servers is None:
         listed = layers.get("clusters")
         where = listed.where if listed else ""
-        return Problem(where, wanted, f"cluster {alias} has no bootstrap.servers", f"add {wanted} = host:port")
+        return Problem(where, wanted, f"cluster {alias} has no bootstrap.servers", f"add {line} = host:port")
     try:
         addresses = parse_servers(servers.text)
     except ValueError as error:
-        return Problem(servers.where, servers.key, servers.reason(error), f"write {wanted} = host1:9092, host2:9092")
+        return Problem(servers.where, servers.key, servers.reason(error), f"write {line} = host1:9092, host2:9092")
     security = _security(layers, alias, flow, side)
     return security if isinstance(security, Problem) else ClusterEndpoint(alias, addresses, security=security)
 

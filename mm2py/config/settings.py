@@ -6,7 +6,7 @@ The settings of a whole mirror, frozen: which flows this node runs and how.
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from mm2py.config.layers import Layers, Side
 from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
-from mm2py.config.properties import Document, parse_bytes
+from mm2py.config.properties import Document, escaped, parse_bytes
 from mm2py.config.providers import Machine, ThisMachine
 from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
@@ -38,6 +38,7 @@ from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_
 from mm2py.config.transforms import judge_transforms
 from mm2py.model.endpoint import ClusterEndpoint, one_name_each
 from mm2py.model.flow import Flow
+from mm2py.model.topic import is_topic_name
 
 
 __all__ = [
@@ -51,8 +52,6 @@ __all__ = [
     "load_settings",
 ]
 
-#: Characters of a topic's name, and so of the alias of a source cluster.
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _TARGETS = "--clusters"
 
 
@@ -277,8 +276,13 @@ def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:
         yield Problem(document.name, "clusters", "missing: the aliases of all clusters", "add clusters = A, B")
         return
     for alias in cluster_aliases(layers):
-        if "->" in alias or re.search(r"\s", alias):
-            yield Problem(line.where, line.key, f"alias {alias!r} may contain neither spaces nor ->")
+        if not _is_alias(alias):
+            yield Problem(line.where, line.key, f"alias {alias!r} may contain neither -> nor control characters")
+
+
+def _is_alias(alias: str) -> bool:
+    # URLs and logs cannot carry control characters; Java's HTTP server refuses them, too.
+    return "->" not in alias and not any(unicodedata.category(char) in {"Cc", "Cs"} for char in alias)
 
 
 def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[Problem]:
@@ -290,15 +294,19 @@ def _judge_targets(targets: Sequence[str], aliases: Sequence[str]) -> Iterator[P
 
 
 def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
-    """Refuse a source alias that is invalid in a topic's name: positions are stored in mm2-offsets.<alias>.internal."""
-    if _TOPIC_NAME.fullmatch(flow.source) is None and FlowReader(layers, flow).flag("enabled"):
-        line = layers.get("clusters")
-        yield Problem(
-            line.where if line else "",
-            "clusters",
-            f"alias {flow.source!r} is a source cluster, so it becomes part of topic names",
-            "use letters, digits, dots, underscores and dashes",
-        )
+    """Refuse an alias that is invalid in the names of topics that the flow needs."""
+    of, line = FlowReader(layers, flow), layers.get("clusters")
+    where = line.where if line else ""
+    if not of.flag("enabled") or not (_is_alias(flow.source) and _is_alias(flow.target)):
+        return
+    if is_topic_name(flow.source):
+        is_at_source = of.flag("emit.offset-syncs.enabled") and of.text("offset-syncs.topic.location") == "source"
+        if is_at_source and not is_topic_name(flow.target):
+            message = f"alias {flow.target!r} cannot be part of a topic's name, as in mm2-offset-syncs.<alias>.internal"
+            yield Problem(where, "clusters", message, f"add {escaped(f'{flow}.offset-syncs.topic.location')} = target")
+    else:
+        message = f"alias {flow.source!r} is a source cluster, so it becomes part of topic names"
+        yield Problem(where, "clusters", message, "use letters, digits, dots, underscores and dashes")
 
 
 def _judge_flows(

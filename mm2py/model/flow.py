@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import attrs
 
 
@@ -14,6 +16,11 @@ class Flow:
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
+
+    def url_path(self, *rest: str) -> str:
+        """Return the flow's address in REST, or that of something in it: KIP-382's ``/from:A/to:B/…``, encoded."""
+        source, target, *parts = (quote(name, safe="") for name in (self.source, self.target, *rest))
+        return "/".join(["", f"from:{source}", f"to:{target}", *parts])
 
 
 @attrs.frozen(order=True)

@@ -5,6 +5,7 @@ shared by all listeners of a node.
 from __future__ import annotations
 
 import asyncio
+import re
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -100,7 +101,9 @@ def make_app(rest: Rest, listener: Listener) -> web.Application:
     for route in ROUTES:
         handler = _handler(rest, route)
         # kcctl and others request /connectors/, Connect's documentation has /connectors.
-        for path in {route.path, route.path.rstrip("/") + "/"} if "{name:" not in route.path else {route.path}:
+        # By default aiohttp takes no braces in a part; aliases and groups may have them.
+        taken = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", route.path)
+        for path in {taken, taken.rstrip("/") + "/"} if "{name:" not in route.path else {taken}:
             app.router.add_route(route.method, path, handler)
             if route.method == hdrs.METH_GET and route.path != _ENDLESS:
                 app.router.add_route(hdrs.METH_HEAD, path, handler)
@@ -307,7 +310,7 @@ def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestEr
     near = nearest(request.path, literal)
     if request.path.startswith("/connector") and view.flows:
         # A Connect tool that was given the node's address.
-        near = f"/from:{view.flows[0].flow.source}/to:{view.flows[0].flow.target}{request.path}"
+        near = f"{view.flows[0].flow.url_path()}{request.path}"
     return RestError(
         404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")
     )

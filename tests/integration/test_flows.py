@@ -16,6 +16,7 @@ from mm2py.telemetry.events import (
     ClusterUnreachable,
     FlowDrained,
     FlowStarted,
+    GroupOffsetsSynced,
     NoTopicsMatched,
     PartitionRecovered,
     PartitionsGrown,
@@ -31,6 +32,7 @@ from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
+from tests.support.mm2_file import STRANGE_ALIAS
 from tests.support.producing import produce, produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import (
@@ -117,6 +119,40 @@ async def test_topics_come_grow_and_go(
     assert {event.source.topic for event in flow.events.of(PartitionStopped)} == {gone}
     assert await end_offsets(target, f"A.{gone}") == {0: 50, 1: 50}
     assert await read_numbers(target, f"A.{grown}") == await read_numbers(source, grown)
+
+
+async def test_a_target_s_alias_may_be_almost_anything(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The alias that Kafka's own test gives a target: with offset syncs there, records and groups arrive."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=100, partitions=1)
+    await commit_plainly(source, prefix, {TopicPartition(prefix, 0): 60})
+    keys = {
+        "topics": prefix,
+        "groups": prefix,
+        "offset-syncs.topic.location": "target",
+        "emit.checkpoints.interval.seconds": 1,
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": 1,
+    }
+    settings = flow_settings(source, target, alias=prefix, to_alias=STRANGE_ALIAS, **keys)
+    async with running_flow(settings, tmp_path) as it:
+        await ends_at(target, f"{prefix}.{prefix}", {0: 100})
+        await said(it, GroupOffsetsSynced)
+        await it.drain()
+        made = {name for name in await list_topics(target) if prefix in name}
+        troubles = [str(event) for event in it.events.of(StepFailed)]
+
+    assert troubles == []
+    assert made == {
+        f"{prefix}.{prefix}",
+        f"{prefix}.checkpoints.internal",
+        f"mm2-offset-syncs.{prefix}.internal",
+        f"mm2-offsets.{prefix}.internal",
+        f"mm2-synced.{prefix}.internal",
+    }
 
 
 async def test_a_record_too_large_stops_its_partition_until_the_limit_is_raised(

@@ -86,19 +86,19 @@ class RunningFlow:
             await self.task
 
 
-def flow_settings(source: str, target: str, *, alias: str = "A", **keys: object) -> FlowSettings:
+def flow_settings(source: str, target: str, *, alias: str = "A", to_alias: str = "B", **keys: object) -> FlowSettings:
     """
     Read the settings of A->B between two clusters as the product reads them: epochs of one second, no heartbeats.
 
     An *alias* of its own for the source gives a test its own internal topics.
     """
     ours = {"copy.epoch.ms": "1000", "copy.drain.ms": "2000"}
-    text = mm2_properties(source, target, aliases=(alias, "B"), **{**ours, **keys})
+    text = mm2_properties(source, target, aliases=(alias, to_alias), **{**ours, **keys})
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(text)
         file.flush()
         settings = load_settings(file.name)
-    return next(flow for flow in settings.flows if flow.flow == Flow(alias, "B"))
+    return next(flow for flow in settings.flows if flow.flow == Flow(alias, to_alias))
 
 
 @asynccontextmanager

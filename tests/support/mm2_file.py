@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from mm2py.config.properties import escaped
+
+
+#: An alias that Kafka's own test of MirrorMaker gives a target: all that is printed but letters, and a blank.
+STRANGE_ALIAS = "B- ._~:/?#[]@!$&'()*+;=\"<>%{}|\\^`618"
 
 _SMALL_CLUSTER = {
     "replication.factor": "1",
@@ -34,7 +39,7 @@ def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A",
     """
     from_alias, to_alias = aliases
     settings: dict[str, object] = {
-        "clusters": f"{from_alias}, {to_alias}",
+        "clusters": f"{from_alias}, {to_alias}".replace("\\", "\\\\"),
         f"{from_alias}.bootstrap.servers": source,
         f"{to_alias}.bootstrap.servers": target,
         f"{from_alias}->{to_alias}.enabled": "true",
@@ -43,4 +48,4 @@ def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A",
         **_ANY_PORT,
         **keys,
     }
-    return "".join(f"{key} = {value}\n" for key, value in settings.items())
+    return "".join(f"{escaped(key)} = {value}\n" for key, value in settings.items())

@@ -18,7 +18,11 @@ _PROCESS = Section(
     "This process",
     "Written at the top level.",
     (
-        Key("clusters", Kind.LIST, None, Place.TOP, "Required. The aliases of all clusters.", check=not_empty),
+        Key("clusters", Kind.LIST, None, Place.TOP,
+            "Required. The aliases of all clusters: any text without commas, `->` and control characters. A source's "
+            "is part of topic names, so it has letters, digits, `.`, `_` and `-` only; so does a target's unless "
+            "`offset-syncs.topic.location` is `target`. In keys, blanks, `:`, `=` and `\\` need a `\\` before them.",
+            check=not_empty),
         Key("spark.master", Kind.STRING, "local[*]", Place.TOP,
             "Where copy tasks run: `local[*]` inside this process's own Spark, or a cluster's URL.", check=not_empty),
         Key("spark.*", Kind.STRING, None, Place.TOP, "Any other Spark setting; passed on unchanged."),

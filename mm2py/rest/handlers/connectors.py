@@ -226,8 +226,7 @@ def _created(ask: Ask, flow: FlowView, name: str, *, is_new: bool) -> Answer:
         info = connect.connector_info(now, group, config)
     if not is_new:
         return Answer(200, info)
-    source, target = flow.flow.source, flow.flow.target
-    return Answer(201, info, {"Location": f"/from:{source}/to:{target}/connectors/{name}"})
+    return Answer(201, info, {"Location": flow.flow.url_path("connectors", name)})
 
 
 @routes.add(

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import json
 from pathlib import Path
+from urllib.parse import quote
 
+import attrs
 import pytest
 
 import mm2py
@@ -20,9 +22,11 @@ from mm2py.errors import (
     OverridesNotStoredError,
     UnknownConnectorError,
 )
+from mm2py.model.flow import Flow
 from mm2py.rest.app import ROUTES
 from mm2py.rest.route import Route
 from mm2py.telemetry.events import RestChangeFailed, RestFailed
+from tests.support.mm2_file import STRANGE_ALIAS
 from tests.support.rest_asking import BODIES, Asking, asking, path_of
 
 
@@ -57,6 +61,23 @@ async def test_every_address_answers_as_the_document_says(ask: Asking, route: Ro
     assert (got.status == 409) is (route.name == "post_connector")
     assert "Set-Cookie" not in got.headers
     assert got.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_names_in_addresses_may_hold_any_character(tmp_path: Path) -> None:
+    """Aliases and groups are found by their names, URL-encoded, and hints have such addresses."""
+    ask, flow = asking(tmp_path), Flow("A", STRANGE_ALIAS)
+    (shown,) = ask.node.shown.flows
+    group = attrs.evolve(shown.consumer_groups[0], group="{a} / %2F")
+    shown = attrs.evolve(shown, flow=flow, consumer_groups=(group,))
+    ask.node.shown = attrs.evolve(ask.node.shown, flows=(shown,))
+    clusters = {**ask.node.settings.clusters, STRANGE_ALIAS: ask.node.settings.clusters["B"]}
+    ask.node.settings = attrs.evolve(ask.node.settings, clusters=clusters)
+    cluster = quote(STRANGE_ALIAS, safe="")
+
+    assert (await ask("GET", flow.url_path("status"))).json["target"] == STRANGE_ALIAS
+    assert (await ask("GET", flow.url_path("groups", "{a} / %2F"))).json["group"] == "{a} / %2F"
+    assert (await ask("GET", f"/cluster/{cluster}/status")).status == 200
+    assert f"did you mean {flow.url_path('connectors')}?" in (await ask("GET", "/connectors")).json["message"]
 
 
 @pytest.mark.parametrize("who", ["nobody", "reader", "writer"])
