@@ -188,7 +188,13 @@ COMPONENTS: Final[dict[str, Json]] = {
             "key": STRING,
             "value": STRING,
             "file_value": nullable(STRING),
-        }
+            "origin": STRING,
+            "documentation": STRING,
+            "why_not": STRING,
+        },
+        "origin",
+        "documentation",
+        "why_not",
     ),
     "Overrides": obj(
         {

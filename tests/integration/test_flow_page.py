@@ -7,6 +7,7 @@ from playwright.async_api import Browser
 
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.state import FlowState, GroupView
 from tests.support.browser import PHONE, looking
 from tests.support.eventually import eventually
 from tests.support.served_page import Served, partitions
@@ -14,7 +15,7 @@ from tests.support.served_page import Served, partitions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOPICS = "#/flow/A-%3EB/topics"
+TOPICS, SETTINGS, OFFSETS = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "settings", "offsets"))
 
 
 async def test_topics_are_found_by_remote_name_and_state(browser: Browser, served: Served) -> None:
@@ -97,6 +98,76 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     # The tests' browser asks for no motion.
     assert turns == "none"
     assert served.node.control.ordered == NO_OVERRIDES
+
+
+async def test_settings_have_an_origin_and_are_changed(browser: Browser, served: Served) -> None:
+    """What counts and where it comes from: a default, a line of the file, or an override, which can be reverted."""
+    async with looking(browser, served.url, expects=("400",)) as seen:
+        await seen.open(SETTINGS)
+        await seen.sees("topics", "#panel-settings")
+        await seen.page.get_by_label("Origin of settings").select_option("file")
+        in_file = dict(zip(await seen.rows("settings"), await seen.rows("settings", 3), strict=True))
+        await seen.page.get_by_label("Origin of settings").select_option("")
+        await seen.page.get_by_role("searchbox").fill("tasks.max")
+        row = seen.page.locator("table.settings > tbody > tr").first
+        fixed = await row.inner_text()
+        await row.get_by_role("button", name="Change").click()
+        await seen.page.fill("dialog[open] input[name=value]", "many")
+        await seen.answer("Set")
+        await seen.sees("refused", ".toast")
+        await row.get_by_role("button", name="Change").click()
+        await seen.page.fill("dialog[open] input[name=value]", "5")
+        await seen.answer("Set")
+        await seen.sees("instead of 1", "table.settings")
+        changed = served.node.control.ordered.config
+        await seen.page.get_by_role("searchbox").fill("")
+        await seen.keep_picture("settings")
+        await row.get_by_role("button", name="Revert").click()
+        await seen.answer("Revert")
+        await eventually(lambda: served.node.control.ordered == NO_OVERRIDES, within_s=10, what="it is reverted")
+
+    assert "A->B.topics" in in_file["topics"]
+    assert "default" in fixed
+    assert changed == {SOURCE: {"tasks.max": "5"}}
+
+
+async def test_what_cannot_change_says_why(browser: Browser, served: Served) -> None:
+    """A setting that only the file can change has no button, and its details have the reason."""
+    async with looking(browser, served.url) as seen:
+        await seen.open(SETTINGS)
+        await seen.page.get_by_role("searchbox").fill("replication.policy.class")
+        await seen.page.get_by_role("button", name="Details of replication.policy.class").click()
+        why = await seen.sees("cannot be changed here", "table.settings tr.under")
+        many = await seen.page.locator("table.settings").get_by_role("button", name="Change").count()
+
+    assert "copying would continue in other topics" in why
+    assert many == 0
+
+
+async def test_offsets_are_changed_while_copying_is_stopped(browser: Browser, served: Served) -> None:
+    """They are listed; there is nothing to click on until copying is stopped; then one is set, or all are reset."""
+    async with looking(browser, served.url) as seen:
+        await seen.open(OFFSETS)
+        await seen.sees("To change them, stop copying first.", "#panel-offsets")
+        shown = [await seen.rows("offsets", column) for column in (1, 2, 3)]
+        buttons = await seen.page.locator("table.offsets").get_by_role("button", name="Change").count()
+        served.show(groups=(GroupView(SOURCE, FlowState.STOPPED),), state=FlowState.STOPPED)
+        await seen.sees("they can be changed", "#panel-offsets")
+        await seen.click("Change", "table.offsets")
+        await seen.keep_picture("offset-dialog")
+        await seen.page.fill("dialog[open] input[name=offset]", "40")
+        await seen.answer("Set")
+        await seen.sees("Changing the offset of orders-0: done.", "#toasts")
+        await seen.click("Reset all", "#panel-offsets")
+        await seen.answer("Reset all")
+        await seen.sees("Resetting all offsets of A->B: done.", "#toasts")
+
+    assert shown == [["orders"], ["0"], ["99"]]
+    assert buttons == 0
+    assert served.node.control.altered == [
+        [{"partition": {"cluster": "A", "partition": 0, "topic": "orders"}, "offset": {"offset": 40}}],
+        None,
+    ]
 
 
 @pytest.mark.parametrize("size", [PHONE, (1440, 900)], ids=["phone", "desktop"])

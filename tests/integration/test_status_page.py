@@ -57,7 +57,7 @@ async def test_a_flow_s_page_has_plots_at_once(browser: Browser, served: Served)
         plots = seen.page.locator(".plot canvas")
         await eventually(plots.count, within_s=10, what="plots are drawn")
         assert await plots.count() == 4
-        assert await seen.rows("topics") == ["invoices", "orders"]
+        assert await seen.rows("topics") == ["invoices\n→ A.invoices", "orders\n→ A.orders"]
         await seen.keep_picture("flow")
 
 
@@ -177,9 +177,9 @@ async def test_search_and_sort(browser: Browser, served: Served) -> None:
         await seen.sees("Page 1 of 20")
         first = (await seen.rows("topics"))[0]
         await seen.page.locator("table.topics th").get_by_role("button", name="Lag").click()
-        greatest = (await seen.rows("topics", 5))[0]
+        greatest = (await seen.rows("topics", 6))[0]
         await seen.page.locator("table.topics th").get_by_role("button", name="Lag").click()
-        least = (await seen.rows("topics", 5))[0]
+        least = (await seen.rows("topics", 6))[0]
         await seen.page.fill("#panel-topics input[type=search]", "c-077")
         found = await seen.rows("topics")
         await seen.page.get_by_role("button", name="Details of topic-0770").click()
@@ -189,8 +189,8 @@ async def test_search_and_sort(browser: Browser, served: Served) -> None:
             "box.value = ''; box.dispatchEvent(new Event('input')); return performance.now() - begun; })()"
         )
 
-        assert (first, greatest, least) == ("topic-0000", "2 000", "2")
-        assert found == [f"topic-{number:04}" for number in range(779, 769, -1)]
+        assert (first, greatest, least) == ("topic-0000\n→ A.topic-0000", "2 000", "2")
+        assert [name.partition("\n")[0] for name in found] == [f"topic-{number:04}" for number in range(779, 769, -1)]
         assert opened == ["0", "1"]
         assert took_ms < 500
 

@@ -12,8 +12,10 @@ from mm2py.clock import Clock
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.live_config import (
+    FlowSetting,
     LiveSetting,
     connector_config,
+    flow_settings,
     live_settings,
     patch_config,
     put_config,
@@ -115,6 +117,7 @@ class ControlDouble(Control):
     ordered: Overrides = NO_OVERRIDES
     said_by: list[str] = attrs.field(factory=list)
     restarts: list[tuple[object, ...]] = attrs.field(factory=list)
+    altered: list[object] = attrs.field(factory=list)
     trouble: Exception | None = None
     takes_s: float = 0.0
 
@@ -154,18 +157,25 @@ class ControlDouble(Control):
 
     async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
         read_offsets(flow, connector, offsets)
-        await self.reset_offsets(flow, connector, by=by)
+        self._alter(offsets, by)
 
     async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:  # noqa: ARG002
+        self._alter(None, by)
+
+    def _alter(self, offsets: object, by: str) -> None:
         if self.trouble is not None:
             raise self.trouble
         self.said_by.append(by)
+        self.altered.append(offsets)
 
     def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
         return connector_config(self.settings, flow, connector) | dict(self.ordered.config.get(connector, {}))
 
     def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
         return live_settings(self.ordered, self.settings, flow, connector)
+
+    def flow_settings(self, flow: Flow) -> tuple[FlowSetting, ...]:
+        return flow_settings(self.ordered, self.settings, flow)
 
     async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
         return await self.change_overrides(

@@ -56,6 +56,21 @@ class LiveSetting:
 
 
 @attrs.frozen
+class FlowSetting:
+    """A setting of a flow as it applies. `origin` is ``override``, ``default``, or the line of the file; `why_not` is
+    the reason why it cannot change while the flow runs, empty if it can.
+    """
+
+    connector: str
+    key: str
+    value: str
+    in_file: str | None
+    origin: str
+    doc: str
+    why_not: str
+
+
+@attrs.frozen
 class Asked:
     """The changes in a body: settings by name, None to revert to the file's value, and all problems."""
 
@@ -104,6 +119,32 @@ def live_settings(overrides: Overrides, file: MirrorSettings, flow: Flow, connec
     said = connector_config(file, flow, connector)
     lines = sorted(overrides.config.get(connector, {}).items())
     return tuple(LiveSetting(connector, key, value, said.get(key)) for key, value in lines)
+
+
+def flow_settings(overrides: Overrides, file: MirrorSettings, flow: Flow) -> tuple[FlowSetting, ...]:
+    """Return every setting of a flow by name, those without a value too if they can be given one."""
+    found: dict[str, FlowSetting] = {}
+    for connector in CONNECTORS:
+        said = connector_config(file, flow, connector)
+        live = overrides.config.get(connector, {})
+        origins = {
+            _shown_name(flow, connector, one.key): one.origin
+            for one in reversed(file.effective)
+            if one.owner == str(flow) and one.acts
+        }
+        for name in {*said, *live, *_names_of(flow, connector)} - {*_FIXED, *found}:
+            row = find_key(LineLevel.FLOW, name)
+            about = row or find_key(LineLevel.CLUSTER, name.partition(".cluster.")[2])
+            found[name] = FlowSetting(
+                connector,
+                name,
+                live.get(name, said.get(name, (row.default if row is not None else None) or "")),
+                said.get(name),
+                "override" if name in live else origins.get(name, DEFAULT),
+                about.doc if about is not None else "",
+                _why_not(flow, connector, name, row),
+            )
+    return tuple(found[name] for name in sorted(found))
 
 
 def connector_of(name: str) -> str:

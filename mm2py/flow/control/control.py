@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from mm2py.clock import Clock
 from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.live_config import (
+    FlowSetting,
     LiveSetting,
     connector_config,
+    flow_settings,
     live_settings,
     patch_config,
     put_config,
@@ -93,6 +95,10 @@ class Control:
     def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
         """Return the settings of a connector that replace the file's, with the file's values."""
         return live_settings(self.overrides(flow), self._overrides.file, flow, connector)
+
+    def flow_settings(self, flow: Flow) -> tuple[FlowSetting, ...]:
+        """Return every setting of a flow as it applies."""
+        return flow_settings(self.overrides(flow), self._overrides.file, flow)
 
     async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
         """Replace the config of a connector, see `mm2py.core.control.live_config.put_config`."""

@@ -20,7 +20,7 @@ from mm2py.rest import connect
 from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.handlers.node import server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
-from mm2py.rest.schemas import LIMIT_SENT, STRING, TOPICS_SENT, array, ref
+from mm2py.rest.schemas import BOOLEAN, LIMIT_SENT, STRING, TOPICS_SENT, array, ref
 from mm2py.rest.shapes import (
     flow_status,
     groups_json,
@@ -444,10 +444,24 @@ async def delete_topic_limit(ask: Ask) -> object:
     FLOW + "/config",
     "The settings that override the file's, with the file's values",
     answers={200: array(ref("Setting"))},
-    errors=(404,),
+    query=(Param("all", BOOLEAN, "Every setting of the flow, with its origin and description"),),
+    errors=(400, 404),
 )
 async def get_settings(ask: Ask) -> object:
     flow = ask.flow()
+    if ask.flag("all"):
+        return [
+            {
+                "connector": one.connector,
+                "key": one.key,
+                "value": one.value,
+                "file_value": one.in_file,
+                "origin": one.origin,
+                "documentation": one.doc,
+                "why_not": one.why_not,
+            }
+            for one in ask.control.flow_settings(flow.flow)
+        ]
     return [
         {"connector": one.connector, "key": one.key, "value": one.value, "file_value": one.in_file}
         for connector in sorted(_overrides(ask, flow).config)

@@ -1,7 +1,7 @@
 // Changes made from the page, through the same REST routes as any other client.
 
 import { ask, flowPath, Refused } from "./api.js";
-import { askLimit, confirm, toast, underWay } from "./dialogs.js";
+import { askLimit, askText, confirm, toast, underWay } from "./dialogs.js";
 import { h, icon, setAttribute } from "./dom.js";
 import { bytesPerS, connector as called, count, plural, recordsPerS } from "./format.js";
 import { store } from "./store.js";
@@ -49,12 +49,13 @@ export function button(label, sign, act, { mood = "", small = false } = {}) {
   return node;
 }
 
+const isReader = () => store.who !== null && !store.who.mayWrite;
+
 /** Hide from readers what they cannot do; while the connection is lost, show it as not to be had now. */
 export function guard(root) {
   const reason = whyNot();
-  const isHidden = store.who !== null && !store.who.mayWrite;
   for (const node of root.querySelectorAll("[data-write]")) {
-    node.hidden = isHidden || node.dataset.off === "yes";
+    node.hidden = isReader() || node.dataset.off === "yes";
     node.disabled = Boolean(reason);
     setAttribute(node, "title", reason || null);
   }
@@ -62,6 +63,7 @@ export function guard(root) {
 
 export function show(node, isShown) {
   node.dataset.off = isShown ? "no" : "yes";
+  node.hidden = !isShown || isReader();
 }
 
 export async function pauseFlow(flow) {
@@ -154,6 +156,35 @@ export async function limitTopic(flow, topic, before) {
 async function setLimit(what, limit, path) {
   if (limit.bytes_per_s === null && limit.records_per_s === null) await change(`Removing the limit of ${what}`, "DELETE", path);
   else await change(`Limiting ${what} to ${limitText(limit)}`, "PUT", path, limit);
+}
+
+const THEN = "It takes effect within seconds: the flow drains and restarts, and continues where it was. It stays in force until it is reverted, also across restarts of the daemon.";
+
+export async function changeSetting(flow, { connector, key, value, documentation }) {
+  const answer = await askText(`Change ${key}`, [documentation, THEN].filter(Boolean), [{ name: "value", label: "Value", value }], "Set");
+  return answer && change(`Setting ${key} to ${answer.value || "nothing"}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: answer.value });
+}
+
+export async function revertSetting(flow, { connector, key, file_value }) {
+  if (!await confirm(`Revert ${key}?`, `Its value is ${file_value ?? "the default"} again. The flow drains and restarts, and continues where it was.`, "Revert")) return false;
+  return change(`Reverting ${key}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: null });
+}
+
+export async function alterOffset(flow, place, { partition, offset }) {
+  const answer = await askText(`Change the offset of ${place}`, [
+    "Set back, records are copied again and are at the target twice. Set forward, the records in between are never copied. With a timestamp, copying continues at the first record of that time or later; without either, where the settings say.",
+  ], [
+    { name: "offset", label: "Last copied offset", value: offset?.offset ?? "", type: "number" },
+    { name: "timestamp", label: "Or a timestamp instead, such as 2026-11-01T00:00:00Z", value: "" },
+  ], "Set", "danger");
+  if (!answer) return false;
+  const wanted = answer.timestamp ? { timestamp: answer.timestamp } : answer.offset === "" ? null : { offset: Number(answer.offset) };
+  return change(`Changing the offset of ${place}`, "PATCH", flowPath(flow, "connectors", SOURCE, "offsets"), { offsets: [{ partition, offset: wanted }] });
+}
+
+export async function resetOffsets(flow) {
+  if (!await confirm(`Reset all offsets of ${flow}?`, "Copying starts where the settings say, by default at the oldest record: all that is copied again is at the target twice.", "Reset all", "danger")) return false;
+  return change(`Resetting all offsets of ${flow}`, "DELETE", flowPath(flow, "connectors", SOURCE, "offsets"));
 }
 
 export function limitText(limit) {

@@ -47,6 +47,19 @@ export function confirm(title, text, yes, mood = "") {
   });
 }
 
+/** Ask for texts; {name: text} or null. `fields` are {name, label, value, type}. */
+export function askText(title, texts, fields, yes, mood = "") {
+  return new Promise((resolve) => {
+    const inputs = fields.map(({ name, value, type = "text" }) => h("input", { type, name, value, min: type === "number" ? "0" : null, autocomplete: "off", spellcheck: "false", autocapitalize: "none" }));
+    const { dialog } = frame(title, [
+      ...texts.map((text) => h("p", { class: "faint", text })),
+      ...fields.map(({ label }, at) => h("label", { class: "field" }, h("span", { text: label }), inputs[at])),
+    ], yes, mood);
+    open(dialog, resolve, () => Object.fromEntries(inputs.map((input) => [input.name, input.value.trim()])));
+    inputs[0].focus();
+  });
+}
+
 const UNITS = { "MB/s": 1e6, "kB/s": 1e3, "B/s": 1 };
 
 /** Ask for a rate limit; {bytes_per_s, records_per_s} or null. Empty fields are no limit. */

@@ -1,6 +1,7 @@
 // One flow: its state, plots, and parts.
 
 import * as act from "./actions.js";
+import { offsets, settings } from "./asked.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { ago, bytes, bytesPerS, clock, connector as called, count, duration, ms, plural, recordsPerS, short, state, taskState } from "./format.js";
@@ -11,7 +12,7 @@ import { forgetFlow, find, now, store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 import { topicTable, topicsOf } from "./topics.js";
 
-const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["events", "Events"]];
+const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["settings", "Settings"], ["offsets", "Offsets"], ["events", "Events"]];
 
 const MOST_FAILURES = 3;
 
@@ -78,9 +79,12 @@ export class FlowPage {
     this.spark = h("p", { class: "faint spark-line" });
     this.sparkShown = "";
     this.events = new Events(this.flow);
+    this.settings = settings(this.flow);
+    this.offsets = offsets(this.flow);
     const content = {
       topics: [this.topics.node], tasks: [this.spark, this.tasks.node], groups: [this.groups.node],
       connectors: [this.connectors.node, this.heartbeats, h("h3", { text: "Other steps" }), this.steps.node], events: [this.events.node],
+      settings: [this.settings.node], offsets: [this.offsets.node],
     };
     this.tabs = {};
     this.panels = {};
@@ -178,6 +182,8 @@ export class FlowPage {
       this.tasks.update(flow.tasks);
     } else if (this.tab === "groups") this.groups.update([...flow.groups.values()]);
     else if (this.tab === "events") this.events.update();
+    else if (this.tab === "settings") this.settings.update();
+    else if (this.tab === "offsets") this.offsets.update(line);
     else {
       const wanted = flow.overrides?.connectors ?? {};
       this.connectors.update(line.connectors.map((one) => ({ ...one, wanted: wanted[one.connector] ?? "running" })));

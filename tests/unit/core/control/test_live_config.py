@@ -13,6 +13,7 @@ from mm2py.config.keys.table import KEYS
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings, load_settings
 from mm2py.core.control.live_config import (
     connector_config,
+    flow_settings,
     lines_of,
     live_settings,
     patch_config,
@@ -63,6 +64,21 @@ def test_a_connector_s_config_is_flat_and_says_all(file: MirrorSettings) -> None
     assert (shown["topics"], shown["tasks.max"], shown["consumer.fetch.max.wait.ms"]) == ("orders.*", "1", "250")
     assert "groups" not in shown
     assert "offset.flush.interval.ms" not in shown
+
+
+def test_every_setting_has_its_origin(file: MirrorSettings) -> None:
+    """An override comes before the file's line, that before the default; each is listed once, with its task group."""
+    overrides = Overrides(config={SOURCE: {"tasks.max": "4"}})
+    shown = {one.key: one for one in flow_settings(overrides, file, FLOW)}
+    changeable = {key for key, one in shown.items() if not one.why_not}
+
+    assert (shown["tasks.max"].value, shown["tasks.max"].in_file, shown["tasks.max"].origin) == ("4", "1", "override")
+    assert shown["topics"].origin.endswith(", A->B.topics")
+    assert shown["refresh.topics.interval.seconds"].origin == "default"
+    assert shown["emit.checkpoints.interval.seconds"].connector == CHECKPOINT
+    assert "copying would continue in other topics" in shown["replication.policy.class"].why_not
+    assert {"topics", "tasks.max", "emit.checkpoints.interval.seconds"} <= changeable
+    assert "s3cret" not in repr(shown)
 
 
 def test_secrets_are_never_shown(file: MirrorSettings) -> None:
