@@ -26,7 +26,7 @@ from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.daemon import process_tree
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
@@ -133,7 +133,8 @@ async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
     url = f"{session.context.uiWebUrl}/api/v1/applications/{session.context.applicationId}/jobs"
 
     def descriptions() -> list[str]:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        # The first answer has Spark load what it needs for it.
+        with urllib.request.urlopen(url, timeout=scaled(30)) as answer:
             return [job.get("description", "") for job in json.load(answer)]
 
     async def is_listed() -> bool:
