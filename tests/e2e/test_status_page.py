@@ -59,5 +59,5 @@ async def test_records_are_seen_while_they_flow(
                 await stream.done()
 
             assert await seen.evaluate("window.wasHere") is True
-            assert await seen.page.locator(".plot canvas").count() == 4
+            assert await seen.page.locator(".plot canvas").count() == 6
             await seen.keep_picture("daemon-flow")

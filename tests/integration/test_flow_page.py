@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
+import attrs
 import pytest
 from playwright.async_api import Browser
 
 from mm2py.core.control.overrides import SOURCE
+from mm2py.model.flow import Flow
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.state import FlowState, GroupView
+from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, looking
 from tests.support.eventually import eventually
 from tests.support.served_page import Served, partitions
@@ -168,6 +173,34 @@ async def test_offsets_are_changed_while_copying_is_stopped(browser: Browser, se
         [{"partition": {"cluster": "A", "partition": 0, "topic": "orders"}, "offset": {"offset": 40}}],
         None,
     ]
+
+
+async def test_plots_have_three_ranges_and_marks(browser: Browser, served: Served) -> None:
+    """A longer range is asked of the daemon; what happened to the flow has a mark, which the pointer names."""
+    served.node.shown = attrs.evolve(served.node.shown, wall_ms=int(time.time() * 1000))
+    served.node.events.emit(ClusterUnreachable(Flow("A", "B"), "B", "no broker answers", "start it"))
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Behind", ".plots")
+        over = seen.page.locator(".plot .u-over").first
+        size = await over.bounding_box()
+        assert size is not None
+
+        async def named() -> bool:
+            # The mark is where now was when the page was opened, and moves to the left.
+            for inward in range(1, 12, 2):
+                await over.hover(position={"x": size["width"] - inward, "y": 20})
+                if "Cluster unreachable" in await seen.page.locator(".plot .plot-value").first.inner_text():
+                    return True
+            return False
+
+        await eventually(named, within_s=10, what="the mark is named")
+        await seen.keep_picture("marks")
+        await seen.click("3 hours", ".ranges")
+        await seen.sees("The first point comes 36 seconds after the daemon's start.", ".ranges")
+        pressed = await seen.page.locator('.ranges button[aria-pressed="true"]').all_inner_texts()
+
+    assert pressed == ["3 hours"]
 
 
 @pytest.mark.parametrize("size", [PHONE, (1440, 900)], ids=["phone", "desktop"])

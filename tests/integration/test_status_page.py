@@ -56,7 +56,7 @@ async def test_a_flow_s_page_has_plots_at_once(browser: Browser, served: Served)
 
         plots = seen.page.locator(".plot canvas")
         await eventually(plots.count, within_s=10, what="plots are drawn")
-        assert await plots.count() == 4
+        assert await plots.count() == 6
         assert await seen.rows("topics") == ["invoices\n→ A.invoices", "orders\n→ A.orders"]
         await seen.keep_picture("flow")
 

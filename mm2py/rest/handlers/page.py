@@ -7,10 +7,12 @@ from typing import Final
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.rest.errors import bad_request, not_found
+from mm2py.rest.handlers.flows import FLOW
 from mm2py.rest.handlers.node import server_info
 from mm2py.rest.page.files import wants_page
+from mm2py.rest.page.history import COLUMNS, RANGES
 from mm2py.rest.route import Ask, Param, Routes
-from mm2py.rest.schemas import BOOLEAN, STRING, array, obj, ref
+from mm2py.rest.schemas import BOOLEAN, NUMBER, STRING, array, nullable, obj, ref
 
 
 _LEVELS: Final = ("debug", "info", "warn", "error")
@@ -78,6 +80,18 @@ async def get_events(ask: Ask) -> object:
     if flow and flow not in flows and not found:
         raise not_found(f"this node does not run flow {flow}", nearest(flow, flows))
     return {"events": found}
+
+
+@routes.add(
+    "GET",
+    FLOW + "/history",
+    "What a flow copied lately, column by column: rates are means, all other figures the greatest of each interval",
+    answers={200: obj({name: array(nullable(NUMBER)) for name in COLUMNS})},
+    query=(Param("range", {"type": "string", "enum": list(RANGES)}, "How much of it, in at most 300 points"),),
+    errors=(400, 404),
+)
+async def get_history(ask: Ask) -> object:
+    return ask.rest.page.history.of(ask.flow().flow, ask.choice("range", tuple(RANGES)))
 
 
 @routes.add(

@@ -6,6 +6,7 @@ import { h, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { ago, bytes, bytesPerS, clock, connector as called, count, duration, ms, plural, recordsPerS, short, state, taskState } from "./format.js";
 import { fare } from "./diagram.js";
+import { Past } from "./past.js";
 import { Plot } from "./plots.js";
 import { Problems, problems, sparkText } from "./overview.js";
 import { forgetFlow, find, now, store } from "./store.js";
@@ -38,13 +39,15 @@ export class FlowPage {
       new Plot({ title: "Records", format: recordsPerS, series: [{ column: "records", label: "copied", colour: "a" }] }),
       new Plot({ title: "Bytes", format: bytesPerS, series: [{ column: "bytes", label: "copied", colour: "b" }] }),
       new Plot({ title: "Lag", format: short, series: [{ column: "lag", label: "records", colour: "c" }] }),
-      new Plot({ title: "Latency and age", format: ms, series: [
-        { column: "latency_p99_ms", label: "latency p99", colour: "d" }, { column: "latency_p50_ms", label: "p50", colour: "a" }, { column: "age_p50_ms", label: "age p50", colour: "b" }] }),
+      new Plot({ title: "Behind", format: duration, series: [{ column: "lag_s", label: "the oldest record", colour: "d" }] }),
+      new Plot({ title: "Latency", format: ms, series: [{ column: "latency_p99_ms", label: "p99", colour: "d" }, { column: "latency_p50_ms", label: "p50", colour: "a" }] }),
+      new Plot({ title: "Age", format: ms, series: [{ column: "age_p50_ms", label: "p50", colour: "b" }] }),
     ];
+    this.past = new Past(flow);
     this.buildTabs();
     const [source, target] = [flow.slice(0, flow.indexOf("->")), flow.slice(flow.indexOf("->") + 2)];
     this.body = h("div", {}, h("section", { class: "tiles", "aria-label": "Now" }, ...Object.values(this.tiles).map((one) => one.node)),
-      h("section", { class: "plots", "aria-label": "The last 15 minutes" }, ...this.plots.map((plot) => plot.node)),
+      h("section", { "aria-label": "Plots" }, this.past.node, h("div", { class: "plots" }, ...this.plots.map((plot) => plot.node))),
       h("section", { class: "card tabs-card" }, this.tablist, ...Object.values(this.panels)));
     this.gone = h("p", { class: "empty", text: "Loading this flow…" });
     this.node = h("div", { class: "page" },
@@ -143,7 +146,8 @@ export class FlowPage {
     this.problems.update([...ofFlow.map((one) => ({ ...one, flow: null, flows: [] })), ...failures(flow)]);
     this.showActions(line, flow);
     this.showNumbers(line, flow);
-    for (const plot of this.plots) plot.update(store.history?.flow === this.flow ? store.history : null);
+    const [history, marks] = [this.past.history(), this.past.marks()];
+    for (const plot of this.plots) plot.update(history, this.past.range, marks);
     this.showTab(line, flow);
   }
 

@@ -1,11 +1,18 @@
-// Plots of the last 15 minutes.
+// Plots of the last 15 minutes, 3 hours or day.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h, s, setAttribute, setText } from "./dom.js";
 import { NOTHING } from "./format.js";
 import { now } from "./store.js";
 
-const WINDOW_S = 900;
+/** The ranges that the daemon keeps, and how often a point is added to each. */
+export const RANGES = [
+  { name: "15m", label: "15 minutes", window_s: 900, every_s: 3 },
+  { name: "3h", label: "3 hours", window_s: 10_800, every_s: 36 },
+  { name: "1d", label: "1 day", window_s: 86_400, every_s: 288 },
+];
+/** How near to a mark the pointer names it. */
+const NEAR_PX = 5;
 const HEIGHT = 150;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -20,6 +27,8 @@ export class Plot {
     this.canvas = h("div", { class: "plot-canvas" });
     this.node = h("figure", { class: "plot" }, h("figcaption", {}, h("h3", { text: title }), ...keys), this.canvas);
     this.data = null;
+    this.range = RANGES[0];
+    this.marks = [];
     this.plot = null;
     this.width = 0;
     this.watcher = new ResizeObserver(() => this.resize());
@@ -41,8 +50,11 @@ export class Plot {
     this.draw();
   }
 
-  update(history) {
-    const from = now() / 1000 - WINDOW_S;
+  /** `marks` are {at (seconds), level, text}: when something happened. */
+  update(history, range, marks) {
+    this.range = range;
+    this.marks = marks;
+    const from = now() / 1000 - range.window_s;
     const times = history?.wall_ms ?? [];
     let first = 0;
     while (first < times.length && times[first] / 1000 < from) first += 1;
@@ -67,9 +79,9 @@ export class Plot {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       padding: [10, 20, 0, 0],
-      hooks: { setCursor: [() => this.point()] },
+      hooks: { setCursor: [() => this.point()], drawAxes: [(plot) => this.drawMarks(plot)] },
       scales: {
-        x: { time: true, range: () => [now() / 1000 - WINDOW_S, now() / 1000] },
+        x: { time: true, range: () => [now() / 1000 - this.range.window_s, now() / 1000] },
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] },
       },
       axes: [
@@ -91,6 +103,29 @@ export class Plot {
     }, this.data, this.canvas);
   }
 
+  drawMarks(plot) {
+    const { left, top, width, height } = plot.bbox;
+    const context = plot.ctx;
+    context.save();
+    context.lineWidth = devicePixelRatio;
+    for (const { at, level } of this.marks) {
+      const x = Math.round(plot.valToPos(at, "x", true));
+      if (x < left || x > left + width) continue;
+      context.strokeStyle = colour(level === "error" ? "--bad" : "--warn");
+      context.beginPath();
+      context.moveTo(x, top);
+      context.lineTo(x, top + height);
+      context.stroke();
+    }
+    context.restore();
+  }
+
+  /** The event whose mark is under the pointer. */
+  marked() {
+    const near = this.marks.find(({ at }) => Math.abs(this.plot.valToPos(at, "x") - this.plot.cursor.left) <= NEAR_PX);
+    return near ? `: ${near.text}` : "";
+  }
+
   /** Under the pointer, the values there; else the latest. */
   point() {
     const at = this.plot.cursor.idx;
@@ -98,7 +133,7 @@ export class Plot {
     const last = this.data[0].length - 1;
     this.series.forEach((one, index) => {
       const value = this.data[index + 1][isPointing ? at : last];
-      const time = isPointing ? ` at ${new Date(this.data[0][at] * 1000).toLocaleTimeString("en-GB")}` : "";
+      const time = isPointing ? ` at ${new Date(this.data[0][at] * 1000).toLocaleTimeString("en-GB")}${this.marked()}` : "";
       setText(this.values[index], (value === null || value === undefined ? NOTHING : this.format(value)) + (index === this.series.length - 1 ? time : ""));
     });
   }

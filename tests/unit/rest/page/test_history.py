@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import tracemalloc
 
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView, MirrorView
-from mm2py.rest.page.history import History, rounded
+from mm2py.rest.page import history as module
+from mm2py.rest.page.history import KEPT_POINTS, RANGES, History, rounded
 
 
 A, B = Flow("A", "B"), Flow("B", "A")
@@ -38,6 +41,42 @@ def test_old_samples_go() -> None:
         history.note(_view(second, A))
 
     assert history.of(A)["wall_ms"] == [7, 8, 9]
+
+
+def test_longer_ranges_have_fewer_points() -> None:
+    """A point of 3 hours is the mean of twelve samples' rates and the maximum of all else; a day's is of 96."""
+    history = History()
+    for number in range(1, 97):
+        flow = FlowView(A, FlowState.RUNNING, records_per_s=float(number), lag_s=float(number) if number % 12 else None)
+        history.note(MirrorView(number * 3_000, is_ready=True, flows=(flow,)))
+
+    hours, day = history.of(A, "3h"), history.of(A, "1d")
+    assert hours["wall_ms"] == [36_000 * number for number in range(1, 9)]
+    assert hours["records"][:2] == [6.5, 18.5]
+    assert hours["lag_s"][:2] == [11, 23]
+    assert hours["latency_p99_ms"] == [None] * 8
+    assert (day["wall_ms"], day["records"], day["lag_s"]) == ([288_000], [48.5], [95])
+
+
+def test_a_point_takes_a_tenth_of_a_kilobyte() -> None:
+    """So 900 of them, all that is kept of a flow, take 100 kB."""
+    history = History(keep=20)
+    history.note(_view(0, A))
+    tracemalloc.start()
+    try:
+        for number in range(20 * 96):
+            history.note(_view(number, A))
+        gc.collect()
+        snapshot = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(inclusive=True, filename_pattern=module.__file__)]
+        )
+    finally:
+        tracemalloc.stop()
+    size = sum(trace.size for trace in snapshot.traces)
+
+    assert [len(history.of(A, covered)["wall_ms"]) for covered in RANGES] == [20] * 3
+    assert size / 60 < 130
+    assert KEPT_POINTS * len(RANGES) == 900
 
 
 def test_flows_come_and_go() -> None:
