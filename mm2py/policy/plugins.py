@@ -44,6 +44,7 @@ _POLICIES: Mapping[str, type] = {
     # Policies of others that keep names, as Kafka's own does since 3.0.
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": IdentityReplicationPolicy,
     "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": IdentityReplicationPolicy,
+    "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy": IdentityReplicationPolicy,
 }
 _GROUP_FILTERS: Mapping[str, type] = {"default": DefaultGroupFilter, "DefaultGroupFilter": DefaultGroupFilter}
 _TOPIC_FILTERS: Mapping[str, type] = {"default": DefaultTopicFilter, "DefaultTopicFilter": DefaultTopicFilter}

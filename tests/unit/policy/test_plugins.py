@@ -76,6 +76,10 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
             IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
         ),
         (
+            "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy",
+            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
+        ),
+        (
             "mm2py.policy.replication.IdentityReplicationPolicy",
             IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
         ),
