@@ -61,6 +61,10 @@ class _Bounds:
     def restore(self) -> None:
         self._monkeypatch.undo()
 
+    def widen(self) -> None:
+        """Leave time for workers to start on a busy machine, but not as much as the default."""
+        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", scaled(20.0))
+
 
 def _exactly_once(source: KafkaCluster, target: KafkaCluster, alias: str, topic: str, **keys: object) -> FlowSettings:
     return flow_settings(
@@ -131,12 +135,13 @@ async def test_a_record_task_goes_on_behind_stopped_workers(
         short_bounds.shorten()
         await _write(primary, prefix, behind)
         await eventually(lambda: view().tasks[0].state is TaskState.LATE, within_s=30, what="it is late")
-        short_bounds.restore()
+        # Spark may have more idle workers than it needs at once, so the next attempt may get another stopped one.
+        short_bounds.widen()
         await eventually(lambda: view().records == 1_800, within_s=_LONG_S, what="all is mirrored")
         await flow.drain()
 
     assert stopped
-    assert len(spark.events.of(CopyTaskLate)) == 1
+    assert 1 <= len(spark.events.of(CopyTaskLate)) <= len(stopped)
     assert not spark.events.of(SparkHung)
     assert await _committed(backup, f"HW.{prefix}") == {number: before[number] + behind[number] for number in (0, 1)}
 
