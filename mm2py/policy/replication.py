@@ -1,7 +1,8 @@
-"""How remote topics are named, and how a topic's origin follows from its name. The default and the
-identity policy follow Java's exactly, including quirks: names created by a Java MirrorMaker must have the same meaning
-here. A custom policy is any class that
-satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
+"""
+How remote topics are named, and how a topic's origin follows from its name.
+
+The default and the identity policy follow Java's exactly, including quirks: names created by a Java MirrorMaker must
+have the same meaning here. A custom policy is any class that satisfies `ReplicationPolicy`; see `mm2py.policy.plugins`.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ an `OverrideConflictError` if it contradicts an override in force. All verbs are
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -115,25 +114,28 @@ def _check_connector(connector: str) -> None:
 
 def pause_topic(overrides: Overrides, topic: str) -> Overrides:
     """Pause a topic, including partitions that it gets later."""
-    _check_topic(topic)
-    return attrs.evolve(overrides, topics=overrides.topics | {topic})
+    return pause_topics(overrides, (topic,))
 
 
 def resume_topic(overrides: Overrides, topic: str) -> Overrides:
     """Resume a topic, including single partitions that were paused."""
-    _check_topic(topic)
-    partitions = frozenset(partition for partition in overrides.partitions if partition.topic != topic)
-    return attrs.evolve(overrides, topics=overrides.topics - {topic}, partitions=partitions)
+    return resume_topics(overrides, (topic,))
 
 
-def pause_topics(overrides: Overrides, topics: Iterable[str]) -> Overrides:
+def pause_topics(overrides: Overrides, topics: Collection[str]) -> Overrides:
     """Pause several topics."""
-    return functools.reduce(pause_topic, topics, overrides)
+    for topic in topics:
+        _check_topic(topic)
+    return attrs.evolve(overrides, topics=overrides.topics | {*topics})
 
 
-def resume_topics(overrides: Overrides, topics: Iterable[str]) -> Overrides:
+def resume_topics(overrides: Overrides, topics: Collection[str]) -> Overrides:
     """Resume several topics, including single partitions that were paused."""
-    return functools.reduce(resume_topic, topics, overrides)
+    for topic in topics:
+        _check_topic(topic)
+    resumed = frozenset(topics)
+    partitions = frozenset(partition for partition in overrides.partitions if partition.topic not in resumed)
+    return attrs.evolve(overrides, topics=overrides.topics - resumed, partitions=partitions)
 
 
 def pause_partition(overrides: Overrides, partition: TopicPartition) -> Overrides:
