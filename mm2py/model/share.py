@@ -1,0 +1,217 @@
+"""What each node runs of a flow: which of its tasks, and which partitions these may copy.
+
+The tasks of a flow are numbered as in Java MirrorMaker, up to ``tasks.max`` of them for all nodes together. A partition
+belongs to one of `SLOTS` hash slots by its name alone, and each slot to one node. So a new topic needs no new
+assignment, and an assignment has the same size for ten partitions and for ten thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import attrs
+
+from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import read_json
+from mm2py.model.node import Node, decode_node, encode_node
+
+
+SLOTS: Final = 1024
+ALL_SLOTS: Final = frozenset(range(SLOTS))
+VERSION: Final = 1
+_DIGITS: Final = SLOTS // 4
+
+
+@lru_cache(maxsize=65_536)
+def slot_of(source: TopicPartition) -> int:
+    """Return the hash slot of a source partition; it is the same on every node."""
+    return zlib.crc32(f"{source.topic}-{source.partition}".encode()) % SLOTS
+
+
+@attrs.frozen
+class Share:
+    """What one node runs of a flow. The flow's owner also runs what there is once: it creates remote topics,
+    synchronises configs and ACLs, and writes checkpoints.
+    """
+
+    is_owner: bool = False
+    tasks: frozenset[int] = frozenset()
+    slots: frozenset[int] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.is_owner and not self.tasks
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every partition is copied here."""
+        return len(self.slots) == SLOTS
+
+    def has(self, source: TopicPartition) -> bool:
+        """Whether a source partition is copied here, if a copy task does so."""
+        return self.is_whole or slot_of(source) in self.slots
+
+    def __and__(self, other: Share) -> Share:
+        return Share(self.is_owner and other.is_owner, self.tasks & other.tasks, self.slots & other.slots)
+
+    def __or__(self, other: Share) -> Share:
+        return Share(self.is_owner or other.is_owner, self.tasks | other.tasks, self.slots | other.slots)
+
+    def __sub__(self, other: Share) -> Share:
+        return Share(self.is_owner and not other.is_owner, self.tasks - other.tasks, self.slots - other.slots)
+
+    def __str__(self) -> str:
+        tasks = ", ".join(map(str, sorted(self.tasks)))
+        return f"tasks {tasks}" if tasks else "no tasks"
+
+
+NO_SHARE: Final = Share()
+
+
+def whole_share(tasks: int) -> Share:
+    """Return the share of a flow's only node; the flow has so many *tasks*."""
+    return Share(is_owner=True, tasks=frozenset(range(tasks)), slots=ALL_SLOTS)
+
+
+@attrs.frozen
+class NodeLoad:
+    """What a node measures, as the group's leader needs it: bytes per second of slots of this flow (at least
+    noticeable ones), and bytes per second and tasks of all its other flows.
+    """
+
+    slots: Mapping[int, float] = attrs.field(factory=dict)
+    elsewhere_bytes_per_s: float = 0.0
+    elsewhere_tasks: int = 0
+
+
+@attrs.frozen
+class Candidate:
+    """A member of a flow's group, as it joins: which node it is, what it holds until now, and its load. `settings` are
+    digests of its settings by key, so that nodes notice where their files differ.
+    """
+
+    node: Node
+    held: Share = NO_SHARE
+    load: NodeLoad = attrs.field(factory=NodeLoad)
+    settings: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class SharedFlow:
+    """An assignment of a flow to the members of its group, as every one of them receives it."""
+
+    generation: int
+    nodes: Mapping[str, Node]
+    shares: Mapping[str, Share]
+    #: Keys whose value is not the owner's, by member.
+    differences: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    def share_of(self, member_id: str) -> Share:
+        return self.shares.get(member_id, NO_SHARE)
+
+    @property
+    def owner(self) -> Node | None:
+        return next((self.nodes[it] for it, share in self.shares.items() if share.is_owner), None)
+
+
+def encode_candidate(candidate: Candidate) -> bytes:
+    """Return the member metadata; a node of an earlier version reads the node in it."""
+    members = json.loads(encode_node(candidate.node))
+    load = candidate.load
+    members["shared"] = {
+        "version": VERSION,
+        "held": _share_members(candidate.held),
+        "slotRates": {str(slot): round(rate) for slot, rate in sorted(load.slots.items())},
+        "elsewhereBytesPerS": round(load.elsewhere_bytes_per_s),
+        "elsewhereTasks": load.elsewhere_tasks,
+        "settings": dict(sorted(candidate.settings.items())),
+    }
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_candidate(raw: bytes) -> Candidate | None:
+    """Parse the output of `encode_candidate`; None for anything else."""
+    node = decode_node(raw)
+    if node is None:
+        return None
+    try:
+        shared = _object(read_json(raw)).get("shared")
+        if shared is None:
+            return Candidate(node)
+        members = _object(shared)
+        rates = {int(slot): float(rate) for slot, rate in _object(members.get("slotRates", {})).items()}
+        return Candidate(
+            node,
+            _share(_object(members.get("held", {}))),
+            NodeLoad(rates, float(members.get("elsewhereBytesPerS", 0)), int(members.get("elsewhereTasks", 0))),
+            {str(key): str(digest) for key, digest in _object(members.get("settings", {})).items()},
+        )
+    except (ValueError, TypeError):
+        return Candidate(node)
+
+
+def encode_shared_flow(shared: SharedFlow) -> bytes:
+    """Return what each member is sent."""
+    members = {
+        "version": VERSION,
+        "generation": shared.generation,
+        "members": {
+            member_id: {
+                "node": json.loads(encode_node(node)),
+                "share": _share_members(shared.share_of(member_id)),
+                "differs": list(shared.differences.get(member_id, ())),
+            }
+            for member_id, node in sorted(shared.nodes.items())
+        },
+    }
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_shared_flow(raw: bytes) -> SharedFlow:
+    """Parse the output of `encode_shared_flow`. Raise ValueError with the problem."""
+    try:
+        content = _object(read_json(raw))
+        if content.get("version") != VERSION:
+            raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
+        nodes, shares, differences = {}, {}, {}
+        for member_id, value in _object(content["members"]).items():
+            member = _object(value)
+            node = decode_node(json.dumps(member["node"]).encode())
+            if node is None:
+                raise ValueError(f"member {member_id} is no node")
+            nodes[member_id], shares[member_id] = node, _share(_object(member["share"]))
+            differences[member_id] = tuple(str(key) for key in member.get("differs", ()))
+        return SharedFlow(int(content["generation"]), nodes, shares, differences)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _share_members(share: Share) -> dict[str, Any]:
+    return {"owner": share.is_owner, "tasks": sorted(share.tasks), "slots": _hex(share.slots)}
+
+
+def _share(members: Mapping[str, Any]) -> Share:
+    tasks = frozenset(int(task) for task in members.get("tasks", ()))
+    return Share(bool(members.get("owner")), tasks, _slots(str(members.get("slots", ""))))
+
+
+def _hex(slots: Iterable[int]) -> str:
+    bits = sum(1 << slot for slot in slots)
+    return f"{bits:x}"
+
+
+def _slots(text: str) -> frozenset[int]:
+    if len(text) > _DIGITS:
+        raise ValueError(f"more than {SLOTS} slots")
+    bits = int(text, 16) if text else 0
+    return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object is expected, found {type(value).__name__}")
+    return value

@@ -1,0 +1,78 @@
+"""What nodes of a flow send each other by way of its group."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.model.flow import TopicPartition
+from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.share import (
+    ALL_SLOTS,
+    NO_SHARE,
+    SLOTS,
+    Candidate,
+    NodeLoad,
+    Share,
+    SharedFlow,
+    decode_candidate,
+    decode_shared_flow,
+    encode_candidate,
+    encode_shared_flow,
+    slot_of,
+    whole_share,
+)
+
+
+HERE = Node("here", 1, "machine", "2", "10.0.0.1:8083", 3)
+THERE = Node("there", 2)
+SHARE = Share(is_owner=True, tasks=frozenset({0, 2}), slots=frozenset({0, 7, SLOTS - 1}))
+
+
+def test_a_candidate_survives_its_byte_form() -> None:
+    candidate = Candidate(HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), {"tasks.max": "ab12"})
+
+    assert decode_candidate(encode_candidate(candidate)) == candidate
+    assert decode_node(encode_candidate(candidate)) == HERE
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [encode_node(HERE), encode_node(HERE)[:-1] + b',"shared":[]}', encode_node(HERE)[:-1] + b',"shared":{"held":7}}'],
+)
+def test_a_node_that_says_nothing_of_sharing_is_a_candidate_that_holds_nothing(raw: bytes) -> None:
+    assert decode_candidate(raw) == Candidate(HERE)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"7", b'{"pid":1}'])
+def test_what_is_no_node_is_no_candidate(raw: bytes) -> None:
+    assert decode_candidate(raw) is None
+
+
+def test_an_assignment_survives_its_byte_form() -> None:
+    shares = {"a": SHARE, "b": Share(tasks=frozenset({1}), slots=ALL_SLOTS - SHARE.slots)}
+    shared = SharedFlow(4, {"a": HERE, "b": THERE}, shares, {"a": (), "b": ("tasks.max",)})
+
+    read = decode_shared_flow(encode_shared_flow(shared))
+
+    assert read == shared
+    assert read.owner == HERE
+    assert read.share_of("unknown") == NO_SHARE
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"mm2py-1", b"[]", b'{"version":2}', b'{"version":1,"generation":1,"members":{"a":{"node":{}}}}']
+)
+def test_what_is_no_assignment_is_an_error(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_shared_flow(raw)
+
+
+def test_every_partition_has_one_slot_that_follows_from_its_name() -> None:
+    partitions = [TopicPartition(f"topic-{topic}", number) for topic in range(40) for number in range(50)]
+
+    slots = [slot_of(it) for it in partitions]
+
+    assert slot_of(TopicPartition("orders", 3)) == 234
+    assert all(0 <= slot < SLOTS for slot in slots)
+    assert len(set(slots)) > SLOTS * 0.8
+    assert all(whole_share(2).has(it) for it in partitions)
