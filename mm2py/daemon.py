@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -53,6 +54,8 @@ _DRAIN_SLACK_S = 10.0
 _SPARK_STOP_S = 5.0
 #: Interval of checks that the topics with overrides still exist.
 _CHECK_OVERRIDES_S = 30.0
+#: How long the loads of flows are valid, so that each of many flows need not ask all others.
+_LOADS_HOLD_S = 2.0
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (20_000, 20, 50)
 
@@ -109,6 +112,9 @@ class MirrorMaker:
         self._refused_settings: tuple[str, ...] = ()
         #: Returns the address of this node's REST interface, shown by other nodes; empty where it has none.
         self.rest_address: Callable[[], str] = lambda: ""
+        #: What each flow copies here, and when that was read.
+        self._loads: dict[Flow, tuple[float, int]] = {}
+        self._loads_at = -math.inf
         self._us = this_node(started_ms=self._started_ms)
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
@@ -125,7 +131,19 @@ class MirrorMaker:
         )
         stored = self._overrides.stored(settings.flow)
         runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+        if (nodes := runner.nodes) is not None:
+            nodes.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
+            nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
+            nodes.elsewhere = partial(self._load_elsewhere, settings.flow)
         return runner
+
+    def _load_elsewhere(self, flow: Flow) -> tuple[float, int]:
+        """Return the bytes per second and the copy tasks of all flows but *flow*, as they were within seconds."""
+        now = self._clock.monotonic()
+        if now - self._loads_at >= _LOADS_HOLD_S:
+            self._loads_at, self._loads = now, {runner.flow: runner.load for runner in self._fleet.runners}
+        others = [load for other, load in self._loads.items() if other != flow]
+        return sum(rate for rate, _ in others), sum(tasks for _, tasks in others)
 
     @property
     def has_failed(self) -> bool:

@@ -173,6 +173,8 @@ class FlowSettings:
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)
     #: Where overrides by operators are kept; by default `mm2-configs.<source>.internal`.
     config_storage: StorageSettings = StorageSettings()
+    #: Where nodes that share the flow report to each other; by default `mm2-status.<source>.internal`.
+    status_storage: StorageSettings = StorageSettings(partitions=5)
 
     @property
     def group_id(self) -> str:

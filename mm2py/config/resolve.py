@@ -165,6 +165,11 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         config_storage=StorageSettings(
             of.text("config.storage.topic").strip(), of.number("config.storage.replication.factor")
         ),
+        status_storage=StorageSettings(
+            of.text("status.storage.topic").strip(),
+            of.number("status.storage.replication.factor"),
+            of.number("status.storage.partitions"),
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from mm2py.flow.control.override_events import events_of
 from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.membership import FlowMembership
+from mm2py.flow.nodes import FlowNodes
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.reverse import ReverseFlow
 from mm2py.flow.offsets.translations import Translations
@@ -111,6 +112,10 @@ class FlowRunner:
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
         self._membership = FlowMembership(around, us, before_takeover) if settings.is_enabled else None
+        #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
+        self.nodes = FlowNodes(around, us, self._own_view) if self._source is not None else None
+        if self._source is not None and self.nodes is not None:
+            self._source.on_life = self.nodes.follow
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
@@ -146,6 +151,8 @@ class FlowRunner:
         """Keep the flow's membership for this node's next runner; see `succeed`."""
         if self._membership is not None:
             self._membership.hand_over()
+        if self.nodes is not None:
+            self.nodes.hand_over()
 
     def succeed(self, before: FlowRunner) -> None:
         """Continue with the membership of the runner *before*; joining again would take seconds."""
@@ -198,7 +205,10 @@ class FlowRunner:
             return []
         groups = [group for group in self._groups if group is not self._heartbeats]
         self._membership.begin(groups)
-        return [tasks.create_task(self._membership.run(), name=f"{self.flow}/membership")]
+        place = [tasks.create_task(self._membership.run(), name=f"{self.flow}/membership")]
+        if self.nodes is not None:
+            place.append(tasks.create_task(self.nodes.run(), name=f"{self.flow}/nodes"))
+        return place
 
     async def _run_group(self, group: FlowGroup) -> None:
         await group.run()
@@ -262,8 +272,17 @@ class FlowRunner:
 
     # Views.
 
+    @property
+    def load(self) -> tuple[float, int]:
+        """The bytes per second that this node copies, and the number of its copy tasks."""
+        return self._source.load() if self._source is not None else (0.0, 0)
+
     def view(self) -> FlowView:
         """Return a view of the flow."""
+        return self._own_view()
+
+    def _own_view(self) -> FlowView:
+        """Return a view of what this node runs of the flow."""
         groups = tuple(self._view_of(group) for group in self._groups if group.requests.wanted is not Wanted.DELETED)
         lead, overrides = self._view_of(self._lead), self.overrides
         view = FlowView(

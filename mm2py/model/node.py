@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
 import attrs
@@ -35,6 +36,17 @@ class Node:
 
     def __str__(self) -> str:
         return f"mm2py on {self.host}, process {self.pid}"
+
+    @property
+    def id(self) -> str:
+        """A name that no other process has, on any machine."""
+        process = zlib.crc32(f"{self.machine} {self.begun} {self.started_ms}".encode())
+        return f"{self.host}-{self.pid}-{process:08x}"
+
+    @property
+    def worker_id(self) -> str:
+        """Its name in Connect's answers: where its REST interface is, or else the host."""
+        return self.rest.partition("://")[2].rstrip("/") or self.host
 
     def shares_processes_with(self, other: Node) -> bool:
         """Whether a process number means the same process to both."""

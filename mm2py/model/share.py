@@ -98,6 +98,8 @@ class Candidate:
     held: Share = NO_SHARE
     load: NodeLoad = attrs.field(factory=NodeLoad)
     settings: Mapping[str, str] = attrs.field(factory=dict)
+    #: Whether an operator drained the node: it takes no tasks.
+    is_drained: bool = False
 
 
 @attrs.frozen
@@ -121,14 +123,12 @@ class SharedFlow:
 def encode_candidate(candidate: Candidate) -> bytes:
     """Return the member metadata; a node of an earlier version reads the node in it."""
     members = json.loads(encode_node(candidate.node))
-    load = candidate.load
     members["shared"] = {
         "version": VERSION,
-        "held": _share_members(candidate.held),
-        "slotRates": {str(slot): round(rate) for slot, rate in sorted(load.slots.items())},
-        "elsewhereBytesPerS": round(load.elsewhere_bytes_per_s),
-        "elsewhereTasks": load.elsewhere_tasks,
+        "held": share_members(candidate.held),
+        **load_members(candidate.load),
         "settings": dict(sorted(candidate.settings.items())),
+        "drained": candidate.is_drained,
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -143,12 +143,12 @@ def decode_candidate(raw: bytes) -> Candidate | None:
         if shared is None:
             return Candidate(node)
         members = _object(shared)
-        rates = {int(slot): float(rate) for slot, rate in _object(members.get("slotRates", {})).items()}
         return Candidate(
             node,
-            _share(_object(members.get("held", {}))),
-            NodeLoad(rates, float(members.get("elsewhereBytesPerS", 0)), int(members.get("elsewhereTasks", 0))),
+            read_share(members.get("held", {})),
+            read_load(members),
             {str(key): str(digest) for key, digest in _object(members.get("settings", {})).items()},
+            is_drained=bool(members.get("drained")),
         )
     except (ValueError, TypeError):
         return Candidate(node)
@@ -162,7 +162,7 @@ def encode_shared_flow(shared: SharedFlow) -> bytes:
         "members": {
             member_id: {
                 "node": json.loads(encode_node(node)),
-                "share": _share_members(shared.share_of(member_id)),
+                "share": share_members(shared.share_of(member_id)),
                 "differs": list(shared.differences.get(member_id, ())),
             }
             for member_id, node in sorted(shared.nodes.items())
@@ -183,20 +183,38 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
             node = decode_node(json.dumps(member["node"]).encode())
             if node is None:
                 raise ValueError(f"member {member_id} is no node")
-            nodes[member_id], shares[member_id] = node, _share(_object(member["share"]))
+            nodes[member_id], shares[member_id] = node, read_share(member["share"])
             differences[member_id] = tuple(str(key) for key in member.get("differs", ()))
         return SharedFlow(int(content["generation"]), nodes, shares, differences)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _share_members(share: Share) -> dict[str, Any]:
+def share_members(share: Share) -> dict[str, Any]:
+    """Return a share as JSON values."""
     return {"owner": share.is_owner, "tasks": sorted(share.tasks), "slots": _hex(share.slots)}
 
 
-def _share(members: Mapping[str, Any]) -> Share:
+def read_share(value: object) -> Share:
+    """Parse the output of `share_members`. Raise ValueError or TypeError for anything else."""
+    members = _object(value)
     tasks = frozenset(int(task) for task in members.get("tasks", ()))
     return Share(bool(members.get("owner")), tasks, _slots(str(members.get("slots", ""))))
+
+
+def load_members(load: NodeLoad) -> dict[str, Any]:
+    """Return a load as JSON values."""
+    return {
+        "slotRates": {str(slot): round(rate) for slot, rate in sorted(load.slots.items())},
+        "elsewhereBytesPerS": round(load.elsewhere_bytes_per_s),
+        "elsewhereTasks": load.elsewhere_tasks,
+    }
+
+
+def read_load(members: Mapping[str, Any]) -> NodeLoad:
+    """Parse the output of `load_members`. Raise ValueError or TypeError for anything else."""
+    rates = {int(slot): float(rate) for slot, rate in _object(members.get("slotRates", {})).items()}
+    return NodeLoad(rates, float(members.get("elsewhereBytesPerS", 0)), int(members.get("elsewhereTasks", 0)))
 
 
 def _hex(slots: Iterable[int]) -> str:

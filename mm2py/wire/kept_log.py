@@ -115,7 +115,7 @@ class KeptLog(TopicLog):
                 await self._look()
                 return self._was_made
             was_made = await self._ensure(terms)
-            self._terms, self._is_sure = terms, self._refusal is None
+            self._terms, self._is_sure = terms, self.refusal is None
             self._looked_at = self._cluster.clock.monotonic()
             self._note()
             return was_made
@@ -148,8 +148,8 @@ class KeptLog(TopicLog):
             return
         self._is_sure, self._looked_at = False, self._cluster.clock.monotonic()
         was_made = await self._ensure(self._terms)
-        if self._refusal is not None:
-            raise _vanished(self._refusal)
+        if self.refusal is not None:
+            raise _vanished(self.refusal)
         if self._was_there:
             self._was_made |= was_made
             self._is_owed |= was_made or self._is_new()
@@ -184,7 +184,7 @@ class KeptLog(TopicLog):
 
     def _note(self) -> None:
         """Note what was seen, unless the cluster refuses us the topic."""
-        self._was_there |= self._refusal is None
+        self._was_there |= self.refusal is None
         topic_id = self._cluster.topic_id(self.topic)
         if topic_id is not None:
             self._ids.add(topic_id)

@@ -98,7 +98,7 @@ class TopicLog:
         self.topic = topic
         self._cluster = cluster
         #: Why the topic could not be created: it says more than that the topic is unknown.
-        self._refusal: BrokerAnsweredError | None = None
+        self.refusal: BrokerAnsweredError | None = None
 
     # Creating.
 
@@ -125,10 +125,10 @@ class TopicLog:
             if error is not None and error.code not in _FINE_WHEN_CREATING:
                 raise error
             if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._refusal = error
+                self.refusal = error
                 return False
             was_made = error is None
-        self._refusal = None
+        self.refusal = None
         await self._leaders()
         return was_made
 
@@ -142,8 +142,8 @@ class TopicLog:
             metadata = self._cluster.metadata.topics.get(self.topic)
             code = ErrorCode.LEADER_NOT_AVAILABLE if partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             error = self._error((metadata.error_code if metadata else 0) or code, "Metadata")
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._refusal is not None:
-                error = self._refusal
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self.refusal is not None:
+                error = self.refusal
             await self._retry_after(error, patience)
 
     # Reading.
@@ -198,6 +198,20 @@ class TopicLog:
                 error = self._error(ErrorCode.REQUEST_TIMED_OUT, "Fetch", "no record came")
             if error is not None:
                 await self._retry_after(error, patience)
+
+    async def read_on(self, partition: int, position: int) -> tuple[list[LogRecord], int]:
+        """
+        Fetch once what follows *position* in a partition, and return it with the next position.
+
+        This is one request, for a log that is followed; any error is raised at once. Leaders must be known.
+        """
+        reading = _Reading(TopicPartition(self.topic, partition), position, position)
+        if self._cluster.leader(reading.tp) is None:
+            raise self._error(ErrorCode.LEADER_NOT_AVAILABLE, "Metadata", str(reading.tp))
+        error = await self._fetch_once([reading])
+        if error is not None:
+            raise error
+        return reading.give(), reading.position
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition], when: int, *, reads_committed: bool = True

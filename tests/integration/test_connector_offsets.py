@@ -22,7 +22,7 @@ from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedE
 from tests.support.eventually import eventually
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_numbers, read_topic
@@ -248,7 +248,7 @@ async def test_java_reads_what_was_altered_and_leaves_overrides_alone(
     remote = f"{prefix}.{topic}"
     await create_topic(primary.bootstrap_servers, topic)
     await produce_numbers(primary.bootstrap_servers, topic, count=_COUNT, partitions=1)
-    text = _file(primary, backup, prefix, **JAVA_KEYS)
+    text = _file(primary, backup, prefix)
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, remote, _COUNT)
         await _stop(running, flow)

@@ -20,7 +20,7 @@ from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import (
     COMPACTED_CONFIGS,
     produce,
@@ -275,7 +275,7 @@ async def test_java_in_between_is_told_from_what_is_known(
 async def java_copies(over: Mirror) -> str:
     """Have Java MirrorMaker 2 copy all there is, and give what it printed."""
     file = over.tmp_path / "java.properties"
-    keys = over.keys(**JAVA_KEYS, **{"emit.checkpoints.enabled": "false", "B.offset.flush.interval.ms": "1000"})
+    keys = over.keys(**{"emit.checkpoints.enabled": "false", "B.offset.flush.interval.ms": "1000"})
     file.write_text(mm2_properties(over.source, over.target, aliases=(over.alias, "B"), **keys))
     java = JavaMirrorMaker2(file, log_file=over.tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
     try:

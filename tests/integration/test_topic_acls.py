@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce
 from tests.support.records import plain_records, spread
 from tests.support.syncs import allow, grant, own_configs, revoke, topic_acls
@@ -217,7 +217,7 @@ async def _mirror_with_java(source: str, target: str, folder: Path, prefix: str,
         "J->K.emit.checkpoints.enabled": "false",
         "emit.heartbeats.enabled": "false",
     }
-    file.write_text(mm2_properties(source, target, aliases=("J", "K"), **JAVA_KEYS, **keys))
+    file.write_text(mm2_properties(source, target, aliases=("J", "K"), **keys))
 
     async def is_done() -> bool:
         assert {f"J.{topic}" for topic in topics} <= await list_topics(target)

@@ -27,7 +27,7 @@ from mm2py.wire.topics.admin import Admin
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
 from tests.support.java_mm2 import JavaMirrorMaker2
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce, producer
 from tests.support.records import plain_records, spread
 from tests.support.topics import create_topic, end_offsets, list_topics, move_leaders
@@ -268,7 +268,7 @@ async def _mirror_with_java(primary: KafkaCluster, backup: KafkaCluster, folder:
     settings = folder / "mm2.properties"
     topics = ",".join(remote.removeprefix("A.") for remote in wanted)
     servers = (primary.bootstrap_servers, backup.bootstrap_servers)
-    settings.write_text(mm2_properties(*servers, **JAVA_KEYS, **{"A->B.topics": topics}))
+    settings.write_text(mm2_properties(*servers, **{"A->B.topics": topics}))
 
     async def mirrored() -> bool:
         assert wanted.keys() <= await list_topics(backup.bootstrap_servers)

@@ -15,6 +15,7 @@ _SMALL_CLUSTER = {
     "offset-syncs.topic.replication.factor": "1",
     "offset.storage.replication.factor": "1",
     "config.storage.replication.factor": "1",
+    "status.storage.replication.factor": "1",
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
 }
@@ -24,9 +25,6 @@ _NO_HEARTBEATS = {"emit.heartbeats.enabled": "false", "heartbeats.replication.en
 
 #: Daemons of several tests run side by side; the event rest_listening names the port. Java takes no empty list.
 _ANY_PORT = {"listeners": "http://127.0.0.1:0"}
-
-#: What only Java MirrorMaker 2 needs on a cluster of one broker.
-JAVA_KEYS = {"status.storage.replication.factor": "1"}
 
 
 def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A", "B"), **keys: object) -> str:

@@ -62,10 +62,13 @@ WORKER = Section(
         Key("internal.topics.automatic.creation.enable", Kind.BOOLEAN, "true", Place.WORKER,
             "Whether Java creates Connect's topics.", _NOT_YET),
         Key("inter.worker.*", Kind.STRING, None, Place.WORKER, "Signing between Java's nodes.", _NOT_YET),
-        Key("status.storage.topic", Kind.STRING, None, Place.WORKER_TOP, "Connect status topic.", _NOT_YET),
-        Key("status.storage.partitions", Kind.INT, "5", Place.WORKER_TOP, "Its partitions.", _NOT_YET),
+        Key("status.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
+            "Topic on the target cluster where nodes that run the same flow report to each other, beside Connect's own "
+            "records; `mm2-status.A.internal` if unset. A flow's only node writes nothing there.", check=topic_text),
+        Key("status.storage.partitions", Kind.INT, "5", Place.WORKER_TOP,
+            "Its partitions when it is created.", check=at_least(1)),
         Key("status.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor.", _NOT_YET, replication_factor),
+            "Its replication factor when it is created; -1 takes the brokers' default.", check=replication_factor),
         Key("status.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("config.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
             "Topic on the target cluster that stores overrides by operators (pauses, limits, settings), beside "

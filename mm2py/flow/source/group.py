@@ -114,6 +114,8 @@ class SourceGroup(FlowGroup):
         self._source_tasks: SourceTasks | None = None
         self._overrides = NO_OVERRIDES
         self._is_refreshing = False
+        #: Called with each of its lives, before anything is copied.
+        self.on_life: Callable[[SourceLife], None] = lambda _life: None
 
     # What may be asked of it.
 
@@ -202,6 +204,7 @@ class SourceGroup(FlowGroup):
             logs = (positions.log, topics.memory.log)
             writer = PositionWriter(self._around, tasks, positions, self._translations, keeper, logs=logs)
             life = SourceLife(source, target, positions, topics, tasks, writer)
+            self.on_life(life)
             await life.writer.fence()
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
@@ -402,6 +405,11 @@ class SourceGroup(FlowGroup):
             )
 
     # Looking at it.
+
+    def load(self) -> tuple[float, int]:
+        """Return the bytes per second that it copies, and the number of its copy tasks."""
+        tasks = self._source_tasks.task_views() if self._source_tasks is not None else ()
+        return sum(task.bytes_per_s for task in tasks), len(tasks)
 
     def show(self, view: FlowView) -> FlowView:
         """Put into a flow's *view* what the group copies and how fast."""

@@ -61,6 +61,7 @@ from mm2py.telemetry.events.groups import (
     GroupSyncSkipped,
 )
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
+from mm2py.telemetry.events.nodes import NodeAnswersAgain, NodeSilent
 from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, RecordPassedOver, TranslationsWritten
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
@@ -166,6 +167,8 @@ __all__ = [
     "LiveSettingsChanged",
     "LiveSettingsRejected",
     "NoTopicsMatched",
+    "NodeAnswersAgain",
+    "NodeSilent",
     "OffsetSyncsRead",
     "OffsetSyncsWritten",
     "OffsetsAltered",

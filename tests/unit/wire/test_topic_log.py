@@ -131,6 +131,21 @@ async def test_reading_on(log: TopicLog) -> None:
     assert rest == []
 
 
+async def test_following_a_partition_is_one_fetch(brokers: FakeBrokers, log: TopicLog) -> None:
+    """From a position on all that is there comes with the next position, or nothing; errors are raised at once."""
+    await log.append([LogRecord(b"a", b"%d" % number, partition=1) for number in range(3)])
+    before = len(brokers.requests)
+    read = await log.read_on(1, 1)
+    nothing = await log.read_on(1, 3)
+    sent = len(brokers.requests) - before
+    brokers.topics["log"].partitions[1].leader = 2
+    with pytest.raises(BrokerAnsweredError, match="NOT_LEADER"):
+        await log.read_on(1, 3)
+
+    assert ([record.value for record in read[0]], read[1]) == ([b"1", b"2"], 3)
+    assert (nothing, sent) == (([], 3), 2)
+
+
 async def test_nothing_to_read_and_nothing_to_append(brokers: FakeBrokers, log: TopicLog) -> None:
     """An empty topic is read without a fetch, and no records are appended without a produce."""
     await log.append([])

@@ -1,0 +1,66 @@
+"""What a node concludes from the statuses of the others that run the same flow: who answers, who has been replaced or
+is long gone, and what all of them copy together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from mm2py.model.node import Node
+from mm2py.model.node_status import NodeStatus
+
+
+#: How often each node reports.
+INTERVAL_S: Final = 5.0
+#: A node that was not heard of for this long does not answer.
+SILENT_S: Final = 3 * INTERVAL_S
+#: After this its record is removed.
+GONE_S: Final = 3600.0
+
+
+@attrs.frozen
+class Heard:
+    """A node's last status, and when it was written, by our own monotonic clock."""
+
+    status: NodeStatus
+    at: float
+
+    def answers(self, read_at: float) -> bool:
+        """Whether the node was still heard of when the statuses were last read."""
+        return read_at - self.at <= SILENT_S
+
+
+def obsolete(heard: Mapping[str, Heard], us: Node, read_at: float) -> frozenset[str]:
+    """Return which nodes' records are of no more use: those of processes that a later one at the same address has
+    replaced, and of nodes that are long gone.
+    """
+    everyone = [us, *(it.status.node for it in heard.values())]
+    return frozenset(
+        node_id
+        for node_id, it in heard.items()
+        if read_at - it.at > GONE_S or any(_replaces(other, it.status.node) for other in everyone)
+    )
+
+
+def _replaces(later: Node, earlier: Node) -> bool:
+    is_same_place = bool(later.rest) and (later.host, later.rest) == (earlier.host, earlier.rest)
+    return is_same_place and later.started_ms > earlier.started_ms
+
+
+def owner_of(statuses: Iterable[NodeStatus]) -> NodeStatus | None:
+    """Return the status of the flow's owner, by the latest assignment if several believe that they are."""
+    owners = [it for it in statuses if it.share.is_owner]
+    return max(owners, key=lambda it: (it.generation, it.at_ms), default=None)
+
+
+def slot_loads(statuses: Iterable[NodeStatus]) -> dict[int, float]:
+    """Return the bytes per second of hash slots, of all nodes together."""
+    loads: Counter[int] = Counter()
+    for status in statuses:
+        for slot, rate in status.load.slots.items():
+            loads[slot] += rate  # type: ignore[assignment]
+    return dict(loads)

@@ -1,0 +1,370 @@
+"""What the nodes that run the same flow know of each other. Each one writes its status to a compacted topic on the
+target every few seconds, and reads those of the others there; no node calls another. A node without others writes and
+reads nothing. Nothing else depends on it: if the topic cannot be used, the flow runs on without this picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from mm2py.core.nodes import INTERVAL_S, Heard, obsolete, owner_of, slot_loads
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.source.group import SourceLife
+from mm2py.flow.supervise import supervise
+from mm2py.flow.task_group import RESTART_PAUSES, FlowContext
+from mm2py.model.flow import TopicPartition
+from mm2py.model.node import Node
+from mm2py.model.node_status import (
+    PARTITION,
+    NodeStatus,
+    decode_status,
+    describe,
+    encode_status,
+    node_id_of,
+    noticeable_rates,
+    status_key,
+    status_topic,
+    topics_mark,
+)
+from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow
+from mm2py.model.state import FlowView
+from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+_STEP: Final = "share the status of nodes"
+_SETTING: Final = "status.storage.replication.factor"
+#: A round of writing and reading may take this long.
+_ROUND_MS: Final = 20_000
+#: Changes are written at once, but no more often than this.
+_LEAST_PAUSE_S: Final = 1.0
+_LEAVE_S: Final = 2.0
+#: The first read goes back so many records: a log that was not compacted for long may be large.
+_FIRST_READ: Final = 2000
+#: What the owner has and this node has not is asked for again after this time.
+_REPEAT_S: Final = 60.0
+#: Records are overwritten every few seconds: small segments let the brokers compact them soon.
+_CONFIGS: Final = {"segment.bytes": str(8 * 1024 * 1024)}
+
+
+async def _nothing(_revision: int) -> None:
+    return
+
+
+class FlowNodes:
+    """Writes this node's status of one flow, and follows those of the others."""
+
+    def __init__(self, around: FlowContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
+        """Create it for the node *us*; *view* returns what this node itself runs of the flow."""
+        self._around = around
+        self._flow = around.flow
+        self._clock = around.clock
+        self._us = us
+        self._view = view
+        #: What else belongs to a status, from where it is known.
+        self.mirrored: Callable[[], Collection[TopicPartition]] = tuple
+        self.overrides_revision: Callable[[], int] = lambda: 0
+        self.elsewhere: Callable[[], tuple[float, int]] = lambda: (0.0, 0)
+        self.is_drained: Callable[[], bool] = lambda: False
+        #: Called when the owner mirrors other topics or partitions than this node knows.
+        self.on_owner_topics: Callable[[str], None] = lambda _mark: None
+        #: Awaited when another node knows later overrides.
+        self.on_overrides: Callable[[int], Awaitable[None]] = _nothing
+        self._shared: SharedFlow | None = None
+        self._is_standby = False
+        self._news = asyncio.Event()
+        self._hands_over = False
+        self._heard: dict[str, Heard] = {}
+        self._silent: set[str] = set()
+        self._unreadable: set[str] = set()
+        self._read_at = 0.0
+        self._marked: tuple[Collection[TopicPartition], str] = ((), topics_mark(()))
+        #: What was asked of this node last, and when.
+        self._asked_topics = ("", 0.0)
+        self._asked_overrides = (0, 0.0)
+
+    # What the flow knows.
+
+    def know(self, shared: SharedFlow | None, *, is_standby: bool = False) -> None:
+        """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
+        self._shared, self._is_standby = shared, is_standby
+        self.wake()
+
+    def follow(self, life: SourceLife) -> None:
+        """Report the topics that a *life* of the source group knows; it refreshes them when the owner knows others."""
+        topics = life.topics
+        self.mirrored = lambda: topics.latest.places
+        self.on_owner_topics = lambda _mark: topics.want_refresh()
+        self.wake()
+
+    def wake(self) -> None:
+        """Write this node's status soon: something changed."""
+        self._news.set()
+
+    def hand_over(self) -> None:
+        """Keep this node's record at the end: its next runner of the flow continues."""
+        self._hands_over = True
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
+        return self._is_standby or bool(self._heard) or bool(self.members.keys() - {self._us().id})
+
+    @property
+    def members(self) -> Mapping[str, Share]:
+        """The shares of the nodes in the flow's group, by node."""
+        shared = self._shared
+        return {} if shared is None else {node.id: shared.share_of(member) for member, node in shared.nodes.items()}
+
+    @property
+    def shared(self) -> SharedFlow | None:
+        return self._shared
+
+    @property
+    def us(self) -> Node:
+        return self._us()
+
+    # What it knows of others.
+
+    @property
+    def others(self) -> Mapping[str, NodeStatus]:
+        """The last statuses of the other nodes, by node; also of one that vanished, for an hour."""
+        return {node_id: heard.status for node_id, heard in self._heard.items()}
+
+    def answers(self, node_id: str) -> bool:
+        """Whether a node reported within three intervals."""
+        heard = self._heard.get(node_id)
+        return heard is not None and heard.answers(self._read_at)
+
+    def last_heard_s(self, node_id: str) -> float | None:
+        """Return how long ago a node reported; None if it never did."""
+        heard = self._heard.get(node_id)
+        return None if heard is None else max(0.0, self._clock.monotonic() - heard.at)
+
+    def loads(self) -> Mapping[int, float]:
+        """Return the bytes per second of hash slots over all nodes, of those with noticeable ones."""
+        return slot_loads([self.own(), *(it.status for it in self._heard.values() if it.answers(self._read_at))])
+
+    @property
+    def owner_topics_mark(self) -> str:
+        """The digest of the topics that the flow's owner mirrors; empty if no owner answers."""
+        if self._own_share().is_owner:
+            return self.topics_mark
+        owner = self._owner()
+        return owner.topics_mark if owner is not None else ""
+
+    @property
+    def topics_mark(self) -> str:
+        """The digest of the topics that this node knows."""
+        mirrored = self.mirrored()
+        if self._marked[0] is not mirrored:
+            self._marked = (mirrored, topics_mark(mirrored))
+        return self._marked[1]
+
+    def own(self) -> NodeStatus:
+        """Return this node's status as it is now."""
+        us, view, shared = self._us(), self._view(), self._shared
+        member = next((it for it, node in shared.nodes.items() if node.id == us.id), "") if shared is not None else ""
+        status = NodeStatus(
+            us,
+            self._clock.wall_ms(),
+            generation=shared.generation if shared is not None else -1,
+            share=self._own_share(),
+            load=NodeLoad(noticeable_rates(view.partitions), *self.elsewhere()),
+            topics_mark=self.topics_mark,
+            overrides_revision=self.overrides_revision(),
+            is_drained=self.is_drained(),
+            differs=shared.differences.get(member, ()) if shared is not None else (),
+        )
+        return describe(status, view)
+
+    def _own_share(self) -> Share:
+        return self.members.get(self._us().id, NO_SHARE)
+
+    def _owner(self) -> NodeStatus | None:
+        return owner_of(it.status for it in self._heard.values() if it.answers(self._read_at))
+
+    # Its loop.
+
+    async def run(self) -> None:
+        """Report and follow until cancelled, whenever another node is known; then remove this node's record."""
+        await supervise(
+            f"{self._flow}/nodes",
+            self._live,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            jitter=self._around.jitter,
+            report=self._around.events.emit,
+        )
+
+    async def _live(self) -> None:
+        while True:
+            while not self.is_shared:
+                await self._news.wait()
+                self._news.clear()
+            cluster = Cluster(self._around.settings.target, self._clock)
+            log = _StatusLog(self._around, cluster)
+            try:
+                while self.is_shared:
+                    if await self._try(log):
+                        await self._react()
+                    await self._pause()
+            finally:
+                if not self._hands_over:
+                    await log.leave(self._us().id)
+                await cluster.close()
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(_LEAST_PAUSE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(INTERVAL_S - _LEAST_PAUSE_S):
+                await self._news.wait()
+        self._news.clear()
+
+    async def _try(self, log: _StatusLog) -> bool:
+        """Write and read once; what is missing for it is reported once."""
+        try:
+            done = await self._around.reach.once(
+                _STEP, [self._flow.target], lambda: self._round(log), within_ms=_ROUND_MS
+            )
+        except Mm2Error as error:
+            self._around.reach.failed(_STEP, error)
+            done = None
+        if done is None:
+            log.is_open = False
+        return done is not None
+
+    async def _round(self, log: _StatusLog) -> bool:
+        is_late = not log.is_open
+        await log.write(self.own())
+        self._take(log.topic, await log.read(), is_late=is_late)
+        gone = obsolete(self._heard, self._us(), self._read_at) - {
+            node_id for node_id in self.members if self.answers(node_id)
+        }
+        await log.remove(gone)
+        for node_id in gone:
+            del self._heard[node_id]
+        self._report()
+        return True
+
+    def _take(self, topic: str, records: Sequence[LogRecord], *, is_late: bool) -> None:
+        """Take what others wrote; if *is_late*, some time ago, by their clocks."""
+        now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        self._read_at = now
+        found = {node_id_of(self._flow, record.key): record for record in records}
+        for node_id, record in found.items():
+            if node_id is None or node_id == self._us().id:
+                continue
+            if record.value is None:
+                self._heard.pop(node_id, None)
+                continue
+            try:
+                status = decode_status(self._flow, record.value)
+            except ValueError as error:
+                if node_id not in self._unreadable:  # it is written again every few seconds
+                    self._unreadable.add(node_id)
+                    self._around.passed_over.note(topic, [(record, str(error))])
+                continue
+            age_s = max(0, wall_ms - (record.timestamp_ms or wall_ms)) / 1000 if is_late else 0.0
+            self._heard[node_id] = Heard(status, now - age_s)
+
+    def _report(self) -> None:
+        """Report each node that no longer answers, and each that does again."""
+        for node_id in self._silent - self._heard.keys():
+            self._silent.discard(node_id)
+        for node_id, heard in self._heard.items():
+            is_silent, node = not heard.answers(self._read_at), heard.status.node
+            if is_silent and node_id not in self._silent:
+                self._silent.add(node_id)
+                self._around.events.emit(NodeSilent(self._flow, str(node), node.rest, self._read_at - heard.at))
+            elif not is_silent and node_id in self._silent:
+                self._silent.discard(node_id)
+                self._around.events.emit(NodeAnswersAgain(self._flow, str(node)))
+
+    async def _react(self) -> None:
+        """Follow the owner's topics, and overrides that were changed at another node."""
+        now, owner = self._clock.monotonic(), self._owner()
+        mark = owner.topics_mark if owner is not None and not self._own_share().is_owner else ""
+        if mark and mark != self.topics_mark and self._is_due(self._asked_topics, mark, now):
+            self._asked_topics = (mark, now)
+            self.on_owner_topics(mark)
+        latest = max((it.status.overrides_revision for it in self._heard.values()), default=0)
+        if latest > self.overrides_revision() and self._is_due(self._asked_overrides, latest, now):
+            self._asked_overrides = (latest, now)
+
+            async def catch_up() -> bool:
+                await self.on_overrides(latest)
+                return True
+
+            await self._around.reach.once("read overrides of another node", [self._flow.target], catch_up)
+
+    @staticmethod
+    def _is_due(last: tuple[object, float], what: object, now: float) -> bool:
+        asked, at = last
+        return asked != what or now - at >= _REPEAT_S
+
+
+class _StatusLog:
+    """The topic of statuses: opened when it is needed, and again after any failure."""
+
+    def __init__(self, around: FlowContext, cluster: Cluster) -> None:
+        self._settings = around.settings
+        self._flow = around.flow
+        self._cluster = cluster
+        self.topic = self._settings.status_storage.topic or status_topic(self._flow.source)
+        self._log = TopicLog(cluster, self.topic)
+        #: False after a failure: topic and leader are then looked up before the next use.
+        self.is_open = False
+        self._position = self._caught_up_at = 0
+        self._has_written = False
+
+    async def write(self, status: NodeStatus) -> None:
+        """Write a node's own status."""
+        if not self.is_open:
+            await self._open()
+        self._has_written = True
+        key = status_key(self._flow, status.node.id)
+        await self._log.append([LogRecord(key, encode_status(self._flow, status), partition=PARTITION)])
+
+    async def _open(self) -> None:
+        storage = self._settings.status_storage
+        await self._cluster.connect()
+        await self._log.ensure(storage.partitions, storage.replication_factor, setting=_SETTING, configs=_CONFIGS)
+        if self._log.refusal is not None:
+            raise self._log.refusal
+        self._caught_up_at = await self._offset(LATEST)
+        self._position = max(await self._offset(EARLIEST), self._caught_up_at - _FIRST_READ)
+        self.is_open = True
+
+    async def _offset(self, when: int) -> int:
+        place = TopicPartition(self.topic, PARTITION)
+        answer = (await self._cluster.list_offsets([place], when))[place]
+        if isinstance(answer, BrokerAnsweredError):
+            raise answer
+        return answer
+
+    async def read(self) -> list[LogRecord]:
+        """Return what was written since the last time."""
+        records: list[LogRecord] = []
+        while True:
+            some, self._position = await self._log.read_on(PARTITION, self._position)
+            records += some
+            if not some or self._position >= self._caught_up_at:
+                return records
+
+    async def remove(self, nodes: Collection[str]) -> None:
+        """Remove the records of *nodes*."""
+        await self._log.append([LogRecord(status_key(self._flow, it), None, partition=PARTITION) for it in nodes])
+
+    async def leave(self, node_id: str) -> None:
+        """Remove this node's own record, if there is one and the target answers."""
+        if not self._has_written:
+            return
+        with suppress(Mm2Error, TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await self.remove([node_id])

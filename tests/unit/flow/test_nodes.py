@@ -1,0 +1,298 @@
+"""What nodes that run the same flow know of each other, over brokers that keep their records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+
+from mm2py.flow import nodes
+from mm2py.flow.nodes import FlowNodes
+from mm2py.model.flow import TopicPartition
+from mm2py.model.node import Node
+from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key, status_topic
+from mm2py.model.share import Share, SharedFlow, slot_of, whole_share
+from mm2py.model.state import FlowState, FlowView, PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
+from tests.support.flow_rig import FLOW, flow_context
+
+
+ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
+OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
+TOPIC = status_topic("A")
+BUSY = TopicPartition("busy", 0)
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    """Return the target of all nodes of a test."""
+    target = FakeBrokers(1)
+    monkeypatch.setattr(
+        nodes,
+        "Cluster",
+        lambda _, clock: Cluster(target.endpoint, clock, opener=target.open),  # type: ignore[arg-type]
+    )
+    return target
+
+
+@attrs.define(eq=False)
+class Running:
+    """A node that runs the flow."""
+
+    node: Node
+    its: FlowNodes
+    events: EventLog
+    task: asyncio.Task[None]
+    asked: list[object]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+def _view() -> FlowView:
+    partition = PartitionView(BUSY, "A.busy", 0, PartitionStage.COPYING, 5, 5, 0, 5, 50, 1.0, byte_rate=7_000.0)
+    return FlowView(FLOW, FlowState.RUNNING, partitions=(partition,), tasks=(TaskView(0, TaskState.RUNNING, 1, 1),))
+
+
+@asynccontextmanager
+async def running(*places: Node) -> AsyncIterator[list[Running]]:
+    """Run nodes of one flow, in one process."""
+    clock = LoopClock()
+    async with asyncio.TaskGroup() as tasks:
+        found = []
+        for node in places:
+            events, asked = EventLog(clock), list[object]()
+            its = FlowNodes(flow_context(clock, events), lambda node=node: node, _view)  # type: ignore[misc]
+
+            async def catch_up(revision: int, asked: list[object] = asked) -> None:
+                asked.append(revision)
+
+            its.on_owner_topics, its.on_overrides = asked.append, catch_up
+            found.append(Running(node, its, events, tasks.create_task(its.run()), asked))
+        yield found
+        for one in found:
+            one.task.cancel()
+
+
+def shared(*places: Node, owner: Node = ONE) -> SharedFlow:
+    """Return an assignment to *places*, task by task."""
+    shares = {it.id: Share(it is owner, frozenset({number})) for number, it in enumerate(places)}
+    return SharedFlow(3, {it.id: it for it in places}, shares, {OTHER.id: ("tasks.max",)})
+
+
+async def together(one: Running, other: Running) -> None:
+    """Have both know that they share the flow, and hear of each other."""
+    for it in (one, other):
+        it.its.know(shared(ONE, OTHER))
+    await asyncio.sleep(7)
+
+
+async def test_a_single_node_sends_nothing(brokers: FakeBrokers) -> None:
+    """Alone in the group, or without one, no connection is opened and no topic created."""
+    async with running(ONE) as (one,):
+        await asyncio.sleep(60)
+        one.its.know(shared(ONE))
+        await asyncio.sleep(60)
+
+    assert not brokers.requests
+    assert not brokers.connections
+
+
+async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None:
+    """The topic is created, and after one interval each has the other's share, tasks, differing settings and rates."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        seen, loads = one.its.others, one.its.loads()
+        back = other.its.others[ONE.id]
+
+    (status,) = seen.values()
+    assert (status.node, status.share.tasks, status.generation) == (OTHER, frozenset({1}), 3)
+    assert (status.state, status.partitions, status.differs) == (FlowState.RUNNING, 1, ("tasks.max",))
+    assert [(task.task, task.state) for task in status.tasks] == [(0, TaskState.RUNNING)]
+    assert back.share.is_owner
+    assert loads == {slot_of(BUSY): 14_000.0}
+    assert len(brokers.topics[TOPIC].partitions) == 5
+
+
+async def test_following_costs_two_requests_in_an_interval(brokers: FakeBrokers) -> None:
+    """A round writes once and fetches once, and asks for nothing else."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        before = len(brokers.requests)
+        await asyncio.sleep(50)
+        sent = [request.API_KEY for _, request in brokers.requests[before:]]
+
+    assert len(sent) == 40
+    assert (sent.count(PRODUCE), sent.count(FETCH)) == (20, 20)
+
+
+async def test_a_change_is_written_at_once(brokers: FakeBrokers) -> None:
+    """A new assignment reaches the others before the interval is over."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        written = len(brokers.requests_of(PRODUCE))
+        one.its.know(attrs.evolve(shared(ONE, OTHER), generation=4))
+        await asyncio.sleep(1.1)
+        assert len(brokers.requests_of(PRODUCE)) > written
+        await asyncio.sleep(5)
+
+        assert other.its.others[ONE.id].generation == 4
+
+
+async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brokers: FakeBrokers) -> None:
+    """It no longer answers after three intervals; its record is removed after an hour, and then nothing is sent."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        other.its.hand_over()  # as if it were killed: nothing is removed
+        await other.stop()
+        one.its.know(shared(ONE))
+        assert one.its.answers(OTHER.id)
+        await asyncio.sleep(25)
+        silent, heard_s = one.its.others, one.its.last_heard_s(OTHER.id)
+        assert not one.its.answers(OTHER.id)
+        assert one.its.loads() == {slot_of(BUSY): 7_000.0}
+        await asyncio.sleep(3_600)
+        sent = len(brokers.requests)
+        await asyncio.sleep(60)
+
+        assert list(silent) == [OTHER.id]
+        assert heard_s is not None
+        assert 15 < heard_s < 35
+        assert [(event.node, event.rest) for event in one.events.of(NodeSilent)] == [(str(OTHER), OTHER.rest)]
+        assert not one.its.others
+        assert len(brokers.requests) == sent
+    assert await _kept(brokers) == {}
+
+
+async def test_a_node_that_stops_removes_its_record(brokers: FakeBrokers) -> None:
+    """The others forget it at the next read, without an event; a node that is alone then removes its own."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        await other.stop()
+        one.its.know(shared(ONE))
+        await asyncio.sleep(12)
+
+        assert not one.its.others
+        assert not one.events.of(NodeSilent)
+        assert await _kept(brokers) == {}
+
+
+async def test_a_successor_at_the_same_address_replaces_a_killed_node(brokers: FakeBrokers) -> None:
+    """The record of the process before is removed as soon as the new one reports."""
+    successor = attrs.evolve(OTHER, pid=3, started_ms=2_000)
+    async with running(ONE, OTHER, successor) as (one, other, later):
+        await together(one, other)
+        other.its.hand_over()
+        await other.stop()
+        for it in (one, later):
+            it.its.know(shared(ONE, successor))
+        await asyncio.sleep(7)
+
+        assert list(one.its.others) == [successor.id]
+        assert set(await _kept(brokers)) == {ONE.id, successor.id}
+
+
+async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
+    """A node that was frozen is reported once as silent, and once as back."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        other.its.hand_over()
+        await other.stop()
+        await asyncio.sleep(30)
+        await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
+        await asyncio.sleep(6)
+
+        assert one.its.answers(OTHER.id)
+        assert (len(one.events.of(NodeSilent)), len(one.events.of(NodeAnswersAgain))) == (1, 1)
+
+
+async def test_the_owner_s_topics_and_later_overrides_are_followed(brokers: FakeBrokers) -> None:
+    """A node that knows other topics than the owner is asked to look again, and to read overrides that it misses."""
+    async with running(ONE, OTHER) as (one, other):
+        one.its.mirrored = lambda: (BUSY,)
+        one.its.overrides_revision = lambda: 4
+        await together(one, other)
+        mark = one.its.topics_mark
+        followed = list(other.asked)
+        other.its.mirrored, other.its.overrides_revision = one.its.mirrored, one.its.overrides_revision
+        await asyncio.sleep(120)
+
+        assert followed == [mark, 4]
+        assert other.its.owner_topics_mark == one.its.owner_topics_mark == mark
+        assert other.asked == followed
+        assert not one.asked
+
+
+async def test_what_the_owner_has_is_asked_for_again_while_it_is_missing(brokers: FakeBrokers) -> None:
+    """A refresh that came too early is repeated, but not in each interval."""
+    async with running(ONE, OTHER) as (one, other):
+        one.its.mirrored = lambda: (BUSY,)
+        await together(one, other)
+        await asyncio.sleep(120)
+
+        assert other.asked == [one.its.topics_mark] * len(other.asked)
+        assert 2 <= len(other.asked) <= 3
+
+
+async def test_a_topic_that_cannot_be_created_is_reported_once_and_tried_again(brokers: FakeBrokers) -> None:
+    """Without the permission there is one event with the grant; once it is there, all goes on."""
+
+    def refuse(_node: int, request: object) -> object:
+        return request.RESPONSE_TYPE(0, [(TOPIC, 29, None)])  # type: ignore[attr-defined]
+
+    brokers.script(CREATE_TOPICS, *[refuse] * 4)
+    async with running(ONE) as (one,):
+        one.its.know(None, is_standby=True)
+        await asyncio.sleep(200)
+        (failed,) = one.events.of(StepFailed)
+        await asyncio.sleep(60)
+
+        assert "CREATE" in failed.hint
+        assert set(await _kept(brokers)) == {ONE.id}
+
+
+async def test_a_topic_that_vanishes_is_created_again(brokers: FakeBrokers) -> None:
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        del brokers.topics[TOPIC]
+        await asyncio.sleep(120)
+
+        assert set(await _kept(brokers)) == {ONE.id, OTHER.id}
+        assert one.its.answers(OTHER.id)
+
+
+async def test_a_record_that_is_no_status_is_reported_once(brokers: FakeBrokers) -> None:
+    """A newer version writes every few seconds what this one cannot read; the others are read."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        for _ in range(3):
+            await _plant(brokers, "newer", b'{"version":2}')
+            await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1, share=whole_share(2))))
+            await asyncio.sleep(5)
+
+        assert [event.problem for event in one.events.of(RecordPassedOver)] == [
+            "its version is 2, this program knows 1"
+        ]
+        assert list(one.its.others) == [OTHER.id]
+
+
+async def _plant(brokers: FakeBrokers, node_id: str, value: bytes) -> None:
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:  # type: ignore[arg-type]
+        await TopicLog(cluster, TOPIC).append([LogRecord(status_key(FLOW, node_id), value, partition=0)])
+
+
+async def _kept(brokers: FakeBrokers) -> dict[str, bytes]:
+    """Return the records that compaction would keep, by node."""
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:  # type: ignore[arg-type]
+        records = await TopicLog(cluster, TOPIC).read_all()
+    last = {node_id_of(FLOW, record.key) or "": record.value for record in records}
+    return {node_id: value for node_id, value in last.items() if value is not None}
