@@ -25,6 +25,8 @@ from mm2py.model.transform import Transform
 
 #: How long an epoch may take, however short epochs are, until its clusters are connected and its partitions are sure.
 SETTLING_MS = 5_000
+#: The highest producer epoch, as Kafka's own producer uses them.
+_LAST_PRODUCER_EPOCH = 2**15 - 2
 
 
 @attrs.frozen
@@ -69,6 +71,20 @@ class ProducerMark:
     producer_epoch: int
     sequence: int
     is_contested: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.producer_id, self.producer_epoch
+
+    def renewed(self) -> ProducerMark | None:
+        """Return the same producer in its next epoch, which begins at sequence 0 (KIP-360); None after the last one.
+
+        Once the broker has the first batch of an epoch, it rejects all batches of earlier ones, however late. It would
+        take those of another producer id. And two nodes that renew the same mark get the same one.
+        """
+        if self.producer_epoch >= _LAST_PRODUCER_EPOCH:
+            return None
+        return ProducerMark(self.producer_id, self.producer_epoch + 1, 0)
 
 
 @attrs.frozen

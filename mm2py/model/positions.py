@@ -36,6 +36,8 @@ from mm2py.model.foreign import (
 DOWNSTREAM_HEADER = "mm2py.downstream"
 #: Producer id, producer epoch and the sequence of the record after the last replicated one, in decimal with colons.
 PRODUCER_HEADER = "mm2py.producer"
+#: The producer that a node claims for the partition, likewise; it counts once it is the `PRODUCER_HEADER`.
+CLAIM_HEADER = "mm2py.claimed-producer"
 #: The source topic's id, in Kafka's format.
 TOPIC_ID_HEADER = "mm2py.topic-id"
 #: The remote topic's id, likewise.
@@ -66,7 +68,8 @@ class Position:
     target, None if unknown. `topic_id` is the source topic's, if known, `producer` the producer of the remote partition
     with the next record's sequence. `remote_topic_id` is the remote topic's, and `leader` the source's leader epoch of
     the last replicated record, if known. With `search_from` the position is used only if the target's last record is
-    not in the source from there on.
+    not in the source from there on. `claimed` is the producer that a node is about to use in place of `producer`,
+    unless another node's claim came first: see `PositionsTopic`.
     """
 
     source: TopicPartition
@@ -77,6 +80,11 @@ class Position:
     remote_topic_id: str | None = None
     leader: LeaderMark | None = None
     search_from: int | None = None
+    claimed: ProducerMark | None = None
+
+    @property
+    def producer_identity(self) -> tuple[int, int] | None:
+        return self.producer.identity if self.producer is not None else None
 
 
 def position_key(cluster: str, source: TopicPartition) -> bytes:
@@ -94,9 +102,9 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
         headers.append((DOWNSTREAM_HEADER, b"%d" % position.downstream))
     if position.topic_id is not None:
         headers.append((TOPIC_ID_HEADER, position.topic_id.encode()))
-    if (mark := position.producer) is not None:
-        numbers = (mark.producer_id, mark.producer_epoch, mark.sequence)
-        headers.append((PRODUCER_HEADER, b"%d:%d:%d" % numbers))
+    for name, mark in ((PRODUCER_HEADER, position.producer), (CLAIM_HEADER, position.claimed)):
+        if mark is not None:
+            headers.append((name, b"%d:%d:%d" % (mark.producer_id, mark.producer_epoch, mark.sequence)))
     if position.remote_topic_id is not None:
         headers.append((REMOTE_TOPIC_ID_HEADER, position.remote_topic_id.encode()))
     if position.leader is not None:
@@ -129,10 +137,11 @@ def decode_position(
         max(0, offset + 1),
         _number(headers, DOWNSTREAM_HEADER),
         _topic_id(headers, TOPIC_ID_HEADER),
-        _producer(headers),
+        _producer(headers, PRODUCER_HEADER),
         _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
         _leader(headers),
         _number(headers, SEARCH_HEADER),
+        _producer(headers, CLAIM_HEADER),
     )
 
 
@@ -166,8 +175,8 @@ def _number(headers: Headers, name: str) -> int | None:
     return number if number is not None and -1 <= number < OFFSET_MOST else None
 
 
-def _producer(headers: Headers) -> ProducerMark | None:
-    found = _MARK.fullmatch(_last(headers, PRODUCER_HEADER) or b"")
+def _producer(headers: Headers, name: str) -> ProducerMark | None:
+    found = _MARK.fullmatch(_last(headers, name) or b"")
     if found is None:
         return None
     producer_id, producer_epoch, sequence = map(int, found.groups())

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
+import attrs
+
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.positions import Headers, Position, decode_position
@@ -38,11 +40,18 @@ def decode_stored(record: Kept) -> tuple[str, Stored] | UnreadableRecord | None:
 
 
 class PositionsTopic:
-    """What the topic says of one source *cluster*, fed record by record in the order of the log."""
+    """
+    What the topic says of one source *cluster*, fed record by record in the order of the log.
+
+    Before a partition gets another producer, a node claims one: two nodes may do so at once, and would otherwise write
+    every record, each as a producer of its own. The claim that comes first counts, for every reader: `claims` has it
+    until the partition has another producer. A claim names the producer that it replaces, so a later one is void.
+    """
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self.positions: dict[TopicPartition, Position] = {}
+        self.claims: dict[TopicPartition, Position] = {}
         self.chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
         self._removed: set[TopicPartition] = set()
 
@@ -53,16 +62,30 @@ class PositionsTopic:
                 self.chunks[chunk.source, chunk.number] = chunk
                 return chunk
             case (self.cluster, Position() as position):
-                self.positions[position.source] = position
                 self._removed.discard(position.source)
+                self._take_position(position)
                 return position
             case (self.cluster, TopicPartition() as source):
                 self.positions.pop(source, None)
+                self.claims.pop(source, None)
                 self._removed.add(source)
                 return source
             case UnreadableRecord() as unreadable:
                 return unreadable
         return None
+
+    def _take_position(self, position: Position) -> None:
+        source = position.source
+        if position.claimed is None:
+            claim = self.claims.get(source)
+            if claim is not None and claim.producer_identity != position.producer_identity:
+                del self.claims[source]
+            self.positions[source] = position
+            return
+        standing = self.positions.get(source)
+        if standing is None or standing.producer_identity == position.producer_identity:
+            self.claims.setdefault(source, position)
+            self.positions[source] = attrs.evolve(position, claimed=None)
 
     @property
     def with_runs(self) -> set[TopicPartition]:

@@ -12,15 +12,12 @@ import attrs
 
 from mm2py.errors import OverrideRejectedError
 from mm2py.model.connector_offset import MEMBERS, SOURCE, ConnectorOffset, is_of
-from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.timestamp import timestamp_ms
 
 
 _MOST: Final = {"partition": 2**31 - 1, "offset": 2**63 - 1}
-#: A producer's epoch is a short; the last one is never used.
-_LAST_EPOCH: Final = 2**15 - 2
 
 
 @attrs.frozen
@@ -145,23 +142,15 @@ def altered_positions(
 
 
 def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, place: PartitionOffsets) -> Altered:
+    mark = before.producer if before is not None else None
     position = Position(
         source,
         goes_on_at,
         downstream=place.remote_end - 1,
         topic_id=place.topic_id,
-        producer=_fenced(before.producer if before is not None else None),
+        # With the old sequences, a broker could take the next batch for one that it has.
+        producer=mark.renewed() if mark is not None else None,
         remote_topic_id=place.remote_topic_id,
     )
     stood = before.next_upstream if before is not None else place.start
     return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))
-
-
-def _fenced(mark: ProducerMark | None) -> ProducerMark | None:
-    """Return the producer to continue with: the same one in its next epoch, which begins at sequence 0 (KIP-360). With
-    the old sequences, a broker could take the next batch for one that it has. And an old batch that is still in flight
-    is rejected once the first one of the new epoch is written.
-    """
-    if mark is None or mark.producer_epoch >= _LAST_EPOCH:
-        return None
-    return ProducerMark(mark.producer_id, mark.producer_epoch + 1, 0)

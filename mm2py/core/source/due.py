@@ -59,6 +59,25 @@ def fence(state: PartitionState, written: Position) -> PartitionState:
     return write(attrs.evolve(state, producer=written.producer), written)
 
 
+def take_over(state: PartitionState, written: Position) -> PartitionState:
+    """Continue from a position that another node has *written*, with the producer that it has claimed."""
+    begun = begin(
+        written, remote_topic=state.remote_topic, topic_id=state.topic_id, remote_topic_id=state.remote_topic_id
+    )
+    return attrs.evolve(
+        state,
+        position=begun.position,
+        downstream=begun.downstream,
+        is_unsure=True,
+        written=written,
+        topic_id=begun.topic_id,
+        remote_topic_id=begun.remote_topic_id,
+        producer=begun.producer,
+        leader=begun.leader,
+        repair=begun.repair,
+    )
+
+
 def due_positions(
     states: Iterable[PartitionState],
     *,
@@ -75,6 +94,7 @@ def due_positions(
         state.standing
         for state in states
         if state.repair is None
+        and (state.producer is not None or state.is_transformed)  # else it is written with its next producer
         and not (is_exactly_once and is_transformed(state.source.topic))
         and state.standing != state.written
         and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or is_transformed(state.source.topic))

@@ -95,6 +95,15 @@ class Ledger:
         free = (state for state in self.mirrored() if not self._holders.is_held(state.source))
         return tuple(state for state in free if not state.is_fenced and not state.is_questioned)
 
+    def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> None:
+        """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*."""
+        before = {state.source: state.standing for state in asked}
+        for position in fenced:
+            state = self.states[position.source]
+            is_ours = attrs.evolve(before[state.source], producer=position.producer) == position
+            if state.standing == before[state.source] and not is_ours:
+                self.states[state.source] = due.take_over(state, position)
+
     def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:
         """Note why the positions of *states* could not be written."""
         for source in (state.source for state in states):

@@ -87,6 +87,7 @@ class PositionWriter:
                 raise
 
         fenced = await self._reach.once("begin positions", self._target, fence)
+        self._tasks.ledger.take_over(waiting, fenced or ())
         self._tasks.note_fenced(fenced or ())
 
     async def write(self, *, is_interval_over: bool) -> bool:

@@ -9,6 +9,7 @@ in the first minute be resumed exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from operator import attrgetter
 
 import attrs
@@ -64,6 +65,10 @@ class Positions:
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
         self._removed: set[TopicPartition] = set()
+        #: What the log says, as far as it was read, by any node.
+        self._stored = PositionsTopic(settings.flow.source)
+        self._read_to: dict[int, int] = {}
+        self._read_id: str | None = None
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -75,15 +80,34 @@ class Positions:
             settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
         )
+        self._read_to = {}
+        strange = await self._read_on()
+        self._passed_over.note(self.log.topic, strange)
+        stored = self._stored
+        # One that a node has claimed a producer for is not copied by the former one: `fence` completes the claim.
+        claimed = {source: attrs.evolve(stored.positions[source], producer=None) for source in stored.claims}
+        self.known, self._removed = stored.positions | claimed, stored.removed
+        self.runs = tuple(stored.chunks.values())
+        stored.chunks.clear()
+        return self.known
+
+    async def _read_on(self) -> list[tuple[LogRecord, str]]:
+        """Read what was written since the last time, by any node; return what cannot be read of it."""
         # After an open transaction of a killed daemon, or of Java's, more may have been written.
         await self.log.await_stable()
-        stored = PositionsTopic(settings.flow.source)
-        taken = [(record, stored.take(record)) for record in await self.log.read_all()]
-        strange = [(record, found.problem) for record, found in taken if isinstance(found, UnreadableRecord)]
-        self._passed_over.note(self.log.topic, strange)
-        self.known, self._removed = stored.positions, stored.removed
-        self.runs = tuple(stored.chunks.values())
-        return self.known
+        topic_id = self._target.topic_id(self.log.topic)
+        if not self._read_to or topic_id != self._read_id:
+            self._read_to, self._read_id = {}, topic_id
+            self._stored = PositionsTopic(self._settings.flow.source)
+        strange = []
+        async with aclosing(self.log.read_from(self._read_to)) as chunks:
+            async for records in chunks:
+                for record in records:
+                    found = self._stored.take(record)
+                    if isinstance(found, UnreadableRecord):
+                        strange.append((record, found.problem))
+                    self._read_to[record.partition or 0] = (record.offset or 0) + 1
+        return strange
 
     async def write(self, positions: Collection[Position]) -> None:
         """Write *positions* and wait until they are safe."""
@@ -159,20 +183,47 @@ class Positions:
 
     async def fence(self, states: Collection[PartitionState]) -> list[Position]:
         """
-        Write where *states* stand before anything is sent, with a producer id that their partitions have not had.
+        Write where *states* stand before anything is sent, with a producer that their partitions have not had.
 
-        One is asked for, whatever their number: sequences count in each partition by themselves. Records of transformed
-        topics are written by others.
+        The log decides which: this node claims one and reads back. Where another node's claim came first, that node's
+        position and producer are returned, so that both copy with the same sequences. A partition whose claim cannot be
+        read back is left out, and fenced at the next attempt. Records of transformed topics are written by others.
         """
-        if self._spare is None and not all(state.is_transformed for state in states):
-            self._spare = await init_producer_id(self._target)
-        standing = [
-            state.standing if state.is_transformed else attrs.evolve(state.standing, producer=self._spare)
-            for state in states
-        ]
-        await self.write(standing)
+        await self._read_on()
+        copied = [state for state in states if not state.is_transformed]
+        claims = [await self._claim(state) for state in copied if self._given(state) is None]
+        if claims:
+            await self.log.append(self._records(claims))
+            await self._read_on()
+        given = [position for position in map(self._given, copied) if position is not None]
+        if len(given) < len(copied):
+            self._read_to = {}  # the topic was created again in this moment
+        fenced = [*given, *(state.standing for state in states if state.is_transformed)]
+        await self.write(fenced)
         self._spare = None
-        return standing
+        return fenced
+
+    async def _claim(self, state: PartitionState) -> Position:
+        """
+        Return the claim of another producer for a partition: the next epoch of the one that it had, or a new id.
+
+        One id is requested for all, whatever their number: sequences count in each partition by themselves.
+        """
+        before = self._stored.positions.get(state.source)
+        producer = before.producer if before is not None else None
+        claimed = producer.renewed() if producer is not None else None
+        if claimed is None:
+            claimed = self._spare = self._spare or await init_producer_id(self._target)
+        return attrs.evolve(state.standing, producer=producer, claimed=claimed)
+
+    def _given(self, state: PartitionState) -> Position | None:
+        """Return the position with the producer that the log gives a partition; None if that must be claimed yet."""
+        claim, stored = self._stored.claims.get(state.source), self._stored.positions.get(state.source)
+        if claim is not None:
+            return attrs.evolve(claim, producer=claim.claimed, claimed=None)
+        known = state.written.producer_identity if state.written is not None else None
+        is_new = stored is not None and stored.producer is not None and stored.producer_identity != known
+        return stored if is_new else None
 
     async def _starts(
         self, partitions: Collection[TopicPartition]

@@ -75,6 +75,11 @@ def test_positions_are_due_when_they_moved() -> None:
     assert (far.standing,) == due_positions([still, moved, far], is_interval_over=False)
 
 
+def test_a_position_without_a_producer_waits_for_one() -> None:
+    """Written without, it would hide which producer the next one has to replace."""
+    assert due_positions([state(position=150, downstream=149, producer=None)], is_interval_over=True) == ()
+
+
 def test_positions_of_transformed_topics_do_not_wait() -> None:
     """What was written since would be written again after a crash: it cannot be compared with its source."""
     moved = state(position=150, downstream=149)

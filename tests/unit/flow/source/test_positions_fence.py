@@ -1,7 +1,8 @@
-"""Which producer positions name before anything is sent."""
+"""Which producer positions name before anything is sent, also where two nodes decide at once."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -15,29 +16,58 @@ from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS
 
 
+class Log:
+    """The positions topic, of one partition. It may refuse."""
+
+    topic = "mm2-offsets.A.internal"
+
+    def __init__(self) -> None:
+        self.records: list[LogRecord] = []
+        self.is_away = False
+        self.topic_id = "first"
+
+    async def ensure(self, *_: object, **__: object) -> bool:
+        return False
+
+    async def await_stable(self) -> None:
+        return
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        if self.is_away:
+            raise ClusterUnreachableError("B", "b:1", "away")
+        self.records += [
+            attrs.evolve(record, partition=0, offset=len(self.records) + at) for at, record in enumerate(records)
+        ]
+
+    async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
+        yield self.records[positions.get(0, 0) :]
+
+
 class Target:
-    """Stands for the positions topic, which may refuse, and for who gives producer ids."""
+    """Stands for the target: the positions topic, and who gives producer ids."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ids = 0
-        self.written: list[Position] = []
-        self.is_away = False
-        self.positions = Positions(SETTINGS, cast("Any", None), cast("Any", None), EventLog(LoopClock()))
+        self.log = Log()
         patch.setattr(flow_positions, "init_producer_id", self._give)
-        patch.setattr(self.positions, "write", self._write)
+
+    def node(self) -> Positions:
+        """Return the positions of another node."""
+        positions = Positions(SETTINGS, cast("Any", None), cast("Any", self), EventLog(LoopClock()))
+        positions.log = cast("Any", self.log)
+        return positions
+
+    def topic_id(self, _topic: str) -> str:
+        return self.log.topic_id
 
     async def _give(self, _cluster: object) -> ProducerMark:
         self.ids += 1
         return ProducerMark(self.ids, 0, 0)
-
-    async def _write(self, positions: list[Position]) -> None:
-        if self.is_away:
-            raise ClusterUnreachableError("B", "b:1", "away")
-        self.written += positions
 
 
 @pytest.fixture
@@ -50,24 +80,122 @@ def state(number: int, **changes: object) -> PartitionState:
     return attrs.evolve(PartitionState(TopicPartition("t", number), "A.t", 100, 99), **changes)
 
 
-async def test_one_producer_id_serves_all_that_wait(target: Target) -> None:
-    """However many partitions wait, one id is asked for; the next ones get another, and a transform none."""
-    fenced = await target.positions.fence([state(0), state(1), state(2, is_transformed=True)])
-    again = await target.positions.fence([state(1)])
-    await target.positions.fence([state(2, is_transformed=True)])
+def forgotten(fenced: Position, **changes: object) -> PartitionState:
+    """Return a partition whose producer is of no more use."""
+    return state(fenced.source.partition, written=fenced, **changes)
 
-    assert [it.producer and it.producer.producer_id for it in fenced] == [1, 1, None]
-    assert [it.producer and it.producer.producer_id for it in again] == [2]
+
+async def test_one_producer_id_serves_all_that_wait(target: Target) -> None:
+    """However many partitions wait, one id is requested; the next ones get another, and a transform none."""
+    node = target.node()
+    fenced = await node.fence([state(0), state(1), state(2, is_transformed=True)])
+    more = await node.fence([state(3), state(2, is_transformed=True)])
+
+    assert [it.producer for it in fenced] == [ProducerMark(1, 0, 0), ProducerMark(1, 0, 0), None]
+    assert [it.producer for it in more] == [ProducerMark(2, 0, 0), None]
     assert target.ids == 2
-    assert len(target.written) == 5
+    assert await target.node().read() == {it.source: it for it in (*fenced, *more)}
+
+
+async def test_a_producer_is_replaced_by_its_next_epoch(target: Target) -> None:
+    """A late batch of the former one is then rejected by the broker, which would take it beside another id."""
+    node = target.node()
+    (first,) = await node.fence([state(0)])
+    (second,) = await node.fence([forgotten(first, position=150)])
+    (third,) = await node.fence([forgotten(attrs.evolve(second, producer=ProducerMark(1, 2**15 - 2, 7)))])
+    assert third == second  # it is not what the log says
+    await node.write([attrs.evolve(second, producer=ProducerMark(1, 2**15 - 2, 7))])
+    (last,) = await node.fence([forgotten(attrs.evolve(second, producer=ProducerMark(1, 2**15 - 2, 7)))])
+
+    assert (second.next_upstream, second.producer) == (150, ProducerMark(1, 1, 0))
+    assert last.producer == ProducerMark(2, 0, 0)
 
 
 async def test_an_id_that_could_not_be_written_is_used_by_the_next_attempt(target: Target) -> None:
     """A write without an answer may arrive yet, and must not name another producer than the one that counts."""
-    target.is_away = True
+    node = target.node()
+    target.log.is_away = True
     with pytest.raises(ClusterUnreachableError):
-        await target.positions.fence([state(0)])
-    target.is_away = False
-    fenced = await target.positions.fence([state(0)])
+        await node.fence([state(0)])
+    target.log.is_away = False
+    fenced = await node.fence([state(0)])
 
     assert [it.producer for it in fenced] == [ProducerMark(1, 0, 0)]
+
+
+async def test_the_first_claim_counts_for_both_nodes(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Two nodes find no position, and each claims a producer, at places that differ.
+
+    The other one's claim is appended right before ours. Both copy from its position, as its producer.
+    """
+    one, other = target.node(), target.node()
+    append = target.log.append
+    theirs: list[Position] = []
+
+    async def come_second(records: Sequence[LogRecord]) -> None:
+        monkeypatch.setattr(target.log, "append", append)
+        theirs.extend(await other.fence([state(0, position=90)]))
+        await append(records)
+
+    await one.read()
+    await other.read()
+    monkeypatch.setattr(target.log, "append", come_second)
+    ours = await one.fence([state(0)])
+
+    assert ours == theirs
+    assert (ours[0].next_upstream, ours[0].producer) == (90, ProducerMark(2, 0, 0))
+    assert await target.node().read() == {ours[0].source: ours[0]}
+
+
+async def test_a_claim_of_a_node_that_was_killed_is_completed(target: Target) -> None:
+    """The node may still copy as what it claimed: so the next one takes just that, and none of the former producer."""
+    (first,) = await target.node().fence([state(0)])
+    killed = target.node()
+    await killed.read()
+    await killed.log.append(killed._records([await killed._claim(forgotten(first, position=150))]))
+    next_one = target.node()
+    found = (await next_one.read())[first.source]
+    fenced = await next_one.fence([state(0, written=found, position=150)])
+
+    assert (found.next_upstream, found.producer) == (150, None)
+    assert [(it.next_upstream, it.producer) for it in fenced] == [(150, ProducerMark(1, 1, 0))]
+
+
+async def test_a_producer_that_was_replaced_meanwhile_is_given_up(target: Target) -> None:
+    """A node that was frozen claims in place of a producer that has a successor: it takes that."""
+    frozen, other = target.node(), target.node()
+    (first,) = await frozen.fence([state(0)])
+    await other.read()
+    (second,) = await other.fence([forgotten(first, position=150)])
+    target.log.records += [
+        attrs.evolve(target.log.records[-1], value=b'{"offset":174}', offset=len(target.log.records))
+    ]
+
+    assert await frozen.fence([forgotten(first)]) == [attrs.evolve(second, next_upstream=175)]
+
+
+async def test_positions_that_others_write_leave_a_claim_open(target: Target) -> None:
+    """Between a claim and its completion another node may write a position with the former producer."""
+    one, other = target.node(), target.node()
+    (first,) = await one.fence([state(0)])
+    await one.read()
+    await other.read()
+    claim = await one._claim(forgotten(first, position=150))
+    await one.log.append(one._records([claim, first, attrs.evolve(claim, claimed=ProducerMark(9, 9, 0))]))
+
+    assert await other.fence([forgotten(first)]) == [attrs.evolve(claim, producer=ProducerMark(1, 1, 0), claimed=None)]
+
+
+async def test_a_topic_that_was_created_again_is_read_from_its_start(target: Target) -> None:
+    """Nothing counts that only the former topic says, and a claim is found although it has a lower offset."""
+    node = target.node()
+    (first, _) = await node.fence([state(0), state(1)])
+    target.log.records.clear()
+    target.log.topic_id = "second"
+    reset = attrs.evolve(first, next_upstream=0, producer=None)
+    await node.write([reset])
+
+    assert await node.fence([state(0, position=0, written=reset)]) == [
+        attrs.evolve(reset, producer=ProducerMark(2, 0, 0))
+    ]
