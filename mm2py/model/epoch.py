@@ -354,10 +354,11 @@ class PartitionOutcome(Counters):
     latency: MeasuredTime | None = None
 
 
-#: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest.
+#: Upper bounds, in milliseconds, of the buckets of latency and age histograms; one more bucket holds the rest. Those of
+#: Mirus, from five minutes to twelve hours, are among them.
 HISTOGRAM_BOUNDS_MS: tuple[float, ...] = (
     0.5, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1_000, 2_000,
-    5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000, 86_400_000,
+    5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 43_200_000, 86_400_000,
 )  # fmt: skip
 
 

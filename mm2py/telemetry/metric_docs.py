@@ -86,6 +86,29 @@ Clients that accept it, such as Prometheus, get `/metrics` compressed, to less t
 - A record whose timestamp is ahead of the clock makes ages and latencies negative in Java.
 - Java's `replication-latency-ms` and `record-age-ms` (the last value) are 0 before the first record; here `NaN`.
 - Java has no lag, no age of heartbeats, no counts of sync errors, and no last success.
+
+## From Mirus
+
+Each MBean of Mirus, `mirus:type=…`, has its metric here:
+
+| type | attribute | metric |
+|---|---|---|
+| MirusSourceConnector | `replication-latency-ms`, `-max`, `-min`, `-avg` | the same as of Java's connector, below |
+| MirusSourceConnector | `replication-latency-histogram` | `mm2py_replication_latency_seconds` |
+| mirus | `missing-dest-partitions-count` | `mm2py_flow_missing_destination_partitions` |
+| connector-metrics | `running-task-count` and those of the other states | `mm2py_connector_tasks` |
+| connector-metrics | `connector-failed-restart-attempts-count` | `mm2py_connector_failed_restart_attempts_total` |
+| connector-metrics | `task-failed-restart-attempts-count` | `mm2py_connector_task_failed_restart_attempts_total` |
+| connector-task-metrics | `task-failed-restart-attempts-count` | `mm2py_task_failed_restart_attempts_total` |
+
+- Mirus has latencies for each topic, and none if it renames topics. Here they are for each partition:
+  `max by (topic) (kafka_connect_mirror_source_connector_replication_latency_ms_max)`. The histogram is for each flow.
+- Mirus's histogram counts records per second that took a limit *or longer*, Prometheus's those that took it or less.
+  Mirus's limits are among ours. Ten minutes or longer is
+  `rate(mm2py_replication_latency_seconds_count[5m]) - on (source, target)
+  rate(mm2py_replication_latency_seconds_bucket{le="600.0"}[5m])`.
+- mm2py creates missing partitions, so their number is above 0 for a moment only, unless the target refuses.
+- Mirus also counts restarts that it does not attempt, because they are disabled. Here they cannot be disabled.
 """
 
 _HEAD = "| metric | type | labels | meaning | elsewhere |\n|---|---|---|---|---|"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from mm2py.model.epoch import Histogram
+from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import (
     ClusterView,
@@ -82,7 +82,9 @@ def flow_view(partitions: Iterable[PartitionView] = (), flow: Flow = FLOW, **cha
         heartbeats=HeartbeatsView(12, WALL_MS - 1_500),
         copied_heartbeats=(CopiedHeartbeatsView("A.heartbeats", WALL_MS - 2_500),),
         consumer_groups=(GroupOffsetsView("readers", (group,), at_target="idle"),),
-        latency=Histogram(counts=(3, 1, *([0] * 25), 1), total_ms=90.0, min_ms=0.1, max_ms=80.0),
+        latency=Histogram(
+            counts=(3, 1, *([0] * (len(HISTOGRAM_BOUNDS_MS) - 2)), 1), total_ms=90.0, min_ms=0.1, max_ms=80.0
+        ),
         age=Histogram(),
         steps=(StepView("write positions", WALL_MS - 4_000, 2), StepView("refresh topics", None, 1)),
     )

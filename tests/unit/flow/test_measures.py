@@ -9,7 +9,16 @@ from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, Histogram, LogOffsets, MeasuredTime, PartitionOutcome
+from mm2py.model.epoch import (
+    HISTOGRAM_BOUNDS_MS,
+    CopyLimits,
+    EpochOutcome,
+    EpochPlan,
+    Histogram,
+    LogOffsets,
+    MeasuredTime,
+    PartitionOutcome,
+)
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -220,8 +229,8 @@ def test_only_the_last_epochs_are_remembered() -> None:
 def test_histograms_go_on_and_quantiles_forget() -> None:
     """The histogram holds all since the start, the quantiles those of the last minute."""
     rig = MeasuresRig()
-    slow = Histogram(counts=(*([0] * 27), 5), total_ms=5e8, min_ms=1e8, max_ms=1e8)
-    quick = Histogram(counts=(5, *([0] * 27)), total_ms=1.0, min_ms=0.2, max_ms=0.2)
+    slow = Histogram(counts=(*([0] * len(HISTOGRAM_BOUNDS_MS)), 5), total_ms=5e8, min_ms=1e8, max_ms=1e8)
+    quick = Histogram(counts=(5, *([0] * len(HISTOGRAM_BOUNDS_MS))), total_ms=1.0, min_ms=0.2, max_ms=0.2)
     for latency in (slow, quick):
         rig.measures.account(
             rig.plan(), EpochOutcome(FLOW, 0, 0, (PartitionOutcome(SOURCE, 1, 1, False, records=5),), latency), 5.0
