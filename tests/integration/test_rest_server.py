@@ -13,8 +13,10 @@ import aiohttp
 import attrs
 import pytest
 
+from mm2py.cli.position_changes import answering_node
 from mm2py.clock import SystemClock
-from mm2py.devkit.ports import free_ports
+from mm2py.devkit.ports import HOST, free_ports
+from mm2py.model.flow import Flow
 from mm2py.rest.access.users import hash_password
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import RestListening, RestUnavailable
@@ -93,6 +95,20 @@ async def test_all_addresses(tmp_path: Path) -> None:
 
     assert event.who == "everyone may read"
     assert (shown, changed) == (200, 403)
+
+
+async def test_a_node_that_runs_a_flow_is_found_by_its_listener(tmp_path: Path) -> None:
+    """So its positions are not written; other flows, and a node that has ended, do not matter."""
+    (port,) = free_ports(1)
+    async with serving(tmp_path, f"listeners = http://{HOST}:0, http://{HOST}:{port}") as running:
+        await eventually(lambda: len(running.urls()) == 2, within_s=10, what="both listen")
+        found = await answering_node(running.node.settings, Flow("A", "B"))
+        other = await answering_node(running.node.settings, Flow("A", "C"))
+    ended = await answering_node(running.node.settings, Flow("A", "B"))
+
+    assert found is not None
+    assert (found.flow, found.rest) == ("A->B", f"http://{HOST}:{port}")
+    assert (other, ended) == (None, None)
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")

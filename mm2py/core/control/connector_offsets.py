@@ -117,11 +117,16 @@ def altered_positions(
     asked: Sequence[ConnectorOffset],
     known: Mapping[TopicPartition, Position],
     places: Mapping[TopicPartition, PartitionOffsets | str],
+    *,
+    is_taken_over: bool = False,
 ) -> tuple[Altered, ...]:
     """Return the positions for *asked*; a *place* that is a text is the reason why there is none. Each has the end of
     the remote topic as its downstream offset: records copied from there on are appended. Records that the source has
     removed cannot be copied again, so a position before its start becomes its start. Raise OverrideRejectedError with
     all problems.
+
+    Positions *is_taken_over* are those of another mirror, which may have copied more after it wrote them: without a
+    downstream offset, the first resume finds the target's last record in the source.
     """
     problems: list[str] = []
     altered: list[Altered] = []
@@ -134,23 +139,29 @@ def altered_positions(
         last = int((one.offset or {}).get("offset", -1)) if place.since is None else place.since - 1
         if last + 1 > place.end:
             problems.append(f"{source}: offset {last} does not exist yet, the source ends at {place.end}")
-        elif before is None or before.next_upstream != last + 1:
-            altered.append(_altered(source, max(last + 1, place.start), before, place))
+            continue
+        at_target = None if is_taken_over else place.remote_end - 1
+        if before is None or before.next_upstream != last + 1 or (is_taken_over and before.downstream is not None):
+            altered.append(_altered(source, max(last + 1, place.start), before, place, at_target))
     if problems:
         raise OverrideRejectedError(tuple(problems))
     return tuple(altered)
 
 
-def _altered(source: TopicPartition, goes_on_at: int, before: Position | None, place: PartitionOffsets) -> Altered:
+def _altered(
+    source: TopicPartition, goes_on_at: int, before: Position | None, place: PartitionOffsets, at_target: int | None
+) -> Altered:
     mark = before.producer if before is not None else None
     position = Position(
         source,
         goes_on_at,
-        downstream=place.remote_end - 1,
+        downstream=at_target,
         topic_id=place.topic_id,
         # With the old sequences, a broker could take the next batch for one that it has.
         producer=mark.renewed() if mark is not None else None,
         remote_topic_id=place.remote_topic_id,
     )
+    if at_target is None:
+        return Altered(position)
     stood = before.next_upstream if before is not None else place.start
     return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))

@@ -9,7 +9,7 @@ translated from there on.
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,8 +18,9 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.control.connector_offsets import PartitionOffsets, altered_positions
+from mm2py.core.topics.topology import select
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.plugins import remote_names_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
@@ -31,6 +32,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.log_end import log_ends
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topics.admin import Admin
 
 
 #: Marks partitions that had a position: if one has none, it was removed.
@@ -47,6 +49,20 @@ class _Kept:
     positions: Mapping[TopicPartition, Position]
     #: Partitions with offset translations.
     with_runs: Collection[TopicPartition]
+
+
+@attrs.frozen
+class Survey:
+    """
+    Where a flow stands, and what there is to copy.
+
+    `remote_of` is the remote topic of each topic that it mirrors. A place that is a text is the reason why it is
+    unknown.
+    """
+
+    positions: Mapping[TopicPartition, Position]
+    remote_of: Mapping[str, str]
+    places: Mapping[TopicPartition, PartitionOffsets | str]
 
 
 class ConnectorOffsets:
@@ -73,8 +89,39 @@ class ConnectorOffsets:
             found[repr(sorted(named[1].items(), key=repr))] = ConnectorOffset(named[1], offset)
         return tuple(sorted(found.values(), key=_in_order))
 
-    async def alter(self, connector: str, asked: Collection[ConnectorOffset], *, by: str) -> None:
-        """Alter validated offsets. Raise OverrideRejectedError with all problems."""
+    async def survey(self, takes: Callable[[TopicPartition], bool], timestamp_ms: int | None = None) -> Survey:
+        """
+        Return the positions, and where each partition of *takes* that is mirrored or has a position begins and ends.
+
+        With *timestamp_ms* also the first offset from then on.
+        """
+        settings = self._settings
+        async with self._open() as target, Cluster(settings.source, self._clock) as source:
+            positions = (await self._read(target, SOURCE)).positions
+            there = (await Admin(source).list_topics()).topics
+            selected = select(
+                {name: len(topic.partitions) for name, topic in there.items()},
+                settings.flow,
+                policy_of(settings),
+                topic_filter_of(settings),
+                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+                transforms=transforms_of(settings),
+            )
+            mirrored = {TopicPartition(topic, it) for topic in selected.remote_of for it in there[topic].partitions}
+            asked = dict.fromkeys(filter(takes, mirrored | positions.keys()), timestamp_ms)
+            return Survey(positions, selected.remote_of, await self._places(source, target, asked))
+
+    async def positions(self) -> Mapping[TopicPartition, Position]:
+        """Return the positions as last written; this needs only the target."""
+        async with self._open() as target:
+            return (await self._read(target, SOURCE)).positions
+
+    async def alter(
+        self, connector: str, asked: Collection[ConnectorOffset], *, by: str, is_taken_over: bool = False
+    ) -> None:
+        """Alter validated offsets; those of another mirror with *is_taken_over* (see `altered_positions`). Raise
+        OverrideRejectedError with all problems.
+        """
         removed = [one.partition for one in asked if one.offset is None]
         kept_ones = [one for one in asked if one.offset is not None]
         async with self._open() as target:
@@ -85,8 +132,11 @@ class ConnectorOffsets:
                 await self._write(target, [*tombstones, *records])
                 self._events.emit(OffsetsAltered(self._flow, connector, len(asked), len(removed), 0, 0, by))
                 return
-            places = await self._places(target, {one.source: one.timestamp_ms for one in kept_ones})
-            altered = altered_positions(kept_ones, kept.positions, places)
+            places: Mapping[TopicPartition, PartitionOffsets | str] = {}
+            if kept_ones:
+                async with Cluster(self._settings.source, self._clock) as source:
+                    places = await self._places(source, target, {one.source: one.timestamp_ms for one in kept_ones})
+            altered = altered_positions(kept_ones, kept.positions, places, is_taken_over=is_taken_over)
             records = []
             for one in altered:
                 key, value, headers = encode_position(self._flow.source, one.position)
@@ -149,34 +199,26 @@ class ConnectorOffsets:
     # Queries to both clusters.
 
     async def _places(
-        self, target: Cluster, sources: Mapping[TopicPartition, int | None]
+        self, source: Cluster, target: Cluster, asked: Mapping[TopicPartition, int | None]
     ) -> Mapping[TopicPartition, PartitionOffsets | str]:
-        """Return where each of *sources* and its remote partition begin and end, and where its timestamp is, if it has
-        one; a text is the reason why not.
+        """Return where each of the partitions *asked* and its remote partition begin and end, and where its timestamp
+        is, if it has one; a text is the reason why not.
         """
-        if not sources:
-            return {}
         name_remote = remote_names_of(self._settings)
-        remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in sources}
-        source_cluster = Cluster(self._settings.source, self._clock)
-        try:
-            await source_cluster.connect()
-            await source_cluster.refresh_metadata({source.topic for source in sources})
-            await target.refresh_metadata({remote.topic for remote in remote_of.values()})
-            there = [it for it in sources if it.partition in source_cluster.partitions_of(it.topic)]
-            since = await _since(source_cluster, {it: at for it in there if (at := sources[it]) is not None})
-            starts = await source_cluster.list_offsets(there, EARLIEST) if there else {}
-            ends = await source_cluster.list_offsets(there, LATEST) if there else {}
-            remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
-            remote_ends = await _remote_ends(target, remotes)
-            places: dict[TopicPartition, PartitionOffsets | str] = {}
-            for source, remote in remote_of.items():
-                answers = (starts.get(source), ends.get(source), remote_ends.get(remote, 0))
-                ids = source_cluster.topic_id(source.topic), target.topic_id(remote.topic)
-                places[source] = _place(answers, ids, since.get(source))
-            return places
-        finally:
-            await source_cluster.close()
+        remote_of = {it: TopicPartition(name_remote(it.topic), it.partition) for it in asked}
+        await source.refresh_metadata({it.topic for it in asked})
+        await target.refresh_metadata({remote.topic for remote in remote_of.values()})
+        there = [it for it in asked if it.partition in source.partitions_of(it.topic)]
+        since = await _since(source, {it: at for it in there if (at := asked[it]) is not None})
+        starts = await source.list_offsets(there, EARLIEST) if there else {}
+        ends = await source.list_offsets(there, LATEST) if there else {}
+        remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
+        remote_ends = await _remote_ends(target, remotes)
+        places: dict[TopicPartition, PartitionOffsets | str] = {}
+        for it, remote in remote_of.items():
+            answers = (starts.get(it), ends.get(it), remote_ends.get(remote, 0))
+            places[it] = _place(answers, (source.topic_id(it.topic), target.topic_id(remote.topic)), since.get(it))
+        return places
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Cluster]:

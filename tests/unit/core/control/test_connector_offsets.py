@@ -159,3 +159,20 @@ def test_a_timestamp_becomes_a_position(since: int, position: int) -> None:
     assert asked.timestamp_ms == 1_793_491_200_000
     assert altered.position.next_upstream == position
     assert altered.skipped == position - PLACE.start
+
+
+@pytest.mark.parametrize("before", [None, BEFORE, Position(TP, 501, 499)])
+def test_a_position_of_another_mirror_claims_nothing_about_the_target(before: Position | None) -> None:
+    """The resume finds what that mirror copied after it. A producer that was there goes on in its next epoch."""
+    producer = ProducerMark(5, 3, 0) if before is BEFORE else None
+    asked = [ConnectorOffset(T0, {"offset": 500})]
+    (altered,) = altered_positions(asked, {} if before is None else {TP: before}, {TP: PLACE}, is_taken_over=True)
+
+    assert altered == Altered(Position(TP, 501, topic_id="up", remote_topic_id="down", producer=producer))
+
+
+def test_a_position_that_was_taken_over_already_stays() -> None:
+    """The same command twice changes nothing the second time."""
+    before = {TP: Position(TP, 501, topic_id="up", remote_topic_id="down")}
+
+    assert altered_positions([ConnectorOffset(T0, {"offset": 500})], before, {TP: PLACE}, is_taken_over=True) == ()

@@ -1,0 +1,323 @@
+"""``mm2py offsets describe``, ``export``, ``import`` and ``reset`` on real brokers, and Mirus's offsets taken over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.cli import main as command
+from mm2py.cli.exit_code import ExitCode
+from mm2py.clock import SystemClock
+from mm2py.config.importers.standalone import import_standalone
+from mm2py.config.settings import FlowSettings, import_settings, load_settings
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.flow.control.idle_flow import FlowRunsError, kept_idle
+from mm2py.flow.this_node import this_node
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import ResumedExactly, ResumeUnproven
+from tests.support.eventually import eventually
+from tests.support.flows import RunningFlow, running_flow
+from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce
+from tests.support.reading import read_topic
+from tests.support.records import MIDDLE_MS, NewRecord, assert_written, plain_records
+from tests.support.topics import create_topic
+
+
+@attrs.frozen
+class Done:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Type = Callable[..., Any]
+
+
+@pytest.fixture
+def offsets(capsys: pytest.CaptureFixture[str]) -> Type:
+    """Run ``mm2py offsets …`` in this process, which is no terminal to it."""
+
+    async def typed(*words: object) -> Done:
+        capsys.readouterr()
+        code = await asyncio.to_thread(command.main, ["offsets", *map(str, words)])
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return typed
+
+
+@attrs.frozen
+class Rig:
+    """A flow of one topic, its file, and the two clusters."""
+
+    file: Path
+    settings: FlowSettings
+    source: str
+    target: str
+    topic: str
+
+    @property
+    def remote_topic(self) -> str:
+        return f"{self.settings.flow.source}.{self.topic}"
+
+    async def positions(self) -> dict[int, Position]:
+        """Read the positions as the flow would."""
+        topic, stored = self.settings.offset_storage.topic, PositionsTopic(self.settings.flow.source)
+        for records in (await read_topic(self.target, topic)).values():
+            for record in records:
+                stored.take(record)
+        return {source.partition: position for source, position in stored.positions.items()}
+
+
+@pytest.fixture
+def rig(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> Rig:
+    alias, file = prefix[-6:], tmp_path / "mm2.properties"
+    text = mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=(alias, "B"),
+        topics=prefix,
+        **{
+            "copy.epoch.ms": 1000,
+            "copy.drain.ms": 2000,
+            "offset.storage.partitions": 3,
+            "sync.topic.acls.enabled": "false",
+        },
+    )
+    file.write_text(text)
+    settings = next(flow for flow in load_settings(file).flows if flow.flow.source == alias)
+    return Rig(file, settings, primary.bootstrap_servers, backup.bootstrap_servers, prefix)
+
+
+async def _copied(running: RunningFlow, records: int) -> None:
+    await eventually(lambda: running.runner.view().records >= records, within_s=30, what=f"{records} records copied")
+
+
+def _table(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path: Path) -> None:
+    """
+    What is shown is where the flow stands; set back by a file, it copies again from there, and nothing else.
+
+    While it runs nothing is written, and the one that runs it is named; a dry run never writes. A position that was
+    altered has the producer's next epoch, as one altered through REST has.
+    """
+    records, file = list(plain_records(300)), tmp_path / "positions.csv"
+    await create_topic(rig.source, rig.topic, partitions=2)
+    await produce(rig.source, rig.topic, [records] * 2)
+    alias = rig.settings.flow.source
+    wanted = f"{alias},{rig.topic},0,250\n{alias},{rig.topic},1,300\n"
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 600)
+        file.write_text(wanted)
+        refused = await offsets("import", rig.file, file)
+        shown = await offsets("import", rig.file, file, "--dry-run")
+        seen = await offsets("describe", rig.file)
+        await running.drain()
+    before = await rig.positions()
+    described = await offsets("describe", rig.file, f"{alias}->B", "--format", "json", "--partition", 1)
+    exported = await offsets("export", rig.file, "--topics", f"{rig.topic},other.*")
+    written = await offsets("import", rig.file, file)
+    after = await rig.positions()
+    again = await offsets("import", rig.file, file)
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 50)
+        await running.drain()
+
+    node = str(this_node())
+    assert (refused.code, node in refused.err, "nothing" in refused.out) == (ExitCode.FAILED, True, False)
+    assert (shown.code, node in shown.err, "dry run" in shown.out) == (ExitCode.OK, True, True)
+    assert node in seen.out
+    assert json.loads(described.out) == {
+        "topic": rig.topic,
+        "partition": 1,
+        "position": 300,
+        "source_start": 0,
+        "source_end": 300,
+        "lag": 0,
+        "remote_topic": rig.remote_topic,
+        "remote_end": 300,
+    }
+    assert exported.out == f"{alias},{rig.topic},0,300\n{alias},{rig.topic},1,300\n"
+    assert written.code == ExitCode.OK, written.err
+    assert _table(written.out)[1] == [rig.topic, "0", "300", "250", "50", "0"]
+    producer = before[0].producer
+    assert producer is not None
+    assert after == {
+        0: attrs.evolve(
+            before[0],
+            next_upstream=250,
+            leader=None,
+            producer=attrs.evolve(producer, producer_epoch=producer.producer_epoch + 1, sequence=0),
+        ),
+        1: before[1],
+    }
+    assert "nothing changes" in again.out
+    assert_written([records + records[250:], records], await read_topic(rig.target, rig.remote_topic))
+    assert not running.events.of(ResumeUnproven)
+
+
+async def test_a_node_waits_while_positions_are_written(rig: Rig, tmp_path: Path) -> None:
+    """One that starts meanwhile stands by, and copies once the command has left; a second command is refused."""
+    await create_topic(rig.source, rig.topic)
+    await produce(rig.source, rig.topic, [list(plain_records(10))])
+    async with kept_idle(rig.settings, SystemClock()):
+        with pytest.raises(FlowRunsError, match=str(this_node())):
+            async with kept_idle(rig.settings, SystemClock()):
+                pass
+        async with running_flow(rig.settings, tmp_path) as waiting:
+            await eventually(
+                lambda: waiting.runner.view().state is FlowState.STANDBY, within_s=20, what="the flow stands by"
+            )
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 10)
+        await running.drain()
+
+    assert waiting.runner.view().records == 0
+
+
+async def test_one_wrong_line_refuses_all(rig: Rig, offsets: Type, tmp_path: Path) -> None:
+    """Each wrong line is named with its file, and the right ones are not written either."""
+    alias, file = rig.settings.flow.source, tmp_path / "positions.json"
+    await create_topic(rig.source, rig.topic, partitions=2)
+    await produce(rig.source, rig.topic, [list(plain_records(10))] * 2)
+    lines = [(rig.topic, 0, 5), (rig.topic, 1, 11), (rig.topic, 2, 0), ("elsewhere", 0, 0), (rig.topic, 0, 6)]
+    members = ("connectorId", "topic", "partition", "offset")
+    content = "".join(json.dumps(dict(zip(members, (alias, *line), strict=True))) + "\n" for line in lines)
+    file.write_text(content + "{\n")
+    refused = await offsets("import", rig.file, file)
+    shown = await offsets("describe", rig.file, "--format", "csv")
+
+    assert refused.code == ExitCode.FAILED
+    assert [line.partition(": ")[0] for line in refused.err.splitlines()] == [
+        f"{file}:{number}" for number in (5, 6, 2, 3, 4)
+    ]
+    assert shown.out.splitlines()[1:] == [f"{rig.topic},{number},,0,10,,{rig.remote_topic},0" for number in (0, 1)]
+
+
+async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_path: Path) -> None:
+    """
+    To a time, the end, the start, or no position: what is copied is what lies behind it.
+
+    Without a terminal it has to be confirmed by an option.
+    """
+    records = list(plain_records(100))
+    await create_topic(rig.source, rig.topic, partitions=3)
+    await produce(rig.source, rig.topic, [records] * 3)
+    unconfirmed = await offsets("reset", rig.file, "--to-latest", "--all-topics")
+    latest = await offsets("reset", rig.file, "--to-latest", "--all-topics", "--yes")
+    timed = await offsets(
+        "reset", rig.file, "--to-datetime", MIDDLE_MS + 40, "--topics", rig.topic, "--partition", 1, "--yes"
+    )
+    dry = await offsets("reset", rig.file, "--remove", "--topics", rig.topic, "--dry-run")
+    removed = await offsets("reset", rig.file, "--remove", "--topics", rig.topic, "--partition", 2, "--yes")
+    positions = {number: position.next_upstream for number, position in (await rig.positions()).items()}
+    async with running_flow(rig.settings, tmp_path) as running:
+        await await_arrived(rig.target, rig.remote_topic, 160)
+        await running.drain()
+    earliest = await offsets("reset", rig.file, "--to-earliest", "--topics", rig.topic, "--partition", 0, "--yes")
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 100)
+        await running.drain()
+
+    assert (unconfirmed.code, "--yes" in unconfirmed.err) == (ExitCode.BAD_ARGUMENTS, True)
+    for done in (latest, timed, dry, removed, earliest):
+        assert done.code == ExitCode.OK, done.err
+    assert _table(latest.out)[1] == [rig.topic, "0", "-", "100", "0", "100"]
+    assert _table(timed.out)[1] == [rig.topic, "1", "100", "40", "60", "0"]
+    assert [row[3] for row in _table(dry.out)[1:4]] == ["none"] * 3
+    assert positions == {0: 100, 1: 40}
+    assert_written([records, records[40:], records], await read_topic(rig.target, rig.remote_topic))
+
+
+_MIRUS = """\
+bootstrap.servers = {target}
+group.id = {name}-workers
+offset.storage.topic = {name}-offsets
+offset.storage.replication.factor = 1
+config.storage.replication.factor = 1
+copy.epoch.ms = 1000
+copy.drain.ms = 2000
+"""
+
+
+async def test_mirus_is_taken_over_where_it_stopped(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, offsets: Type, tmp_path: Path
+) -> None:
+    """
+    Each record is there once, whatever Mirus copied after it last wrote its offsets.
+
+    Partition 0 was killed between both; 1 ended in order, 2 was never begun, 3 has a newer offset than its first one.
+    The topic also holds offsets of another connector, and of a topic that is gone.
+    """
+    name, topic = f"mirus-{prefix[-6:]}", prefix
+    remote_topic, stored = f"{topic}.mirror", f"{name}-offsets"
+    worker, connector = tmp_path / "worker.properties", tmp_path / "mirus.json"
+    worker.write_text(_MIRUS.format(target=backup.bootstrap_servers, name=name))
+    body = {
+        "name": name,
+        "connector.class": "com.salesforce.mirus.MirusSourceConnector",
+        "topics.whitelist": topic,
+        "destination.topic.name.suffix": ".mirror",
+        "consumer.bootstrap.servers": primary.bootstrap_servers,
+        "consumer.client.id": "mirus",
+        "replication.factor": "1",
+    }
+    connector.write_text(json.dumps(body))
+    records = [list(plain_records(200, start=1_000 * number)) for number in range(4)]
+    await create_topic(primary.bootstrap_servers, topic, partitions=4)
+    await produce(primary.bootstrap_servers, topic, records)
+    await create_topic(backup.bootstrap_servers, remote_topic, partitions=4)
+    await produce(backup.bootstrap_servers, remote_topic, [records[0][:130], records[1][:200], [], records[3][:60]])
+    await create_topic(backup.bootstrap_servers, stored, partitions=1)
+    offsets_of_mirus = [(name, topic, 3, 20), (name, topic, 0, 100), (name, topic, 1, 200), (name, topic, 3, 60)]
+    others = [("other", topic, 2, 150), (name, "gone", 0, 7)]
+    await produce(
+        backup.bootstrap_servers,
+        stored,
+        [[NewRecord(*_as_mirus_stores(*one), (), MIDDLE_MS) for one in (*offsets_of_mirus, *others)]],
+    )
+    files = (worker, "--connector", connector)
+    dry = await offsets("import", *files, "--from-mirus", stored, "--dry-run")
+    done = await offsets("import", *files, "--from-mirus", stored)
+    shown = await offsets("export", *files)
+    settings = import_settings(import_standalone(worker, [connector])).flows[0]
+    async with running_flow(settings, tmp_path) as running:
+        await await_arrived(backup.bootstrap_servers, remote_topic, 800)
+        await running.drain()
+
+    assert done.code == ExitCode.OK, done.err
+    assert dry.out.replace("dry run: nothing was written", "written") == done.out
+    assert [row[:4] for row in _table(done.out)[1:4]] == [
+        [topic, "0", "-", "100"],
+        [topic, "1", "-", "200"],
+        [topic, "3", "-", "60"],
+    ]
+    assert "gone-0 is left out" in done.err
+    assert shown.out.splitlines() == [f"{name},{topic},0,100", f"{name},{topic},1,200", f"{name},{topic},3,60"]
+    assert_written(records, await read_topic(backup.bootstrap_servers, remote_topic))
+    resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}
+    assert resumed[TopicPartition(topic, 0)] == (30, 130)
+    assert not running.events.of(ResumeUnproven)
+
+
+def _as_mirus_stores(connector: str, topic: str, partition: int, offset: int) -> tuple[bytes, bytes]:
+    """Return key and value as Connect's JsonConverter writes them for Mirus."""
+    key = f'["{connector}",{{"topic":"{topic}","partition":{partition}}}]'
+    return key.encode(), f'{{"offset":{offset}}}'.encode()
