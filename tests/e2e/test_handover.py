@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.groups import describe
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import NumberedStream, numbered_stream
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_same_records
@@ -63,9 +63,7 @@ class Handover:
         quiet = {"emit.heartbeats.enabled": "false", "emit.checkpoints.enabled": "false"}
         flush = {"B.offset.flush.interval.ms": _FLUSH_MS}
         aliases = (self.alias, "B")
-        return mm2_properties(
-            self.source, self.target, aliases=aliases, topics=self.topic, **JAVA_KEYS, **quiet, **flush
-        )
+        return mm2_properties(self.source, self.target, aliases=aliases, topics=self.topic, **quiet, **flush)
 
     def mm2py(self) -> AbstractAsyncContextManager[Daemon]:
         return daemon(self.work_dir, self.properties)

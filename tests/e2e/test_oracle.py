@@ -27,7 +27,7 @@ from tests.support.groups import commit_plainly, read_rest
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import (
     COMPACTED_CONFIGS,
     numbered_stream,
@@ -164,7 +164,6 @@ def _properties(mirrors: Mirrors, target: str) -> str:
         mirrors.targets[target],
         aliases=(mirrors.alias, "B"),
         topics=", ".join(mirrors.topics),
-        **JAVA_KEYS,
         **settings,
     )
 

@@ -17,7 +17,7 @@ from tests.support.groups import commit_plainly
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import JAVA_KEYS, mm2_properties
+from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.topics import create_topic, list_topics
 
@@ -80,7 +80,6 @@ def java_mirror(source: str, target: str, work_dir: Path) -> Iterator[JavaMirror
             aliases=(mirror.source_alias, mirror.target_alias),
             topics=mirror.topic,
             groups=f"{mirror.topic}-.*",
-            **JAVA_KEYS,
             **{
                 "emit.heartbeats.enabled": "true",
                 "heartbeats.replication.enabled": "true",
