@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from mm2py.cli.nodes import nodes_sheet
 from mm2py.cli.sheets import Facts, Note, Part, Sheet, clean, count, millis, rate, size, span, text
 
 
@@ -105,6 +106,7 @@ def flow_page(flow: Json) -> list[Part]:
         _clusters(flow),
         _groups(flow),
         _tasks(flow),
+        *([nodes_sheet(((flow["flow"], node) for node in flow["nodes"]), "Nodes")] if flow["nodes"] else []),
     ]
 
 
@@ -161,7 +163,8 @@ def _groups(flow: Json) -> Sheet:
 
 
 def _tasks(flow: Json) -> Sheet:
-    columns = ("task", "state", ">epoch", ">partitions", ">records/s", ">bytes/s", ">lost", "worker", "last error")
+    where = "node" if any(task["node"] for task in flow["tasks"]) else "worker"
+    columns = ("task", "state", ">epoch", ">partitions", ">records/s", ">bytes/s", ">lost", where, "last error")
     rows = [
         (
             str(task["task"]),
@@ -171,7 +174,7 @@ def _tasks(flow: Json) -> Sheet:
             rate(task["records_per_s"]),
             size(task["bytes_per_s"]),
             count(task["lost_epochs"]),
-            text(task["worker"]),
+            text(task["worker"]) if where == "worker" else task["node"] or "this one",
             task["last_error"],
         )
         for task in flow["tasks"]

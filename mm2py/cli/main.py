@@ -14,6 +14,8 @@ _COMMANDS = {
     "mirror": ("mirror_maker", "run a node (the same as connect-mirror-maker)"),
     "status": ("status", "the state and problems of a running daemon"),
     "flow": ("flow", "show or control a flow of a running daemon"),
+    "nodes": ("nodes", "the nodes that run each flow of a running daemon"),
+    "node": ("node", "drain a running node of its copy tasks, or undrain it"),
     "demo": ("demo", "mirror a stream between two real clusters on this machine"),
     "topics": ("topics", "print the mirrors' internal records on a cluster"),
     "offsets": ("offsets", "translate offsets between a cluster and its mirror"),

@@ -15,6 +15,7 @@ from rich.text import Text
 #: Styles of states on a terminal; other words have no style.
 _STYLES = {
     "running": "green",
+    "owner": "green",
     "ready": "green",
     "yes": "green",
     "copying": "green",
@@ -30,6 +31,8 @@ _STYLES = {
     "restarting": "yellow",
     "backing_off": "yellow",
     "late": "bold red",
+    "silent": "bold red",
+    "gone": "yellow",
     "not ready": "yellow",
     "unassigned": "yellow",
     "failed": "bold red",

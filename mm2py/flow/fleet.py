@@ -42,6 +42,8 @@ class Fleet:
         self._elsewhere: dict[Flow, FlowSettings] = {}
         self._running: dict[Flow, asyncio.Task[None]] = {}
         self._is_changing = False
+        #: Whether an operator drained the node: it takes no tasks of any flow that another node can run.
+        self.is_drained = False
         self._news = asyncio.Event()
 
     @property
@@ -62,7 +64,14 @@ class Fleet:
         """Create runners for *flows*, to be run by `start`."""
         for settings in flows:
             self._runners[settings.flow] = self._make(settings)
+            self._runners[settings.flow].set_drained(is_drained=self.is_drained)
         self._introduce()
+
+    def set_drained(self, *, is_drained: bool) -> None:
+        """Give up the tasks of all flows, or take them again."""
+        self.is_drained = is_drained
+        for runner in self._runners.values():
+            runner.set_drained(is_drained=is_drained)
 
     def know(self, elsewhere: Iterable[FlowSettings]) -> None:
         """Record the flows of other nodes, as in this node's file."""

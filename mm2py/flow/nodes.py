@@ -10,11 +10,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from mm2py.core.nodes import INTERVAL_S, Heard, obsolete, owner_of, slot_loads
+import attrs
+
+from mm2py.core.nodes import INTERVAL_S, SILENT_S, Heard, obsolete, owner_of, slot_loads
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext
+from mm2py.model.all_nodes import node_view
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node import Node
 from mm2py.model.node_status import (
@@ -30,7 +33,7 @@ from mm2py.model.node_status import (
     topics_mark,
 )
 from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow
-from mm2py.model.state import FlowView
+from mm2py.model.state import FlowView, NodeView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -70,7 +73,7 @@ class FlowNodes:
         self.mirrored: Callable[[], Collection[TopicPartition]] = tuple
         self.overrides_revision: Callable[[], int] = lambda: 0
         self.elsewhere: Callable[[], tuple[float, int]] = lambda: (0.0, 0)
-        self.is_drained: Callable[[], bool] = lambda: False
+        self.is_drained = False
         #: Called when the owner mirrors other topics or partitions than this node knows.
         self.on_owner_topics: Callable[[str], None] = lambda _mark: None
         #: Awaited when another node knows later overrides.
@@ -80,6 +83,8 @@ class FlowNodes:
         self._news = asyncio.Event()
         self._hands_over = False
         self._heard: dict[str, Heard] = {}
+        #: Since when a node is a member of the group; it may take an interval to report.
+        self._member_since: dict[str, float] = {}
         self._silent: set[str] = set()
         self._unreadable: set[str] = set()
         self._read_at = 0.0
@@ -93,6 +98,8 @@ class FlowNodes:
     def know(self, shared: SharedFlow | None, *, is_standby: bool = False) -> None:
         """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
         self._shared, self._is_standby = shared, is_standby
+        now = self._clock.monotonic()
+        self._member_since = {node_id: self._member_since.get(node_id, now) for node_id in self.members}
         self.wake()
 
     def follow(self, life: SourceLife) -> None:
@@ -121,14 +128,6 @@ class FlowNodes:
         shared = self._shared
         return {} if shared is None else {node.id: shared.share_of(member) for member, node in shared.nodes.items()}
 
-    @property
-    def shared(self) -> SharedFlow | None:
-        return self._shared
-
-    @property
-    def us(self) -> Node:
-        return self._us()
-
     # What it knows of others.
 
     @property
@@ -137,9 +136,12 @@ class FlowNodes:
         return {node_id: heard.status for node_id, heard in self._heard.items()}
 
     def answers(self, node_id: str) -> bool:
-        """Whether a node reported within three intervals."""
+        """Whether a node reported within three intervals, or joined the group since."""
         heard = self._heard.get(node_id)
-        return heard is not None and heard.answers(self._read_at)
+        if heard is not None:
+            return heard.answers(self._read_at)
+        since = self._member_since.get(node_id)
+        return since is not None and self._clock.monotonic() - since <= SILENT_S
 
     def last_heard_s(self, node_id: str) -> float | None:
         """Return how long ago a node reported; None if it never did."""
@@ -166,19 +168,42 @@ class FlowNodes:
             self._marked = (mirrored, topics_mark(mirrored))
         return self._marked[1]
 
+    def views(self, view: FlowView) -> tuple[NodeView, ...]:
+        """Return all nodes of the flow, this one first, whose own *view* is given; empty without others."""
+        return self.all_views(view) if self.is_shared else ()
+
+    def all_views(self, view: FlowView) -> tuple[NodeView, ...]:
+        """Return all nodes of the flow, even if this is the only one."""
+        shared = self._shared
+        this = node_view(self._status_of(view), shared, is_this=True, heard_s=0.0, answers=True)
+        if shared is None and not self._is_standby:
+            this = attrs.evolve(this, is_owner=True, assigned=tuple(task.task for task in view.tasks))
+        found = [this]
+        unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}
+        statuses = {**unheard, **self.others}
+        statuses.pop(self._us().id, None)
+        for node_id, status in sorted(statuses.items(), key=lambda it: (it[1].node.worker_id, it[0])):
+            heard_s, answers = self.last_heard_s(node_id), self.answers(node_id)
+            found.append(node_view(status, shared, heard_s=heard_s, answers=answers))
+        return tuple(found)
+
     def own(self) -> NodeStatus:
-        """Return this node's status as it is now."""
-        us, view, shared = self._us(), self._view(), self._shared
+        """Return this node's status as it is now, with its load."""
+        view = self._view()
+        load = NodeLoad(noticeable_rates(view.partitions), *self.elsewhere())
+        return attrs.evolve(self._status_of(view), load=load)
+
+    def _status_of(self, view: FlowView) -> NodeStatus:
+        us, shared = self._us(), self._shared
         member = next((it for it, node in shared.nodes.items() if node.id == us.id), "") if shared is not None else ""
         status = NodeStatus(
             us,
             self._clock.wall_ms(),
             generation=shared.generation if shared is not None else -1,
             share=self._own_share(),
-            load=NodeLoad(noticeable_rates(view.partitions), *self.elsewhere()),
             topics_mark=self.topics_mark,
             overrides_revision=self.overrides_revision(),
-            is_drained=self.is_drained(),
+            is_drained=self.is_drained,
             differs=shared.differences.get(member, ()) if shared is not None else (),
         )
         return describe(status, view)

@@ -35,7 +35,7 @@ from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
-from mm2py.model.state import FlowState, FlowView, GroupView
+from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import principal_of
 
@@ -218,6 +218,12 @@ class FlowRunner:
 
     # Requests of operators.
 
+    def set_drained(self, *, is_drained: bool) -> None:
+        """Have this node take no tasks of the flow, while others can, or take them again."""
+        if self.nodes is not None and self.nodes.is_drained is not is_drained:
+            self.nodes.is_drained = is_drained
+            self.nodes.wake()
+
     def apply_overrides(self, overrides: Overrides, *, by: str = "", at_ms: int = 0) -> None:
         """
         Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
@@ -278,8 +284,13 @@ class FlowRunner:
         return self._source.load() if self._source is not None else (0.0, 0)
 
     def view(self) -> FlowView:
-        """Return a view of the flow."""
-        return self._own_view()
+        """Return a view of what this node runs of the flow, with the nodes that run it."""
+        view = self._own_view()
+        return view if self.nodes is None else attrs.evolve(view, nodes=self.nodes.views(view))
+
+    def node_views(self) -> tuple[NodeView, ...]:
+        """Return the nodes that run the flow, even if this is the only one."""
+        return () if self.nodes is None else self.nodes.all_views(self._own_view())
 
     def _own_view(self) -> FlowView:
         """Return a view of what this node runs of the flow."""

@@ -16,7 +16,16 @@ from typing import Final
 
 import attrs
 
-from mm2py.model.state import ClusterView, FlowState, FlowView, MirrorView, PartitionStage, PartitionView, TaskState
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    MirrorView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    working_elsewhere,
+)
 
 
 class Severity(enum.Enum):
@@ -50,6 +59,14 @@ class IssueCode(enum.Enum):
     PAUSED = 13
     LAG_UNKNOWN = 14
     SETTINGS_REFUSED = 15
+    #: Another node that runs the flow does not report.
+    NODE_SILENT = 16
+    #: Something is wrong with what another node runs of the flow.
+    NODE_UNHEALTHY = 17
+    SETTINGS_DIFFER = 18
+    NODE_DRAINED = 19
+    #: No node runs what a flow runs once: remote topics, configs and ACLs, checkpoints.
+    NO_OWNER = 20
 
 
 @attrs.frozen
@@ -89,6 +106,8 @@ _OF_STATES: Final = {
 _STATE_WORDS: Final = {FlowState.FAILED: "down", FlowState.STANDBY: "standing by"}
 _HELD: Final = frozenset({FlowState.PAUSED, FlowState.STOPPED})
 _NAMED_AT_MOST: Final = 3
+#: Issues of other nodes do not make this one unready.
+_OF_OTHERS: Final = frozenset({IssueCode.NODE_SILENT, IssueCode.NODE_UNHEALTHY, IssueCode.NO_OWNER})
 
 
 def is_healthy(issues: Iterable[HealthIssue]) -> bool:
@@ -104,10 +123,11 @@ def all_issues(view: MirrorView) -> Iterator[HealthIssue]:
 
 
 def reasons_unhealthy(view: MirrorView) -> list[str]:
-    """Return why a node is not healthy, each as one sentence; empty if it is."""
+    """Return why a node itself is not healthy, each as one sentence; empty if it is."""
     reasons = [issue.sentence for issue in node_issues(view) if not issue.is_note]
     for flow in view.flows:
-        reasons += [f"{flow.flow}: {issue.sentence}" for issue in flow_issues(flow) if not issue.is_note]
+        own = [issue for issue in flow_issues(flow) if issue.code not in _OF_OTHERS]
+        reasons += [f"{flow.flow}: {issue.sentence}" for issue in own if not issue.is_note]
     return reasons
 
 
@@ -130,7 +150,7 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
 
 def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
     """Return the issues of *flow*, the worst first."""
-    found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_tasks(flow), *_paused(flow)]
+    found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_tasks(flow), *_paused(flow), *_nodes(flow)]
     return tuple(sorted(found, key=lambda issue: -issue.severity.value))
 
 
@@ -155,6 +175,8 @@ def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
         if group.state in _WORKING and not cause:
             continue
         if group.state is FlowState.STARTING and known and not cause:
+            continue
+        if group.state is FlowState.STANDBY and working_elsewhere(group.connector, flow.nodes):
             continue
         alike.setdefault((group.state, cause, hint), []).append(group.connector)
     for (state, cause, hint), names in alike.items():
@@ -224,6 +246,33 @@ def _paused(flow: FlowView) -> Iterator[HealthIssue]:
     if held:
         who = flow.overrides_by or "an operator"
         yield HealthIssue(IssueCode.PAUSED, Severity.NOTE, f"{', '.join(held)}", f"changed last by {who}{_at(flow)}")
+
+
+def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
+    for node in flow.nodes:
+        if not node.answers and node.is_member:
+            tasks = ", ".join(map(str, node.assigned))
+            part = f": its copy task{_s(len(node.assigned))} {tasks} are not in the figures" if tasks else ""
+            message = f"node {node.worker_id} does not answer{part}"
+            hint = "its tasks move to other nodes once its session is over; check its process and its machine"
+            yield HealthIssue(IssueCode.NODE_SILENT, Severity.WARNING, message, hint=hint, about=node.worker_id)
+        elif not node.answers:
+            message = f"node {node.worker_id} is gone; other nodes have its tasks"
+            yield HealthIssue(IssueCode.NODE_SILENT, Severity.NOTE, message, about=node.worker_id)
+        if node.differs:
+            message = f"settings of node {node.worker_id} differ from those of the owner: {', '.join(node.differs)}"
+            hint = "give all nodes of the flow the same file"
+            yield HealthIssue(IssueCode.SETTINGS_DIFFER, Severity.NOTE, message, hint=hint, about=node.worker_id)
+        if node.is_drained:
+            message = f"node {node.worker_id} is drained and takes no tasks"
+            yield HealthIssue(IssueCode.NODE_DRAINED, Severity.NOTE, message, about=node.worker_id)
+        for issue in node.issues if node.is_counted and not node.is_this else ():
+            yield HealthIssue(
+                IssueCode.NODE_UNHEALTHY, Severity.WARNING, f"node {node.worker_id}", issue, about=node.worker_id
+            )
+    if any(node.assigned for node in flow.nodes) and not any(node.is_owner and node.answers for node in flow.nodes):
+        message = "no node that answers owns the flow: topics, configs and checkpoints are not kept up"
+        yield HealthIssue(IssueCode.NO_OWNER, Severity.WARNING, message, hint="it moves to another node by itself")
 
 
 def _at(flow: FlowView) -> str:

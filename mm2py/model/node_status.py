@@ -31,7 +31,7 @@ from mm2py.model.share import (
     share_members,
     slot_of,
 )
-from mm2py.model.state import FlowState, FlowView, PartitionView, TaskState, TaskView
+from mm2py.model.state import ConnectorStatus, FlowState, FlowView, PartitionView, TaskState, TaskStatus, TaskView
 
 
 StateT = TypeVar("StateT", bound=enum.Enum)
@@ -47,28 +47,6 @@ _TASKS_AT_MOST: Final = 256
 _ISSUES_AT_MOST: Final = 8
 _DIFFERENCES_AT_MOST: Final = 50
 _LONGEST_TEXT: Final = 300
-
-
-@attrs.frozen
-class TaskStatus:
-    """One copy task of a node."""
-
-    task: int
-    state: TaskState
-    partitions: int = 0
-    records_per_s: float = 0.0
-    bytes_per_s: float = 0.0
-    worker: str = ""
-    last_error: str = ""
-
-
-@attrs.frozen
-class ConnectorStatus:
-    """One task group of the flow on a node, by Java's name for it."""
-
-    connector: str
-    state: FlowState
-    last_error: str = ""
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -137,6 +137,8 @@ class TaskView:
     lost_epochs: int = 0
     worker: str = ""
     last_error: str = ""
+    #: The `worker_id` of the node that runs it; empty if it is this one.
+    node: str = ""
     #: CPU time of the worker process in this task's epochs, and its memory after the last one.
     cpu_s: float = 0.0
     rss_bytes: int = 0
@@ -178,6 +180,88 @@ class GroupView:
     #: The operator's target state; `state` follows.
     wanted: Wanted = Wanted.RUNNING
     falls: int = 0
+    #: The `worker_id` of the node whose state this is; empty if it is this one.
+    node: str = ""
+
+
+@attrs.frozen
+class TaskStatus:
+    """One copy task, as its node reports it to the others."""
+
+    task: int
+    state: TaskState
+    partitions: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    worker: str = ""
+    last_error: str = ""
+
+
+@attrs.frozen
+class ConnectorStatus:
+    """One task group, as its node reports it to the others."""
+
+    connector: str
+    state: FlowState
+    last_error: str = ""
+
+
+@attrs.frozen
+class NodeView:
+    """
+    One node of those that run a flow, as this node knows it. `is_this` marks this one.
+
+    `assigned` are the numbers of the tasks that it has by the flow's assignment, `tasks` those that it reports; both
+    are empty of a node that `is_member` no longer. A node that does not answer has not reported for three intervals;
+    `heard_ms` is how long ago it did, None if it never has. `differs` are settings that are not the owner's.
+    """
+
+    id: str
+    worker_id: str
+    host: str
+    pid: int
+    rest: str = ""
+    started_ms: int = 0
+    is_this: bool = False
+    is_owner: bool = False
+    is_member: bool = True
+    answers: bool = True
+    is_drained: bool = False
+    heard_ms: int | None = None
+    assigned: tuple[int, ...] = ()
+    tasks: tuple[TaskStatus, ...] = ()
+    connectors: tuple[ConnectorStatus, ...] = ()
+    topics: int = 0
+    partitions: int = 0
+    stopped_partitions: int = 0
+    unknown_lags: int = 0
+    records: int = 0
+    bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    lag: int | None = None
+    lag_s: float | None = None
+    differs: tuple[str, ...] = ()
+    issues: tuple[str, ...] = ()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether what it reports belongs to the flow's totals."""
+        return self.is_member and self.answers
+
+
+#: States of a connector on a node that does not work on it; another node may.
+NOT_HERE: Final = (FlowState.STARTING, FlowState.STANDBY)
+
+
+def working_elsewhere(connector: str, nodes: Iterable[NodeView]) -> tuple[NodeView, ConnectorStatus] | None:
+    """Return the node that works on a connector, the owner first, and its report of it; None if none does."""
+    others = [node for node in nodes if not node.is_this and node.is_counted]
+    for node in sorted(others, key=lambda it: not it.is_owner):
+        for status in node.connectors:
+            if status.connector == connector and status.state not in NOT_HERE:
+                return node, status
+    return None
 
 
 @attrs.frozen
@@ -299,11 +383,20 @@ class FlowView(Counters):
     #: Partitions of mirrored topics that are missing at the target.
     missing_partitions: int = 0
     steps: tuple[StepView, ...] = ()
+    #: The nodes that run the flow, this one first; empty if it is the only one.
+    nodes: tuple[NodeView, ...] = ()
+    #: Partitions that other nodes copy; counted only in a view of all nodes, which does not list them.
+    partitions_elsewhere: int = 0
+    unknown_lags_elsewhere: int = 0
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions) + self.partitions_elsewhere
 
     @property
     def unknown_lags(self) -> int:
         """The number of partitions of which it is unknown how far behind they are."""
-        return sum(1 for partition in self.partitions if partition.lag_s is None)
+        return self.unknown_lags_elsewhere + sum(1 for partition in self.partitions if partition.lag_s is None)
 
     @property
     def stopped_partitions(self) -> int:

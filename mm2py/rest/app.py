@@ -87,8 +87,12 @@ class Rest:
         return self.node.settings.rest
 
     def view(self) -> MirrorView:
-        """Return a view of all flows."""
+        """Return a view of all flows, each as all of its nodes run it."""
         return self.pictures.view()
+
+    def own_view(self) -> MirrorView:
+        """Return the same with the figures of this node alone."""
+        return self.pictures.own()
 
     def forget(self) -> None:
         """Take a new view for the next request, because something changed."""

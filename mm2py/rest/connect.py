@@ -61,7 +61,7 @@ def state_info(flow: FlowView, group: GroupView, worker_id: str) -> Json:
     """Show a connector as Connect's ConnectorStateInfo."""
     return {
         "name": group.connector,
-        "connector": _state(_STATES[group.state], worker_id, _trace(group.last_error, group.hint)),
+        "connector": _state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint)),
         "tasks": list(task_states(flow, group, worker_id)),
         "type": "source",
     }
@@ -72,11 +72,13 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
     if group.state in _NO_TASKS:
         return
     if group.connector != SOURCE:
-        yield {"id": 0, **_state(_STATES[group.state], worker_id, _trace(group.last_error, group.hint))}
+        yield {"id": 0, **_state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint))}
         return
     for task in flow.tasks:
-        state = _TASK_STATES[task.state] if group.state is FlowState.RUNNING else _STATES[group.state]
-        yield {"id": task.task, **_state(state, worker_id, _task_trace(flow, task))}
+        # A task of another node goes by its own state: the connector's here may differ.
+        is_running = group.state is FlowState.RUNNING or bool(task.node)
+        state = _TASK_STATES[task.state] if is_running else _STATES[group.state]
+        yield {"id": task.task, **_state(state, task.node or worker_id, _task_trace(flow, task))}
 
 
 def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> None:
@@ -91,7 +93,7 @@ def _task_trace(flow: FlowView, task: TaskView) -> str:
     stuck = [
         f"{it.source}: {_trace(it.failure.message, it.failure.hint)}"
         for it in flow.partitions
-        if it.task == task.task and it.stage is PartitionStage.STOPPED and it.failure is not None
+        if not task.node and it.task == task.task and it.stage is PartitionStage.STOPPED and it.failure is not None
     ]
     return "\n".join([task.last_error, *stuck] if task.last_error else stuck)
 

@@ -58,7 +58,8 @@ def flow_summary(flow: FlowView) -> Json:
         "target": flow.flow.target,
         "state": flow.state.name.lower(),
         "topics": flow.topics,
-        "partitions": len(flow.partitions),
+        "partitions": flow.partition_count,
+        "nodes": max(1, sum(node.is_member for node in flow.nodes)),
         "records_per_s": flow.records_per_s,
         "bytes_per_s": flow.bytes_per_s,
         "lag": flow.lag,
@@ -86,7 +87,7 @@ def flow_status(flow: FlowView) -> Json:
         **shown,
         "source": flow.flow.source,
         "target": flow.flow.target,
-        "partitions": len(flow.partitions),
+        "partitions": flow.partition_count,
         "stages": stages,
         "issues": issues_json(flow_issues(flow)),
     }
@@ -231,6 +232,14 @@ _NODE: Final = {
     "spark": nullable(ref("SparkView")),
     "flows": array(ref("FlowSummary")),
 }
+_DRAIN: Final = obj(
+    {
+        "worker_id": STRING,
+        "is_drained": BOOLEAN,
+        "tasks": {"type": "object", "additionalProperties": INTEGER},
+        "without_others": STRINGS,
+    }
+)
 _CLUSTER: Final = obj(
     {
         "cluster": STRING,
@@ -258,7 +267,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
             "latency_p99_ms", "last_error", "hint",
         )
     }  # fmt: skip
-    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "unknown_lags": INTEGER}
+    summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "unknown_lags": INTEGER, "nodes": INTEGER}
     summary |= {"stages": _COUNTS, "issues": issues, "connectors": {"type": "object", "additionalProperties": STRING}}
     views.of(GroupMove)
     move = obj({**views.found.pop("GroupMove")["properties"], "text": STRING})
@@ -273,6 +282,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
         "Topic": _TOPIC,
         "Topics": obj({"total": INTEGER, "topics": array(ref("Topic"))}),
         "ClusterStatus": _CLUSTER,
+        "NodeDrain": _DRAIN,
     }
 
 

@@ -30,15 +30,18 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import (
     ClusterView,
+    ConnectorStatus,
     FlowState,
     FlowView,
     GroupOffsetsView,
     GroupOffsetView,
     GroupView,
     MirrorView,
+    NodeView,
     PartitionStage,
     PartitionView,
     TaskState,
+    TaskStatus,
     TaskView,
     TimesView,
 )
@@ -109,6 +112,20 @@ def some_view() -> MirrorView:
     return MirrorView(1_700_000_000_000, is_ready=True, flows=(flow,), started_ms=1_600_000_000_000)
 
 
+def some_nodes(*, is_drained: bool = False) -> tuple[NodeView, ...]:
+    """Return this node, which has task 0, and another one with task 1, which is the owner."""
+    task = TaskStatus(1, TaskState.RUNNING, 4, 20.0, 2_000.0)
+    working = tuple(ConnectorStatus(name, FlowState.RUNNING) for name in (SOURCE, CHECKPOINT))
+    return (
+        NodeView("here-1", "here:8083", "here", 1, is_this=True, is_drained=is_drained, assigned=(0,), partitions=3),
+        NodeView(
+            "there-2", "there:8083", "there", 2, "http://there:8083", is_owner=True, heard_ms=1_200, assigned=(1,),
+            tasks=(task,), connectors=working, partitions=4, records=1_000, bytes=50_000, records_per_s=20.0,
+            bytes_per_s=2_000.0, lag=30, lag_s=8.0,
+        ),
+    )  # fmt: skip
+
+
 @attrs.define
 class ControlDouble(Control):
     """Keeps overrides in memory, applies none. `trouble` is raised by the next change, `takes_s` later, or restart."""
@@ -120,6 +137,20 @@ class ControlDouble(Control):
     altered: list[object] = attrs.field(factory=list)
     trouble: Exception | None = None
     takes_s: float = 0.0
+    drained: bool = False
+
+    @property
+    def is_drained(self) -> bool:
+        return self.drained
+
+    def drain_node(self, *, is_drained: bool, by: str = "") -> None:
+        self.drained = is_drained
+        self.said_by.append(by)
+
+    def nodes(self, flow: Flow) -> tuple[NodeView, ...]:
+        if flow != FLOW:
+            raise UnknownFlowError(str(flow))
+        return some_nodes(is_drained=self.drained)
 
     def overrides(self, flow: Flow) -> Overrides:
         if flow != FLOW:

@@ -36,7 +36,8 @@ from mm2py.flow.runner import FlowRunner
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides, Wanted
-from mm2py.model.state import FlowState
+from mm2py.model.state import FlowState, NodeView
+from mm2py.telemetry.events import NodeDrained, NodeResumed
 from mm2py.telemetry.journal import EventLog
 
 
@@ -84,6 +85,24 @@ class Control:
         if runner is None:
             raise UnknownFlowError(str(flow))
         return runner
+
+    # Nodes.
+
+    def nodes(self, flow: Flow) -> tuple[NodeView, ...]:
+        """Return the nodes that run *flow*, this one first; empty if it only emits heartbeats."""
+        return self._runner(flow).node_views()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether an operator drained this node."""
+        return self._fleet.is_drained
+
+    def drain_node(self, *, is_drained: bool, by: str = "") -> None:
+        """Have this node give up all its tasks to other nodes, or take its part again; a restart ends it, too."""
+        if self._fleet.is_drained is not is_drained:
+            author = by or _this_process()
+            self._events.emit(NodeDrained(author) if is_drained else NodeResumed(author))
+        self._fleet.set_drained(is_drained=is_drained)
 
     # Configs of connectors, changed while they run.
 

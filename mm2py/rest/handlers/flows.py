@@ -18,7 +18,7 @@ from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowView, PartitionView, to_json
 from mm2py.rest import connect
 from mm2py.rest.errors import bad_request, not_found
-from mm2py.rest.handlers.node import server_info
+from mm2py.rest.handlers.node import nodes_json, server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, LIMIT_SENT, STRING, TOPICS_SENT, array, ref
 from mm2py.rest.shapes import (
@@ -79,7 +79,7 @@ async def get_flow_status(ask: Ask) -> object:
     errors=(404,),
 )
 async def get_flow_metrics(ask: Ask) -> object:
-    return ask.rest.metrics.snapshot(ask.rest.view(), flow=ask.flow().flow)
+    return ask.rest.metrics.snapshot(ask.rest.own_view(), flow=ask.flow().flow)
 
 
 @routes.add(
@@ -102,6 +102,17 @@ async def get_flow_health(ask: Ask) -> object:
 )
 async def get_copy_tasks(ask: Ask) -> object:
     return [to_json(task) for task in ask.flow().tasks]
+
+
+@routes.add(
+    "GET",
+    FLOW + "/nodes",
+    "The nodes that run a flow, this one first",
+    answers={200: array(ref("NodeView"))},
+    errors=(404,),
+)
+async def get_flow_nodes(ask: Ask) -> object:
+    return nodes_json(ask, ask.flow().flow)
 
 
 # Consumer groups.

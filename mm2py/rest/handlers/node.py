@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aiohttp import web
 
 import mm2py
 from mm2py.config.rest import Right
+from mm2py.model.flow import Flow
 from mm2py.model.health import reasons_unhealthy
-from mm2py.rest.route import Answer, Ask, Routes, Text
-from mm2py.rest.schemas import STRINGS, ref
+from mm2py.model.state import NodeView, to_json
+from mm2py.rest.route import Answer, Ask, Json, Routes, Text
+from mm2py.rest.schemas import STRINGS, array, ref
 from mm2py.rest.shapes import cluster_status, node_status
 
 
@@ -30,6 +34,64 @@ async def get_status(ask: Ask) -> object:
 
 @routes.add(
     "GET",
+    "/nodes",
+    "The nodes that run each flow, as this one knows them",
+    answers={200: {"type": "object", "additionalProperties": array(ref("NodeView"))}},
+)
+async def get_nodes(ask: Ask) -> object:
+    return {str(view.flow): nodes_json(ask, view.flow) for view in ask.rest.own_view().flows}
+
+
+def nodes_json(ask: Ask, flow: Flow) -> list[Json]:
+    return [to_json(node) for node in ask.control.nodes(flow)]
+
+
+@routes.add(
+    "PUT",
+    "/node/drain",
+    "Give up the copy tasks of all flows to other nodes, and take none",
+    answers={200: ref("NodeDrain")},
+)
+async def put_node_drain(ask: Ask) -> object:
+    return _drain(ask, is_drained=True)
+
+
+@routes.add("PUT", "/node/resume", "Take copy tasks again after a drain", answers={200: ref("NodeDrain")})
+async def put_node_resume(ask: Ask) -> object:
+    return _drain(ask, is_drained=False)
+
+
+@routes.add(
+    "GET", "/node/drain", "Whether this node is drained, and what it still runs", answers={200: ref("NodeDrain")}
+)
+async def get_node_drain(ask: Ask) -> object:
+    return _drained(ask)
+
+
+def _drain(ask: Ask, *, is_drained: bool) -> Json:
+    ask.control.drain_node(is_drained=is_drained, by=ask.by)
+    ask.rest.forget()
+    return _drained(ask)
+
+
+def _drained(ask: Ask) -> Json:
+    flows = {view.flow: ask.control.nodes(view.flow) for view in ask.rest.own_view().flows}
+    own = {flow: next((it for it in nodes if it.is_this), None) for flow, nodes in flows.items()}
+    return {
+        "worker_id": ask.rest.worker_id,
+        "is_drained": ask.control.is_drained,
+        "tasks": {str(flow): len(node.assigned) for flow, node in own.items() if node is not None},
+        "without_others": sorted(str(flow) for flow, nodes in flows.items() if nodes and not _takers(nodes)),
+    }
+
+
+def _takers(nodes: Iterable[NodeView]) -> list[NodeView]:
+    """Return the other nodes that can take tasks."""
+    return [it for it in nodes if not it.is_this and it.is_member and it.answers and not it.is_drained]
+
+
+@routes.add(
+    "GET",
     "/metrics",
     "All metrics in Prometheus's format, or as JSON if the client accepts that",
     answers={200: _SNAPSHOT},
@@ -37,9 +99,9 @@ async def get_status(ask: Ask) -> object:
 )
 async def get_metrics(ask: Ask) -> object:
     if wants_json(ask.request):
-        return ask.rest.metrics.snapshot(ask.rest.view())
+        return ask.rest.metrics.snapshot(ask.rest.own_view())
     accepted = ask.request.headers.get("Accept", "")
-    return Text(*ask.rest.metrics.exposition(ask.rest.view(), accepted))
+    return Text(*ask.rest.metrics.exposition(ask.rest.own_view(), accepted))
 
 
 def wants_json(request: web.Request) -> bool:
@@ -67,7 +129,7 @@ async def get_cluster_status(ask: Ask) -> object:
     errors=(404,),
 )
 async def get_cluster_metrics(ask: Ask) -> object:
-    return ask.rest.metrics.snapshot(ask.rest.view(), cluster=ask.cluster())
+    return ask.rest.metrics.snapshot(ask.rest.own_view(), cluster=ask.cluster())
 
 
 @routes.add(

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.model.all_nodes import of_all_nodes
 from mm2py.model.state import MirrorView
 
 
@@ -22,13 +23,21 @@ class Snapshots:
     _take: Callable[[], MirrorView]
     _clock: Clock
     _last: MirrorView | None = attrs.field(default=None, init=False)
+    _whole: MirrorView | None = attrs.field(default=None, init=False)
     _taken_s: float = attrs.field(default=0.0, init=False)
 
     def view(self) -> MirrorView:
-        """Return a view of all flows that is less than a second old."""
+        """Return a view of all flows that is less than a second old, each as all of its nodes run it."""
+        own = self.own()
+        if self._whole is None:
+            self._whole = of_all_nodes(own)
+        return self._whole
+
+    def own(self) -> MirrorView:
+        """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
         if self._last is None or now - self._taken_s >= _FRESH_S:
-            self._last, self._taken_s = self._take(), now
+            self._last, self._whole, self._taken_s = self._take(), None, now
         return self._last
 
     def forget(self) -> None:

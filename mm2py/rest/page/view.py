@@ -22,6 +22,7 @@ from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,
     MirrorView,
+    NodeView,
     PartitionStage,
     PartitionView,
     SparkView,
@@ -85,7 +86,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
         "target": flow.flow.target,
         "state": flow.state.name.lower(),
         "topics": flow.topics,
-        "partitions": len(flow.partitions),
+        "partitions": flow.partition_count,
         "stages": {_STAGES[stage]: many for stage, many in stages.items()},
         "records": flow.records,
         "bytes": flow.bytes,
@@ -109,6 +110,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
             for group in flow.groups
         ],
         "copy_tasks": len(flow.tasks),
+        "nodes": max(1, sum(node.is_member for node in flow.nodes)),
         "issues": [to_json(issue) for issue in flow_issues(flow)],
     }
 
@@ -127,6 +129,7 @@ def details(flow: FlowView) -> dict[str, Any]:
         "resumed_records": flow.resumed_records,
         "foreign_records": flow.foreign_records,
         "steps": [attrs.asdict(step) for step in flow.steps],
+        "nodes": [_node(node) for node in flow.nodes],
     }
 
 
@@ -182,6 +185,7 @@ def _task(task: TaskView) -> dict[str, Any]:
         "boundary_ms": rounded(task.boundary_ms),
         "lost_epochs": task.lost_epochs,
         "worker": task.worker,
+        "node": task.node,
         "last_error": task.last_error,
         "cpu_s": rounded(task.cpu_s),
         "elapsed_s": rounded(task.elapsed_s),
@@ -192,6 +196,29 @@ def _task(task: TaskView) -> dict[str, Any]:
             [it.epoch, it.ended_ms, it.records, it.bytes, rounded(it.elapsed_s), rounded(it.boundary_ms), it.outcome]
             for it in task.epochs
         ],
+    }
+
+
+def _node(node: NodeView) -> dict[str, Any]:
+    return {
+        "worker_id": node.worker_id,
+        "rest": node.rest,
+        "host": node.host,
+        "pid": node.pid,
+        "started_ms": node.started_ms,
+        "is_this": node.is_this,
+        "is_owner": node.is_owner,
+        "is_member": node.is_member,
+        "answers": node.answers,
+        "is_drained": node.is_drained,
+        "heard_s": None if node.heard_ms is None else node.heard_ms // 1000,
+        "assigned": list(node.assigned),
+        "partitions": node.partitions,
+        "records_per_s": rounded(node.records_per_s),
+        "bytes_per_s": rounded(node.bytes_per_s),
+        "lag": node.lag,
+        "differs": list(node.differs),
+        "issues": list(node.issues),
     }
 
 

@@ -61,7 +61,7 @@ from mm2py.telemetry.events.groups import (
     GroupSyncSkipped,
 )
 from mm2py.telemetry.events.heartbeats import HeartbeatsResumed, HeartbeatsStarted
-from mm2py.telemetry.events.nodes import NodeAnswersAgain, NodeSilent
+from mm2py.telemetry.events.nodes import NodeAnswersAgain, NodeDrained, NodeResumed, NodeSilent
 from mm2py.telemetry.events.offsets import OffsetSyncsRead, OffsetSyncsWritten, RecordPassedOver, TranslationsWritten
 from mm2py.telemetry.events.partitions import (
     ForeignRecordsFound,
@@ -168,6 +168,8 @@ __all__ = [
     "LiveSettingsRejected",
     "NoTopicsMatched",
     "NodeAnswersAgain",
+    "NodeDrained",
+    "NodeResumed",
     "NodeSilent",
     "OffsetSyncsRead",
     "OffsetSyncsWritten",

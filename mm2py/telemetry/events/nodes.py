@@ -27,3 +27,17 @@ class NodeAnswersAgain(Event):
 
     flow: Flow
     node: str
+
+
+@attrs.frozen
+class NodeDrained(Event):
+    """An operator drained this node: other nodes take its tasks, until it is resumed or restarted."""
+
+    by: str
+
+
+@attrs.frozen
+class NodeResumed(Event):
+    """An operator has this node take tasks again."""
+
+    by: str

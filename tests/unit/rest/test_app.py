@@ -28,6 +28,7 @@ from mm2py.rest.route import Route
 from mm2py.telemetry.events import RestChangeFailed, RestFailed
 from tests.support.mm2_file import STRANGE_ALIAS
 from tests.support.rest_asking import BODIES, Asking, asking, path_of
+from tests.support.rest_node import some_nodes
 
 
 TOKENS = ("rest.auth.read.tokens = see", "rest.auth.write.tokens = do")
@@ -398,6 +399,42 @@ async def test_metrics_in_both_forms(ask: Asking) -> None:
     assert "A->B" in asked.json["flows"]
     assert of_flow.json["flows"]["A->B"]["flow"] == "A->B"
     assert of_cluster.json["flows"]["A->B"]["cluster"] == "B"
+
+
+async def test_a_flow_is_shown_as_all_of_its_nodes_run_it(ask: Asking) -> None:
+    """Tasks have the worker of their node, and totals are those of all; a node's metrics are its own."""
+    view = ask.node.shown
+    flow = attrs.evolve(view.flows[0], tasks=view.flows[0].tasks[:1], nodes=some_nodes())
+    ask.node.shown = attrs.evolve(view, flows=(flow,))
+
+    states = (await ask("GET", SOURCE + "/status")).json
+    (summary,) = (await ask("GET", "/status")).json["flows"]
+    of_flow = (await ask("GET", FLOW + "/status")).json
+    own = ask.server.rest.own_view().flows[0]
+
+    assert [(it["id"], it["worker_id"], it["state"]) for it in states["tasks"]] == [
+        (0, ask.server.rest.worker_id, "RUNNING"),
+        (1, "there:8083", "RUNNING"),
+    ]
+    assert (summary["lag"], summary["partitions"], summary["nodes"]) == (34, 7, 2)
+    assert (of_flow["lag"], of_flow["partitions"], len(of_flow["nodes"])) == (34, 7, 2)
+    assert (own.lag, len(own.tasks)) == (4, 1)
+
+
+async def test_a_drain_is_answered_with_what_is_left(ask: Asking) -> None:
+    """The node gives up its tasks, and another one can take them."""
+    before = await ask("GET", "/node/drain")
+    drained = await ask("PUT", "/node/drain")
+    resumed = await ask("PUT", "/node/resume")
+
+    assert not before.json["is_drained"]
+    assert (drained.json["is_drained"], drained.json["tasks"], drained.json["without_others"]) == (
+        True,
+        {"A->B": 1},
+        [],
+    )
+    assert not resumed.json["is_drained"]
+    assert len(ask.node.control.said_by) == 2
 
 
 @pytest.mark.parametrize(

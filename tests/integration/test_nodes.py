@@ -1,0 +1,118 @@
+"""What nodes that run the same flow know of each other, through a topic of a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.flow.nodes import FlowNodes
+from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.node import Node
+from mm2py.model.node_status import PARTITION, node_id_of, status_topic
+from mm2py.model.share import Share, SharedFlow
+from mm2py.model.state import FlowState, FlowView, TaskState, TaskView
+from mm2py.telemetry.events import StepFailed
+from mm2py.telemetry.journal import EventLog
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings
+from tests.support.reading import read_topic
+from tests.support.topics import create_topic, list_topics
+
+
+ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
+OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
+
+
+@attrs.define(eq=False)
+class Running:
+    """A node that runs the flow."""
+
+    its: FlowNodes
+    events: EventLog
+    task: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@asynccontextmanager
+async def running(settings: FlowSettings, *places: Node) -> AsyncIterator[list[Running]]:
+    """Have nodes report, each with one copy task."""
+    clock = SystemClock()
+    async with asyncio.TaskGroup() as tasks:
+        found = []
+        for number, node in enumerate(places):
+            events = EventLog(clock)
+            reach = Reach(settings.flow, clock, events, lambda: 0.5)
+            view = FlowView(settings.flow, FlowState.RUNNING, tasks=(TaskView(number, TaskState.RUNNING, 1, 4),))
+            its = FlowNodes(
+                FlowContext(settings, reach, clock, events, lambda: 0.5),
+                lambda node=node: node,  # type: ignore[misc]
+                lambda view=view: view,  # type: ignore[misc]
+            )
+            found.append(Running(its, events, tasks.create_task(its.run())))
+        yield found
+        for one in found:
+            one.task.cancel()
+
+
+def _shared(*places: Node) -> SharedFlow:
+    shares = {it.id: Share(number == 0, frozenset({number})) for number, it in enumerate(places)}
+    return SharedFlow(1, {it.id: it for it in places}, shares)
+
+
+async def test_nodes_see_each_other_and_a_single_node_leaves_no_trace(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """The first of two nodes creates the topic; one that stops is forgotten, and at last no record is left."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix[-6:])
+    topic = status_topic(settings.flow.source)
+    async with running(settings, ONE, OTHER) as (one, other):
+        one.its.know(_shared(ONE))
+        await asyncio.sleep(0.5)
+        before = await list_topics(backup.bootstrap_servers)
+        for it in (one, other):
+            it.its.know(_shared(ONE, OTHER))
+        seen = await eventually(
+            lambda: one.its.others and other.its.others and one.its.others, within_s=20, what="seen"
+        )
+        await other.stop()
+        one.its.know(_shared(ONE))
+        await eventually(lambda: not one.its.others, within_s=20, what="the node that stopped is forgotten")
+        await one.stop()
+        events = [*one.events.of(StepFailed), *other.events.of(StepFailed)]
+    contents = await read_topic(backup.bootstrap_servers, topic)
+    last = {node_id_of(settings.flow, it.key): it.value for it in contents[PARTITION]}
+
+    assert topic not in before
+    assert [(it.node, [task.task for task in it.tasks], it.share.tasks) for it in seen.values()] == [
+        (OTHER, [1], frozenset({1}))
+    ]
+    assert not events
+    assert last == {ONE.id: None, OTHER.id: None}
+    assert not any(records for number, records in contents.items() if number != PARTITION)
+
+
+async def test_a_topic_of_java_s_with_records_of_its_own_is_shared(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """An existing topic is taken as it is, whatever its partitions are."""
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix[-6:])
+    topic = status_topic(settings.flow.source)
+    await create_topic(backup.bootstrap_servers, topic, partitions=1)
+    async with running(settings, ONE, OTHER) as (one, other):
+        for it in (one, other):
+            it.its.know(_shared(ONE, OTHER))
+        await eventually(
+            lambda: one.its.answers(OTHER.id) and other.its.others, within_s=20, what="they see each other"
+        )
+
+    assert not one.events.of(StepFailed)
