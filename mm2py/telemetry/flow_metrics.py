@@ -95,6 +95,7 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
         if step.succeeded_ms is not None:
             _put(book, "mm2py_last_success_timestamp_seconds", it, step.succeeded_ms / 1000)
     _fill_heartbeats(book, flow, whole, wall_ms)
+    _fill_nodes(book, flow, ends)
     _fill_connectors(book, flow, tally)
     for task in flow.tasks:
         _fill_task(book, labels(**ends, task=str(task.task)), task)
@@ -125,6 +126,24 @@ def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
             _put(book, f"mm2py_flow_{name}", it, value)
     book["mm2py_replication_latency_seconds"].histograms.append((it, flow.latency))
     book["mm2py_record_age_seconds"].histograms.append((it, flow.age))
+
+
+def _fill_nodes(book: Book, flow: FlowView, ends: Mapping[str, str]) -> None:
+    whole = labels(**ends)
+    this = next((node for node in flow.nodes if node.is_this), None)
+    _put(book, "mm2py_flow_nodes", whole, max(1, sum(node.is_counted for node in flow.nodes)))
+    if this is None:
+        if flow.state is not FlowState.STANDBY:
+            _put(book, "mm2py_flow_owner", whole, 1)
+        return
+    if any(node.is_owner or node.assigned for node in flow.nodes):
+        _put(book, "mm2py_flow_owner", whole, int(this.is_owner))
+    _put(book, "mm2py_flow_differing_settings", whole, len(this.differs))
+    for node in {node.worker_id: node for node in flow.nodes}.values():
+        it = labels(**ends, node=node.worker_id)
+        _put(book, "mm2py_node_tasks", it, len(node.assigned))
+        if not node.is_this and node.heard_ms is not None:
+            _put(book, "mm2py_node_last_heard_seconds", it, node.heard_ms / 1000)
 
 
 def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> None:

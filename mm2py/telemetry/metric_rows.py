@@ -154,6 +154,23 @@ _FLOWS = Chapter(
     ),
 )  # fmt: skip
 
+_NODES = Chapter(
+    "Nodes that run the same flow",
+    "All other metrics are of the node that is scraped. `node` is another node's `worker_id`.",
+    (
+        Metric("mm2py_flow_nodes", _G, _FLOW, "Nodes that run the flow and answer, this one included."),
+        Metric("mm2py_flow_owner", _G, _FLOW,
+               "1 on the node that owns the flow: it also creates topics, synchronises configs and ACLs, and writes "
+               "checkpoints. 0 on its other nodes; none where it stands by for Java MirrorMaker."),
+        Metric("mm2py_flow_differing_settings", _G, _FLOW,
+               "Settings of the flow in this node's file that are not the owner's."),
+        Metric("mm2py_node_last_heard_seconds", _G, (*_FLOW, "node"),
+               "Time since another node reported; one that left in good order has no series."),
+        Metric("mm2py_node_tasks", _G, (*_FLOW, "node"),
+               "Copy tasks that each node has by the flow's assignment, this one included."),
+    ),
+)  # fmt: skip
+
 _PARTITIONS = Chapter(
     "Topic-partitions",
     "`topic` is the remote topic. `mm2py_partition_stage`: 0 copying, 1 backing off, 2 stopped, 3 paused.",
@@ -295,6 +312,7 @@ CHAPTERS = (
     _JAVA_CHECKPOINTS,
     _JAVA_CONNECT,
     _FLOWS,
+    _NODES,
     _PARTITIONS,
     _HEARTBEATS,
     _CONNECTORS,

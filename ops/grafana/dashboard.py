@@ -287,7 +287,32 @@ TASKS = Row(
     ),
     is_folded=True,
 )
-ROWS = (GLANCE, LAG, COPIED, TROUBLE, LATENCY, GROUPS, TASKS)
+NODES = Row(
+    "Nodes",
+    (
+        flow_lines(
+            "Nodes that answer",
+            f"max by (source, target) (mm2py_flow_nodes{{{WHICH}}})",
+            about="Nodes that run the flow, by what each knows of the others.",
+        ),
+        lines(
+            "Copy tasks of each node",
+            Query(f"max by (source, target, node) (mm2py_node_tasks{{{WHICH}}})", f"{FLOW} {{{{node}}}}"),
+            stacked=True,
+        ),
+        lines(
+            "Bytes of each node",
+            Query(
+                f"sum by (instance, source, target) (rate(mm2py_flow_bytes_total{{{WHICH}}}[$__rate_interval]))",
+                f"{FLOW} {{{{instance}}}}",
+            ),
+            unit="Bps",
+            stacked=True,
+        ),
+    ),
+    is_folded=True,
+)
+ROWS = (GLANCE, LAG, COPIED, TROUBLE, LATENCY, GROUPS, TASKS, NODES)
 
 
 def variable(name: str, label: str, query: str) -> dict[str, Any]:

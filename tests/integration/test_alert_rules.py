@@ -27,6 +27,9 @@ _NAME = re.compile(r"\b(?:mm2py|kafka_connect|process)[_:][a-zA-Z0-9_:]+")
 NODE = {"job": "mm2py", "instance": "n:8083"}
 FLOW = {**NODE, "source": "A", "target": "B"}
 TOPIC = {**FLOW, "topic": "A.t"}
+#: Of all nodes that run the flow.
+OF_FLOW = {"job": "mm2py", "source": "A", "target": "B"}
+OF_NODE = {**OF_FLOW, "node": "m:8083"}
 SOURCE = {**FLOW, "connector": "MirrorSourceConnector"}
 
 
@@ -233,6 +236,22 @@ CASES = [
         "6m",
         "11m",
     ),
+    Case(
+        "Mm2pyNodeGone", flow("mm2py_node_last_heard_seconds", "3x8 18+15x30", node="m:8083"), OF_NODE, "6m30s", "20m"
+    ),
+    Case("Mm2pyFlowOwnerless", flow("mm2py_flow_owner", "0x24 1x20"), OF_FLOW, "4m", "7m"),
+    Case("Mm2pyFilesDiffer", flow("mm2py_flow_differing_settings", "2x80 0x20"), FLOW, "16m", "21m"),
+    Case(
+        "Mm2pyLoadUneven",
+        {
+            **flow("mm2py_flow_bytes_total", "0+60000000x240 14400000000x120"),
+            **flow("mm2py_flow_bytes_total", "0+1500000x240 360000000x120", instance="m:8083"),
+            **flow("mm2py_flow_bytes_total", "0+1500000x240 360000000x120", instance="o:8083"),
+        },
+        OF_FLOW,
+        "46m",
+        "80m",
+    ),
 ]  # fmt: skip
 
 #: A node that does its work, however a threshold may be misread: level, paused, short of retention but level, …
@@ -262,6 +281,13 @@ HEALTHY = {
     **broken(source_truncations="1x400"),
     **flow("mm2py_topic_sync_errors_total", "2x400", step="copy ACLs"),
     **flow("mm2py_consumer_groups", "3x400", at_target="active"),
+    **flow("mm2py_node_last_heard_seconds", "14x400", node="m:8083"),
+    # The node owns the flow, another one does not; it copies more, but not much.
+    **flow("mm2py_flow_owner", "1x400"),
+    **flow("mm2py_flow_owner", "0x400", instance="m:8083"),
+    **flow("mm2py_flow_differing_settings", "0x400"),
+    **flow("mm2py_flow_bytes_total", "0+60000000x400"),
+    **flow("mm2py_flow_bytes_total", "0+30000000x400", instance="m:8083"),
 }
 
 

@@ -30,6 +30,7 @@ from mm2py.telemetry.metric_docs import render
 from mm2py.telemetry.metric_rows import METRICS, MetricType
 from mm2py.telemetry.metrics import Metrics
 from tests.support.clocks import ManualClock
+from tests.support.rest_node import some_nodes
 from tests.support.views import FLOW, WALL_MS, flow_view, mirror_view, partition_view
 
 
@@ -100,7 +101,7 @@ def test_the_documentation_is_up_to_date() -> None:
 
 def test_every_metric_of_the_documentation_is_exported_and_no_other() -> None:
     """A node with a flow that has of everything a little exports each row, and nothing else."""
-    view = mirror_view(flow_view([partition_view("orders", 0, 10)]))
+    view = mirror_view(flow_view([partition_view("orders", 0, 10)], nodes=some_nodes()))
     text = metrics_of(some_events()).exposition(view)[0].decode()
 
     assert set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)) == set(METRICS)
@@ -108,7 +109,7 @@ def test_every_metric_of_the_documentation_is_exported_and_no_other() -> None:
 
 def test_each_metric_has_the_labels_of_its_row() -> None:
     """No series has a label that its row does not name; only what is rolled up, or the daemon's own, lacks one."""
-    view = mirror_view(flow_view([partition_view("orders", 0, 10)]))
+    view = mirror_view(flow_view([partition_view("orders", 0, 10)], nodes=some_nodes()))
     series = scraped(metrics_of(some_events()), view)
 
     for name, labels in series:
@@ -159,6 +160,28 @@ def test_what_a_partition_shows() -> None:
         assert math.isnan(shown["1",])
     assert values_of(series, LAG, "partition") == {("0",): 5, ("1",): 5}
     assert values_of(series, "mm2py_partition_end_offset", "partition")["0",] - 5 == 600
+
+
+def test_nodes_of_a_flow() -> None:
+    """Of other nodes only their tasks and when they were heard of; a node that is alone owns its flow."""
+    this, other = some_nodes()
+    silent = attrs.evolve(other, answers=False, heard_ms=70_000)
+    shared = scraped(metrics_of(), mirror_view(flow_view(nodes=(attrs.evolve(this, differs=("topics",)), other))))
+    alone = scraped(metrics_of(), mirror_view(flow_view()))
+    left = scraped(metrics_of(), mirror_view(flow_view(nodes=(this, silent))))
+    waiting = scraped(metrics_of(), mirror_view(flow_view(state=FlowState.STANDBY)))
+
+    assert values_of(shared, "mm2py_node_tasks", "node") == {("here:8083",): 1, ("there:8083",): 1}
+    assert values_of(shared, "mm2py_node_last_heard_seconds", "node") == {("there:8083",): 1.2}
+    assert values_of(shared, "mm2py_flow_differing_settings") == {(): 1}
+    assert [values_of(it, "mm2py_flow_nodes") for it in (shared, alone, left)] == [{(): 2}, {(): 1}, {(): 1}]
+    assert [values_of(it, "mm2py_flow_owner") for it in (shared, alone, left, waiting)] == [
+        {(): 0},
+        {(): 1},
+        {(): 0},
+        {},
+    ]
+    assert not values_of(alone, "mm2py_node_tasks")
 
 
 def test_unknown_is_left_out() -> None:
