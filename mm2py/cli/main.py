@@ -18,7 +18,7 @@ _COMMANDS = {
     "node": ("node", "drain a running node of its copy tasks, or undrain it"),
     "demo": ("demo", "mirror a stream between two real clusters on this machine"),
     "topics": ("topics", "print the mirrors' internal records on a cluster"),
-    "offsets": ("offsets", "translate offsets between a cluster and its mirror"),
+    "offsets": ("offsets", "show and set the positions of a stopped flow; translate offsets"),
     "rest-user": ("rest_user", "print a line for the file with REST's users"),
     "verify": ("verify", "compare the topics of a flow with their copies"),
     "transform": ("transform", "show records before and after a flow's transform"),

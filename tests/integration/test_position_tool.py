@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import attrs
 import pytest
@@ -18,15 +20,18 @@ from mm2py.clock import SystemClock
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import FlowSettings, import_settings, load_settings
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.ports import HOST
 from mm2py.flow.control.idle_flow import FlowRunsError, kept_idle
 from mm2py.flow.this_node import this_node
 from mm2py.model.flow import TopicPartition
+from mm2py.model.mirus_offset import LineFormat, MirusOffset, read_line, read_record, write_line
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import ResumedExactly, ResumeUnproven
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, running_flow
+from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce
@@ -132,6 +137,9 @@ async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path
         await running.drain()
     before = await rig.positions()
     described = await offsets("describe", rig.file, f"{alias}->B", "--format", "json", "--partition", 1)
+    alone = tmp_path / "without-source.properties"
+    alone.write_text(rig.file.read_text().replace(rig.source, f"{HOST}:1"))
+    known = await offsets("describe", alone, "--format", "csv")
     exported = await offsets("export", rig.file, "--topics", f"{rig.topic},other.*")
     written = await offsets("import", rig.file, file)
     after = await rig.positions()
@@ -154,6 +162,11 @@ async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path
         "remote_topic": rig.remote_topic,
         "remote_end": 300,
     }
+    assert [line.split(",")[:4] for line in known.out.splitlines()[1:]] == [
+        [rig.topic, "0", "300", ""],
+        [rig.topic, "1", "300", ""],
+    ]
+    assert f"cluster {alias} does not answer" in known.err
     assert exported.out == f"{alias},{rig.topic},0,300\n{alias},{rig.topic},1,300\n"
     assert written.code == ExitCode.OK, written.err
     assert _table(written.out)[1] == [rig.topic, "0", "300", "250", "50", "0"]
@@ -315,6 +328,32 @@ async def test_mirus_is_taken_over_where_it_stopped(
     resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}
     assert resumed[TopicPartition(topic, 0)] == (30, 130)
     assert not running.events.of(ResumeUnproven)
+
+
+async def test_lines_and_records_are_those_of_mirus_s_libraries() -> None:
+    """Jackson and Connect's converter, set up as Mirus does it, write what we write and read what we read."""
+    names = ("mirus", "a,b", 'say "x"', " spaced ", "größe", "#hash", "a;b'c", "tab\tb", "a\\b", "\U0001f600")
+    each = [
+        MirusOffset(name, TopicPartition("t.x-y_z", number), None if number == 3 else number)
+        for number, name in enumerate(names)
+    ]
+    words = [
+        (
+            quote(one.connector),
+            one.source.topic,
+            str(one.source.partition),
+            "" if one.offset is None else str(one.offset),
+        )
+        for one in each
+    ]
+    printed = await asyncio.to_thread(java_program("MirusOffsets").run, *itertools.chain(*words))
+    of_each = [printed[at : at + 5] for at in range(0, len(printed), 5)]
+
+    for one, (csv, json_line, read_back, key, value) in zip(each, of_each, strict=True):
+        assert (write_line(one, LineFormat.CSV), write_line(one, LineFormat.JSON)) == (csv, json_line)
+        assert read_line(csv, LineFormat.CSV) == read_line(read_back, LineFormat.JSON) == one
+        assert read_record(key.encode(), value.encode()) == one
+    assert _as_mirus_stores("mirus", "t.x-y_z", 0, 0) == (printed[3].encode(), printed[4].encode())
 
 
 def _as_mirus_stores(connector: str, topic: str, partition: int, offset: int) -> tuple[bytes, bytes]:

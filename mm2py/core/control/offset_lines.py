@@ -8,6 +8,7 @@ meant: of the wrong cluster, or of a topic that was created again.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
@@ -46,12 +47,13 @@ def read_lines(name: str, text: str, form: LineFormat, connector: str, *, skips_
     lines: dict[TopicPartition, OffsetLine] = {}
     problems: list[Problem] = []
     of_others = 0
-    for number, line in enumerate(text.splitlines(), 1):
+    # Other characters that end lines in Python may be part of a connector's name.
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
         where = f"{name}:{number}"
         if not line.strip():
             continue
         try:
-            one = read_line(line, form)
+            one = read_line(line.removesuffix("\n"), form)
         except ValueError as error:
             problems.append(Problem(where, "", str(error)))
             continue

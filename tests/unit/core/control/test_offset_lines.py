@@ -32,6 +32,15 @@ def test_each_wrong_line_is_named() -> None:
     assert "f.csv:1 already" in found.problems[2].message
 
 
+def test_only_line_ends_end_lines() -> None:
+    """A connector's name may have characters that end lines elsewhere."""
+    found = read_lines(
+        "f.csv", "a\u2028b\x85,t,0,5\r\na\u2028b\x85,t,1,6", LineFormat.CSV, "a\u2028b\x85", skips_others=False
+    )
+
+    assert ([line.offset for line in found.lines], found.problems) == ([5, 6], ())
+
+
 def test_a_named_connector_s_lines_are_taken_alone() -> None:
     """Mirus's tool prints the offsets of all connectors: the others' are counted, not refused."""
     found = read_lines("f.csv", "A,t,0,5\nB,t,0,7\n", LineFormat.CSV, "B", skips_others=True)
