@@ -252,7 +252,8 @@ def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
     for node in flow.nodes:
         if not node.answers and node.is_member:
             tasks = ", ".join(map(str, node.assigned))
-            part = f": its copy task{_s(len(node.assigned))} {tasks} are not in the figures" if tasks else ""
+            many = len(node.assigned)
+            part = f": its copy task{_s(many)} {tasks} {_are(many)} not in the figures" if tasks else ""
             message = f"node {node.worker_id} does not answer{part}"
             hint = "its tasks move to other nodes once its session is over; check its process and its machine"
             yield HealthIssue(IssueCode.NODE_SILENT, Severity.WARNING, message, hint=hint, about=node.worker_id)

@@ -45,8 +45,8 @@ class Node:
 
     @property
     def worker_id(self) -> str:
-        """Its name in Connect's answers: where its REST interface is, or else the host."""
-        return self.rest.partition("://")[2].rstrip("/") or self.host
+        """Its name in Connect's answers: where its REST interface is, or else its id."""
+        return self.rest.rpartition("://")[2].rstrip("/") or self.id
 
     def shares_processes_with(self, other: Node) -> bool:
         """Whether a process number means the same process to both."""

@@ -15,12 +15,13 @@ from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, looking
 from tests.support.eventually import eventually
+from tests.support.rest_node import some_nodes
 from tests.support.served_page import Served, partitions
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOPICS, SETTINGS, OFFSETS = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "settings", "offsets"))
+TOPICS, SETTINGS, OFFSETS, NODES = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "settings", "offsets", "nodes"))
 
 
 async def test_topics_are_found_by_remote_name_and_state(browser: Browser, served: Served) -> None:
@@ -103,6 +104,34 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     # The tests' browser asks for no motion.
     assert turns == "none"
     assert served.node.control.ordered == NO_OVERRIDES
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_nodes_have_a_tab_where_there_are_several(browser: Browser, served: Served, scheme: str) -> None:
+    """Each with what it does; figures are those of all; a drain is asked for, and fits a phone."""
+    gone = attrs.evolve(some_nodes()[1], id="x", worker_id="gone-with-a-long-name.example.com:8083", answers=False)
+    async with looking(browser, served.url, scheme=scheme, size=(390, 844)) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Topics 2")
+        alone = await seen.page.locator("#tab-nodes").is_visible()
+        differing = attrs.evolve(some_nodes()[1], differs=("topics", "tasks.max"))
+        served.show(nodes=(some_nodes()[0], differing, gone))
+        await seen.sees("This node copies 3 of 7 partitions")
+        await seen.open(NODES)
+        await seen.sees("Nodes 3")
+        await seen.sees("does not answer", "table.nodes")
+        small = await seen.width()
+        await seen.keep_picture(f"nodes-phone-{scheme}")
+        await seen.page.set_viewport_size({"width": 1280, "height": 900})
+        rows = await seen.rows("nodes")
+        await seen.keep_picture(f"nodes-{scheme}")
+        await seen.page.get_by_role("button", name="Drain").click()
+        await seen.page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        await eventually(lambda: served.node.control.drained, within_s=10, what="the node is drained")
+
+    assert not alone
+    assert small <= 390
+    assert [row.split()[0] for row in rows] == ["gone-with-a-long-name.example.com:8083", "here:8083", "there:8083"]
 
 
 async def test_settings_have_an_origin_and_are_changed(browser: Browser, served: Served) -> None:

@@ -85,7 +85,11 @@ def test_each_process_has_an_id_of_its_own() -> None:
 
     assert len(ids) == 6
     assert attrs.evolve(HERE, rest="").id == HERE.id
-    assert (HERE.worker_id, attrs.evolve(HERE, rest="").worker_id) == ("here:8083", "here")
+    assert [attrs.evolve(HERE, rest=rest).worker_id for rest in ("http://here:8083/", "h:1", "")] == [
+        "here:8083",
+        "h:1",
+        HERE.id,
+    ]
 
 
 def _changed(**members: Any) -> bytes:

@@ -107,6 +107,15 @@ export async function restartTask(flow, number) {
   await change(`Restarting copy task ${number} of ${flow}`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
 }
 
+export async function drainNode() {
+  if (!await confirm("Drain this node?", "Other nodes take its copy tasks of all flows, and it takes none, until it is undrained or restarted. It keeps running.", "Drain")) return;
+  await change("Draining this node", "PUT", "node/drain");
+}
+
+export async function undrainNode() {
+  await change("Undraining this node", "PUT", "node/resume");
+}
+
 export async function pauseTopic(flow, topic) {
   if (!await confirm(`Pause topic ${topic}?`, `${flow} does not copy it until it is resumed. Its other topics continue.`, "Pause")) return;
   await change(`Pausing topic ${topic}`, "PUT", flowPath(flow, "topics", topic, "pause"));

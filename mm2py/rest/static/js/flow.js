@@ -6,6 +6,7 @@ import { h, setAttribute, setText } from "./dom.js";
 import { Events } from "./events.js";
 import { ago, bytes, bytesPerS, clock, connector as called, count, duration, ms, plural, recordsPerS, short, state, taskState } from "./format.js";
 import { fare } from "./diagram.js";
+import { nodeTable, part } from "./nodes.js";
 import { Past } from "./past.js";
 import { Plot } from "./plots.js";
 import { Problems, problems, sparkText } from "./overview.js";
@@ -13,7 +14,7 @@ import { forgetFlow, find, now, store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 import { topicTable, topicsOf } from "./topics.js";
 
-const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["settings", "Settings"], ["offsets", "Offsets"], ["events", "Events"]];
+const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["nodes", "Nodes"], ["settings", "Settings"], ["offsets", "Offsets"], ["events", "Events"]];
 
 const MOST_FAILURES = 3;
 
@@ -77,6 +78,8 @@ export class FlowPage {
     this.tasks = taskTable(this.flow);
     this.groups = groupTable();
     this.connectors = connectorTable(this.flow);
+    this.nodes = nodeTable();
+    this.part = h("p", { class: "faint" });
     this.heartbeats = h("p", { class: "faint" });
     this.steps = stepTable();
     this.spark = h("p", { class: "faint spark-line" });
@@ -85,7 +88,7 @@ export class FlowPage {
     this.settings = settings(this.flow);
     this.offsets = offsets(this.flow);
     const content = {
-      topics: [this.topics.node], tasks: [this.spark, this.tasks.node], groups: [this.groups.node],
+      topics: [this.part, this.topics.node], nodes: [this.nodes.node], tasks: [this.spark, this.tasks.node], groups: [this.groups.node],
       connectors: [this.connectors.node, this.heartbeats, h("h3", { text: "Other steps" }), this.steps.node], events: [this.events.node],
       settings: [this.settings.node], offsets: [this.offsets.node],
     };
@@ -102,7 +105,7 @@ export class FlowPage {
   move(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const names = TABS.map(([name]) => name);
+    const names = TABS.map(([name]) => name).filter((name) => !this.tabs[name].hidden);
     const next = names[(names.indexOf(this.tab) + step + names.length) % names.length];
     location.hash = this.tabs[next].getAttribute("href");
     this.tabs[next].focus();
@@ -176,6 +179,10 @@ export class FlowPage {
     const failed = line.stages.stopped ?? 0;
     setText(this.tabs.topics, `Topics ${line.topics}${failed ? ` (${failed} failed)` : ""}`);
     setText(this.tabs.tasks, `Copy tasks ${flow.tasks.length}`);
+    setText(this.tabs.nodes, `Nodes ${flow.nodes.length}`);
+    this.tabs.nodes.hidden = flow.nodes.length < 2 && this.tab !== "nodes";
+    setText(this.part, part(flow.nodes, line.partitions));
+    this.part.hidden = this.part.textContent === "";
     setText(this.tabs.groups, `Consumer groups ${flow.groups.size}`);
   }
 
@@ -186,6 +193,7 @@ export class FlowPage {
       this.tasks.update(flow.tasks);
     } else if (this.tab === "groups") this.groups.update([...flow.groups.values()]);
     else if (this.tab === "events") this.events.update();
+    else if (this.tab === "nodes") this.nodes.update(flow.nodes);
     else if (this.tab === "settings") this.settings.update();
     else if (this.tab === "offsets") this.offsets.update(line);
     else {
@@ -257,8 +265,8 @@ function taskTable(flow) {
       { key: "boundary", label: "Between epochs", numeric: true, sort: (task) => task.boundary_ms, text: (task) => ms(task.boundary_ms), title: () => "How long nothing was copied between the last two epochs" },
       { key: "lost", label: "Lost epochs", numeric: true, sort: (task) => task.lost_epochs, text: (task) => count(task.lost_epochs), mood: (task) => (task.lost_epochs ? "warn" : null) },
       { key: "memory", label: "Memory", numeric: true, sort: (task) => task.rss_bytes, text: (task) => (task.rss_bytes ? bytes(task.rss_bytes) : "–") },
-      { key: "worker", label: "Worker", sort: (task) => task.worker, text: (task) => task.worker || "–" },
-      { key: "acts", label: "", make: (task) => act.button("Restart", "restart", () => act.restartTask(flow, task.task), { small: true }), update: () => {} },
+      { key: "worker", label: "Worker", sort: (task) => task.node || task.worker, text: (task) => (task.node ? `on ${task.node}` : task.worker || "–") },
+      { key: "acts", label: "", make: (task) => act.button("Restart", "restart", () => act.restartTask(flow, task.task), { small: true }), update: (node, task) => act.show(node, !task.node) },
     ],
   });
 }

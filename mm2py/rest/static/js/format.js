@@ -101,6 +101,16 @@ const TASK_STATES = {
   paused: ["paused", "pause", "still"],
 };
 
+const NODE_STATES = {
+  owner: ["owner", "ok", "good"],
+  running: ["running", "ok", "good"],
+  standby: ["standing by", "wait", "still"],
+  draining: ["draining", "drain", "busy"],
+  drained: ["drained", "stop", "still"],
+  silent: ["does not answer", "bad", "bad"],
+  gone: ["gone", "bad", "warn"],
+};
+
 const LEVELS = {
   info: ["info", "none", "still"],
   warn: ["warning", "bad", "warn"],
@@ -114,6 +124,7 @@ const named = (table, name) => {
 export const state = (name) => named(STATES, name);
 export const stage = (name) => named(STAGES, name);
 export const taskState = (name) => named(TASK_STATES, name);
+export const nodeState = (name) => named(NODE_STATES, name);
 export const level = (name) => named(LEVELS, name);
 
 const CONNECTORS = {
