@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import re
@@ -116,7 +117,9 @@ def _table(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
 
-async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path: Path) -> None:
+async def test_positions_go_to_a_file_and_back(
+    rig: Rig, offsets: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
     What is shown is where the flow stands; set back by a file, it copies again from there, and nothing else.
 
@@ -143,7 +146,8 @@ async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path
     exported = await offsets("export", rig.file, "--topics", f"{rig.topic},other.*")
     written = await offsets("import", rig.file, file)
     after = await rig.positions()
-    again = await offsets("import", rig.file, file)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    again = await offsets("import", rig.file, "-")
     async with running_flow(rig.settings, tmp_path) as running:
         await _copied(running, 50)
         await running.drain()
@@ -181,7 +185,7 @@ async def test_positions_go_to_a_file_and_back(rig: Rig, offsets: Type, tmp_path
         ),
         1: before[1],
     }
-    assert "nothing changes" in again.out
+    assert (again.code, "nothing changes" in again.out) == (ExitCode.OK, True)
     assert_written([records + records[250:], records], await read_topic(rig.target, rig.remote_topic))
     assert not running.events.of(ResumeUnproven)
 
