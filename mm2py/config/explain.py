@@ -80,7 +80,11 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
 
 def shown(key: Key, name: str, value: Value) -> str:
     """Return the text of *value*, a mask if it is or might be a secret, or the reference that it came from."""
-    might_be_secret = key.stem is not None and _SECRET_NAME.search(name) is not None
     if value.stands_in:
         return value.stands_in
-    return MASK if key.is_secret or might_be_secret else value.text
+    return MASK if key.is_secret or (key.stem is not None and might_be_secret(name)) else value.text
+
+
+def might_be_secret(name: str) -> bool:
+    """Whether a setting that the key table does not know by name is called like a secret."""
+    return _SECRET_NAME.search(name) is not None

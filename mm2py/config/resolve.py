@@ -211,6 +211,9 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     group = of.text("group.id").strip()
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
+    of_flow = of.layers.get(f"{flow}.group.id")  # as connectors of a distributed worker have it
+    if of_flow is not None:
+        group, is_shared = of_flow.text, False
     return MembershipSettings(
         group=f"{group}-{flow.source}" if is_shared else group,
         session_ms=of.number("session.timeout.ms"),

@@ -111,7 +111,15 @@ def import_settings(
     its result.
     """
 
-    given = _Given(imported.files[0], imported.named, imported.document, (), overrides or {}, machine or ThisMachine())
+    given = _Given(
+        imported.files[0],
+        imported.named,
+        imported.document,
+        (),
+        overrides or {},
+        machine or ThisMachine(),
+        may_be_idle=imported.may_be_idle,
+    )
 
     def read(live: Mapping[str, str]) -> MirrorSettings:
         return attrs.evolve(_import(imported, given, live), with_live=read)
@@ -145,6 +153,7 @@ class _Given:
     targets: Sequence[str]
     overrides: Mapping[str, str] = attrs.field(repr=False)
     machine: Machine
+    may_be_idle: bool = False
 
 
 def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
@@ -166,7 +175,7 @@ def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
             problems.extend(settings)
     problems.extend(_judge_secrets(flows, layers))
     problems.extend(judge_rest(layers))
-    if not problems:
+    if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
         raise ConfigError(_tidied(problems))

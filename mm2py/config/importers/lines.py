@@ -28,6 +28,8 @@ class Imported:
     document: Document
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
+    #: Whether they may make no flow at all.
+    may_be_idle: bool = False
 
     @property
     def named(self) -> dict[str, Path]:

@@ -64,44 +64,66 @@ class Connector:
 def import_standalone(worker_file: Path, connector_files: Sequence[Path]) -> Imported:
     """Convert a worker's and its connectors' files to flows. Nothing is raised; problems are in the result."""
     worker, *files = read_files(worker_file, *connector_files)
+    lines = Lines(NAME)
+    problems, notes = take_connectors(lines, worker, files)
+    return Imported((worker_file, *connector_files), lines.document(), tuple(problems), tuple(notes))
+
+
+def take_connectors(
+    lines: Lines, worker: ParsedFile, files: Sequence[ParsedFile], *, is_distributed: bool = False
+) -> tuple[list[Problem], list[Problem]]:
+    """
+    Convert a worker and its connectors, from wherever they were read, to *lines*; return problems and notes.
+
+    A distributed worker may have no connector, keeps positions in a topic of its own, and configures itself.
+    """
     problems = [problem for file in (worker, *files) for problem in file.problems]
     notes = [note for file in (worker, *files) for note in file.notes]
     connectors: list[Connector] = []
     for file in files:
-        found = None if file.problems else _classify(file)
+        found = None if file.problems else classify(file)
         if isinstance(found, Problem):
             problems.append(found)
         elif found is not None:
             connectors.append(found)
     connectors.sort(key=lambda connector: list(ConnectorClass).index(connector.kind))
-    lines = Lines(NAME)
     flows = tuple(dict.fromkeys(connector.flow for connector in connectors))
     aliases = dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target))
-    lines.set("clusters", ", ".join(aliases))
+    targets = tuple(dict.fromkeys(flow.target for flow in flows))
+    lines.set("clusters", ", ".join(aliases or ("target",) * is_distributed))
     lines.set("emit.heartbeats.enabled", "false")
-    notes.extend(_take_worker(lines, worker, tuple(dict.fromkeys(flow.target for flow in flows))))
+    for flow in flows if is_distributed else ():
+        _take_group(lines, flow, worker)
+    notes.extend(_take_worker(lines, worker, targets or ("target",) * is_distributed, is_distributed=is_distributed))
     for flow in flows:
         group = [connector for connector in connectors if connector.flow == flow]
         problems.extend(_judge_flow(group, worker, is_whole=not problems))
         notes.extend(_take_flow(lines, flow, group, worker))
+        if not is_distributed:
+            _settle_replication(lines, flow)
+        _settle_servers(lines, flow)
     problems.extend(_judge_names(connectors))
     problems.extend(problem for connector in connectors for problem in _judge_converters(connector, worker))
+    if is_distributed:
+        problems.extend(_judge_shared_topics(connectors))
+        problems.extend(problem for connector in connectors for problem in _judge_own(connector))
     if "clusters" in worker.entries:
         entry = worker.entries["clusters"]
         hint = "run connect-mirror-maker with it, or name a worker's file first"
         problems.append(Problem(entry.where, "clusters", "this is MirrorMaker 2's own file, not a worker's", hint))
-    return Imported((worker_file, *connector_files), lines.document(), tuple(problems), tuple(notes))
+    return problems, notes
 
 
 # The kind of a connector.
 
 
-def _classify(file: ParsedFile) -> Connector | Problem:
+def classify(file: ParsedFile) -> Connector | Problem:
+    """Return what a connector is, or why it is none of ours."""
     line = file.entries.get("connector.class")
     known = f"mm2py runs {', '.join(kind.value for kind in ConnectorClass)}"
     if line is None:
         return Problem(file.name, "connector.class", "missing: what the connector does", known)
-    kind = _kind_of(line.value.strip())
+    kind = kind_of(line.value.strip())
     if kind is None:
         return Problem(line.where, line.key, f"mm2py has no connector {line.value.strip()}", known)
     if kind is ConnectorClass.MIRUS:
@@ -116,7 +138,8 @@ def _classify(file: ParsedFile) -> Connector | Problem:
     return Connector(file, kind, Flow(source, target))
 
 
-def _kind_of(name: str) -> ConnectorClass | None:
+def kind_of(name: str) -> ConnectorClass | None:
+    """Return the connector that Connect would run for a class's name; None if it is none of ours."""
     if name in {MIRUS, MIRUS.rpartition(".")[2]}:
         return ConnectorClass.MIRUS
     short = name.removeprefix(_PACKAGE)
@@ -133,11 +156,15 @@ def _alias(file: ParsedFile, side: str) -> str:
 # The worker.
 
 
-def _take_worker(lines: Lines, worker: ParsedFile, targets: Sequence[str]) -> Iterator[Problem]:
+def _take_worker(
+    lines: Lines, worker: ParsedFile, targets: Sequence[str], *, is_distributed: bool
+) -> Iterator[Problem]:
     for key, entry in worker.entries.items():
         if key.removeprefix("internal.").startswith(_CONVERTERS) or key == "clusters":
             continue
-        if key in {"offset.storage.file.filename", "offset.storage.topic"}:
+        if is_distributed and (key == "group.id" or key.startswith("status.storage.")):
+            continue
+        if key == "offset.storage.file.filename" or (key == "offset.storage.topic" and not is_distributed):
             message = "without effect: positions are stored on the target cluster, in mm2-offsets.ALIAS.internal"
             yield Problem(entry.where, key, message)
         elif _is_of_process(key) or key.startswith("copy."):
@@ -147,6 +174,13 @@ def _take_worker(lines: Lines, worker: ParsedFile, targets: Sequence[str]) -> It
         else:
             for target in targets:
                 lines.take(f"{target}.{key}", entry)
+
+
+def _take_group(lines: Lines, flow: Flow, worker: ParsedFile) -> None:
+    """Give each flow a group of its own, whatever other flows the worker has: they come and go."""
+    entry = worker.entries.get("group.id")
+    if entry is not None and entry.value.strip():
+        lines.set(f"{flow}.group.id", f"{entry.value.strip()}-{flow.source}")
 
 
 def _is_of_process(key: str) -> bool:
@@ -167,8 +201,6 @@ def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Par
     lines.set(f"{flow}.enabled", "true" if kinds & {ConnectorClass.SOURCE, ConnectorClass.MIRUS} else "false")
     lines.set(f"{flow}.emit.checkpoints.enabled", "true" if ConnectorClass.CHECKPOINT in kinds else "false")
     lines.set(f"{flow}.emit.heartbeats.enabled", "true" if ConnectorClass.HEARTBEAT in kinds else "false")
-    _settle_replication(lines, flow)
-    _settle_servers(lines, flow)
 
 
 def _settle_replication(lines: Lines, flow: Flow) -> None:
@@ -309,6 +341,30 @@ def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:
         elif (first := seen.setdefault(line.value.strip(), connector)) is not connector:
             message = f"{first.file.name} already has a connector with that name"
             yield Problem(line.where, "name", message, "give each connector a name of its own")
+
+
+def _judge_shared_topics(connectors: Sequence[Connector]) -> Iterator[Problem]:
+    """Refuse two sources of one alias: a worker's positions lie in one topic, by alias."""
+    first: dict[str, Connector] = {}
+    for connector in connectors:
+        if connector.kind in {ConnectorClass.SOURCE, ConnectorClass.MIRUS}:
+            other = first.setdefault(connector.flow.source, connector)
+            if other.flow != connector.flow:
+                line = connector.get("source.cluster.alias")
+                message = (
+                    f"{other.file.name} has a source called {connector.flow.source}, and another target.cluster.alias"
+                )
+                where, key = (line.where, line.key) if line else (connector.file.name, "source.cluster.alias")
+                yield Problem(
+                    where, key, message, "a worker has one target: give both connectors the same alias for it"
+                )
+
+
+def _judge_own(connector: Connector) -> Iterator[Problem]:
+    """Refuse settings of the whole process: a connector must not change them for all others."""
+    for key, entry in connector.file.entries.items():
+        if key != "clusters" and _is_of_process(key):
+            yield Problem(entry.where, key, "applies to the whole process", "write it in the worker's file")
 
 
 def _judge_converters(connector: Connector, worker: ParsedFile) -> Iterator[Problem]:

@@ -1,0 +1,123 @@
+"""
+A distributed worker of Kafka Connect, and the connectors in its config topic, as lines of an ``mm2.properties``.
+
+The connectors are the same as a standalone worker's, and are converted by the same rules. The worker's file names the
+topics: positions of all flows lie in `offset.storage.topic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from mm2py.config.explain import MASK, might_be_secret
+from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
+from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, take_connectors
+from mm2py.config.keys.row import LineLevel
+from mm2py.config.keys.table import find_key
+from mm2py.config.layers import OVERRIDE
+from mm2py.config.problem import Problem
+from mm2py.config.properties import Entry
+
+
+NAME: Final = "distributed worker"
+#: Required by Connect as well.
+_REQUIRED: Final = {
+    "bootstrap.servers": "the brokers of the target",
+    "group.id": "the name of the worker's group",
+    "config.storage.topic": "the topic with the connectors' configs",
+    "offset.storage.topic": "the topic with positions",
+    "status.storage.topic": "the topic with Connect's statuses; mm2py writes none",
+}
+_SIDES: Final = ("source.", "target.", "destination.")
+_CLIENTS: Final = ("cluster.", "consumer.", "producer.", "admin.", "override.")
+
+
+def read_worker(path: Path, overrides: Mapping[str, str] | None = None) -> ParsedFile:
+    """Read a worker's file, with *overrides* over its lines."""
+    [worker] = read_files(path)
+    ours = {key: Entry(key, value, 0, where=OVERRIDE) for key, value in (overrides or {}).items()}
+    entries = {**worker.entries, **ours}
+    port, host = (entries.get(key) for key in ("rest.port", "rest.host.name"))
+    if "listeners" not in entries and (line := port or host) is not None:
+        # Former keys of Connect; Mirus's start script sets a port.
+        address = f"http://{host.value.strip() if host else '127.0.0.1'}:{port.value.strip() if port else '8083'}"
+        entries["listeners"] = attrs.evolve(line, key="listeners", value=address, written=line.key)
+    entries = {key: entry for key, entry in entries.items() if key not in {"rest.port", "rest.host.name"}}
+    return attrs.evolve(worker, entries=entries)
+
+
+def import_distributed(path: Path, worker: ParsedFile, connectors: Mapping[str, Mapping[str, str]]) -> Imported:
+    """Convert the *worker* read from *path* and its *connectors*, by name. Nothing is raised; problems are in the
+    result, those of a connector with its name as their place.
+    """
+    lines = Lines(NAME)
+    problems, notes = take_connectors(
+        lines, worker, [parsed(name, config) for name, config in connectors.items()], is_distributed=True
+    )
+    return Imported((path,), lines.document(), (*_missing(worker), *problems), tuple(notes), may_be_idle=True)
+
+
+def _missing(worker: ParsedFile) -> Iterator[Problem]:
+    for key, what in _REQUIRED.items():
+        entry = worker.entries.get(key)
+        if not worker.problems and (entry is None or not entry.value.strip()):
+            yield Problem(worker.name, key, f"missing: {what}", f"add {key} = …, as Kafka Connect requires")
+
+
+def config_storage(worker: ParsedFile) -> StorageSettings:
+    """Return the topic with the connectors' configs, of a *worker* without problems."""
+    factor = worker.entries.get("config.storage.replication.factor")
+    topic = worker.entries["config.storage.topic"].value.strip()
+    return StorageSettings(topic, int(factor.value) if factor is not None else StorageSettings().replication_factor)
+
+
+def parsed(name: str, config: Mapping[str, str]) -> ParsedFile:
+    """Return a stored connector like a parsed file."""
+    entries = {key: Entry(key, value, 0, where=name) for key, value in {**config, "name": name}.items()}
+    return ParsedFile(name, entries)
+
+
+def waiting(connectors: Mapping[str, Mapping[str, str]]) -> dict[str, Problem]:
+    """Return the checkpoint connectors without a source connector of their flow: checkpoints depend on it."""
+    found = [classify(parsed(name, config)) for name, config in connectors.items()]
+    ours = [one for one in found if isinstance(one, Connector)]
+    sources = {one.flow for one in ours if one.kind in {ConnectorClass.SOURCE, ConnectorClass.MIRUS}}
+    return {
+        one.file.name: Problem(
+            one.file.name, "", f"waits for a MirrorSourceConnector of {one.flow}", "create it, in the same worker"
+        )
+        for one in ours
+        if one.kind is ConnectorClass.CHECKPOINT and one.flow not in sources
+    }
+
+
+# Secrets.
+
+
+def is_secret(key: str) -> bool:
+    """Whether a connector's setting is a secret, or might be one."""
+    bare = key
+    for stems in (_SIDES, _CLIENTS, _CLIENTS):
+        bare = next((bare.removeprefix(stem) for stem in stems if bare.startswith(stem)), bare)
+    rows = [row for level in LineLevel if (row := find_key(level, bare) or find_key(level, key)) is not None]
+    if any(row.is_secret for row in rows):
+        return True
+    return might_be_secret(key) and all(row.stem is not None for row in rows)
+
+
+def masked(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a connector's config without secrets; references to value providers are shown."""
+    return {key: MASK if value and is_secret(key) and "${" not in value else value for key, value in config.items()}
+
+
+def unmasked(config: Mapping[str, str], stored: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return *config* with the *stored* secrets in place of their masks, and the keys of masks that stand for none."""
+    shown = masked(stored)
+    is_mask = {key: value.strip() == MASK and is_secret(key) for key, value in config.items()}
+    lost = tuple(key for key, is_one in is_mask.items() if is_one and shown.get(key) != MASK)
+    return {key: stored.get(key, value) if is_mask[key] else value for key, value in config.items()}, lost

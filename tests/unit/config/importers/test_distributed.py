@@ -1,0 +1,159 @@
+"""A distributed worker's file and the connectors of its topic become flows; secrets are masked, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
+from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from tests.support.config_files import refusals_of
+
+
+Load = Callable[..., MirrorSettings]
+
+WORKER = """\
+bootstrap.servers = t:9092
+group.id = connect
+key.converter = org.apache.kafka.connect.converters.ByteArrayConverter
+config.storage.topic = configs
+offset.storage.topic = offsets
+offset.storage.replication.factor = 1
+status.storage.topic = statuses
+status.storage.replication.factor = 1
+"""
+SOURCE = {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "west",
+    "target.cluster.alias": "east",
+    "source.cluster.bootstrap.servers": "w:9092",
+    "topics": "orders",
+}
+MIRUS = {
+    "connector.class": "com.salesforce.mirus.MirusSourceConnector",
+    "consumer.bootstrap.servers": "m:9092",
+    "topics.whitelist": "test",
+    "replication.factor": "2",
+}
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Write a worker's file and load it with connectors."""
+
+    def write_and_load(
+        connectors: Mapping[str, Mapping[str, str]] | None = None, worker: str = WORKER, **overrides: str
+    ) -> MirrorSettings:
+        path = tmp_path / "worker.properties"
+        path.write_text(worker)
+        found = read_worker(path, {key.replace("_", "."): value for key, value in overrides.items()})
+        return import_settings(import_distributed(path, found, connectors or {}))
+
+    return write_and_load
+
+
+def test_a_worker_may_have_no_connector(load: Load) -> None:
+    """There is no flow then, and one cluster: the target."""
+    settings = load()
+
+    assert settings.flows == ()
+    assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {"target": ("t:9092",)}
+
+
+def test_all_flows_share_the_worker_s_topics(load: Load) -> None:
+    """Positions lie in the worker's topic, whatever a connector's topics need; each flow has a group of its own."""
+    settings = load({"us-west": SOURCE, "mirus": MIRUS})
+
+    flows = {str(flow.flow): flow for flow in settings.flows}
+    assert set(flows) == {"west->east", "mirus->target"}
+    for flow in flows.values():
+        assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == ("offsets", 1)
+        assert (flow.config_storage.topic, flow.config_storage.replication_factor) == ("configs", 3)
+        assert flow.target.bootstrap_servers == ("t:9092",)
+    assert {name: flow.group_id for name, flow in flows.items()} == {
+        "west->east": "connect-west",
+        "mirus->target": "connect-mirus",
+    }
+
+
+def test_another_connector_changes_nothing_of_a_flow(load: Load) -> None:
+    """So the flows of other connectors continue undisturbed."""
+    alone, together = load({"us-west": SOURCE}), load({"mirus": MIRUS, "us-west": SOURCE})
+
+    assert alone.flows[0] in together.flows
+
+
+def test_required_keys_are_those_of_connect(load: Load) -> None:
+    """Each is named."""
+    with pytest.raises(ConfigError) as caught:
+        load(worker="tasks.max = 1\n")
+
+    missing = [problem.key for problem in caught.value.problems if problem.message.startswith("missing")]
+    assert missing == [
+        "bootstrap.servers",
+        "group.id",
+        "config.storage.topic",
+        "offset.storage.topic",
+        "status.storage.topic",
+    ]
+
+
+def test_an_override_is_a_line_of_the_worker(load: Load) -> None:
+    """As in Mirus, whose start script sets `rest.port`."""
+    settings = load({"us-west": SOURCE}, offset_storage_topic="others", rest_port="8084")
+
+    assert settings.flows[0].offset_storage.topic == "others"
+    assert [str(listener) for listener in settings.rest.listeners] == ["http://127.0.0.1:8084"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listeners", "http://:8083"),
+        ("rest.auth.anonymous", "write"),
+        ("spark.master", "local[1]"),
+        ("log.level", "debug"),
+    ],
+)
+def test_a_connector_cannot_change_the_process(load: Load, key: str, value: str) -> None:
+    """It would change it for all others."""
+    refused = refusals_of(lambda: load({"us-west": {**SOURCE, key: value}}))
+
+    assert refused == [f"us-west: {key}: applies to the whole process (write it in the worker's file)"]
+
+
+def test_two_sources_of_one_alias_are_refused(load: Load) -> None:
+    """Their positions would lie under the same keys."""
+    refused = refusals_of(lambda: load({"one": SOURCE, "two": {**SOURCE, "target.cluster.alias": "south"}}))
+
+    assert len(refused) == 1
+    assert refused[0].startswith("two: source.cluster.alias: one has a source called west")
+
+
+_SECRETS = {
+    "source.cluster.sasl.jaas.config": "password=x",
+    "source.consumer.ssl.key.password": "x",
+    "target.cluster.ssl.keystore.password": "x",
+    "producer.override.sasl.jaas.config": "x",
+    "transforms.mask.password": "x",
+}
+
+
+def test_secrets_are_masked_and_kept() -> None:
+    """What is shown may be put back. References are no secrets."""
+    config = {**SOURCE, **_SECRETS, "consumer.ssl.truststore.password": "${file:/x:y}", "key.converter": "c"}
+
+    shown = masked(config)
+    assert {key for key, value in shown.items() if value == "***"} == set(_SECRETS)
+    assert unmasked(shown, config) == (config, ())
+    assert unmasked({**shown, "topics": "more"}, config) == ({**config, "topics": "more"}, ())
+
+
+def test_a_mask_without_a_secret_is_found() -> None:
+    """It must not become the secret."""
+    given, lost = unmasked({"source.cluster.sasl.jaas.config": "***", "topics": "***"}, SOURCE)
+
+    assert lost == ("source.cluster.sasl.jaas.config",)
+    assert given["topics"] == "***"
