@@ -23,6 +23,7 @@ from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.control.reload import compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
 from mm2py.errors import Mm2Error
+from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.fleet import Fleet
@@ -32,9 +33,10 @@ from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.flow.this_node import this_node
+from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
-from mm2py.model.state import MirrorView
+from mm2py.model.state import FlowState, MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.events import (
@@ -56,6 +58,8 @@ _SPARK_STOP_S = 5.0
 _CHECK_OVERRIDES_S = 30.0
 #: How long the loads of flows are valid, so that each of many flows need not ask all others.
 _LOADS_HOLD_S = 2.0
+#: Spark slots of a worker, whose later connectors are not known when Spark starts. An idle one costs nothing.
+_WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (20_000, 20, 50)
 
@@ -71,9 +75,13 @@ class MirrorMaker:
         events: EventLog,
         jitter: Callable[[], float] = random.random,
         read_again: Callable[[], MirrorSettings] | None = None,
+        worker: ConnectWorker | None = None,
     ) -> None:
-        """Make a node; *read_again* reads its settings again, and raises ConfigError where they cannot be used."""
+        """Make a node; *read_again* reads its settings again, and raises ConfigError where they cannot be used. With a
+        *worker* flows come and go with its connectors, and the node runs without any too.
+        """
         self.settings = settings
+        self.worker = worker
         self.events = events
         self._clock = clock
         self._read_again = read_again
@@ -90,7 +98,7 @@ class MirrorMaker:
         #: Counters continue across a reload of their flow.
         self._measures: dict[Flow, FlowMeasures] = {}
         self._started_ms = clock.wall_ms()
-        self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events)
+        self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events, states=worker)
         self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
         self._fleet.add(settings.flows)
         self._fleet.know(settings.elsewhere)
@@ -168,6 +176,7 @@ class MirrorMaker:
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
             refused_settings=self._refused_settings,
+            needs_flow=self.worker is None or not self.worker.is_read,
         )
 
     async def run(self) -> None:
@@ -191,6 +200,7 @@ class MirrorMaker:
                     tasks.create_task(self._reload_forever(tasks), name="reload"),
                     tasks.create_task(self._restart_forever(tasks), name="live settings"),
                     tasks.create_task(self._watch_overrides_forever(), name="overrides"),
+                    *self._follow_connectors(tasks),
                 ]
                 await self._until_stop()
                 for loop in changing:
@@ -210,8 +220,11 @@ class MirrorMaker:
 
     def _start_spark(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Start Spark, unless all flows only emit heartbeats."""
-        if _copy_tasks(settings.flows) and not self._has_spark:
-            self._has_spark = True
+        copy_tasks = _copy_tasks(settings.flows)
+        if copy_tasks and not self._has_spark:
+            self._has_spark, self._is_ready = True, False
+            if self.worker is not None:
+                self._spark.expect(max(copy_tasks, _WORKER_SLOTS if self._spark.settings.is_embedded else 0))
             self._spark_start = tasks.create_task(self._await_spark(), name="spark")
         elif not self._has_spark:
             self._become_ready()
@@ -226,10 +239,9 @@ class MirrorMaker:
 
     async def _until_stop(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            ends = [
-                tasks.create_task(self._asked_to_stop.wait(), name="stop"),
-                tasks.create_task(self._fleet.until_over(), name="over"),
-            ]
+            ends: list[asyncio.Task[object]] = [tasks.create_task(self._asked_to_stop.wait(), name="stop")]
+            if self.worker is None:
+                ends.append(tasks.create_task(self._fleet.until_over(), name="over"))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 end.cancel()
@@ -270,6 +282,20 @@ class MirrorMaker:
         if runner.settings != self._overrides.settings_of(flow):
             self._to_restart.add(flow)
             self._must_restart.set()
+
+    def _follow_connectors(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        if self.worker is None:
+            return []
+        hooks = Hooks(self.request_reload, self._apply_overrides, self._restart_connector)
+        return [tasks.create_task(self.worker.run(hooks), name="connectors")]
+
+    def _restart_connector(self, place: Place, request: RestartRequest) -> None:
+        """Restart what other nodes were asked to restart, if it runs here."""
+        runner = self._fleet.runner(place.flow)
+        states = {} if runner is None else {group.connector: group.state for group in runner.view().groups}
+        if runner is not None and states.get(place.group) not in {None, FlowState.STANDBY, FlowState.STOPPED}:
+            how = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
+            runner.restart(place.group, **how, by="another node")
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""

@@ -223,3 +223,18 @@ class OverridesNotStoredError(Mm2Error):
 
     def __str__(self) -> str:
         return f"overrides of flow {self.flow} cannot be stored on cluster {self.cluster}: {self.cause}"
+
+
+@attrs.define(eq=False)
+class ConnectorsNotStoredError(Mm2Error):
+    """The target cluster did not store a change of a worker's connectors, or it is uncertain whether it did."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "try again once the target cluster answers"
+
+    cluster: str
+    topic: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"connectors cannot be stored in {self.topic} on cluster {self.cluster}: {self.cause}"

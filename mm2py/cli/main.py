@@ -23,10 +23,11 @@ _COMMANDS = {
     "verify": ("verify", "compare the topics of a flow with their copies"),
     "transform": ("transform", "show records before and after a flow's transform"),
     "standalone": ("standalone", "run connectors' files, as connect-standalone does"),
+    "distributed": ("distributed", "run connectors that are created over REST, as connect-distributed does"),
     "legacy-mirror": ("mirror_maker_1", "run MirrorMaker 1's command line, as kafka-mirror-maker"),
 }
 #: Those that also have another name.
-_ALSO_ALONE = {"mirror", "standalone", "legacy-mirror"}
+_ALSO_ALONE = {"mirror", "standalone", "distributed", "legacy-mirror"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,6 +24,7 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
 from mm2py.flow.task_group import RESTART_PAUSES
@@ -109,8 +110,16 @@ def execute(options: argparse.Namespace) -> int:
     )
 
 
-def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, files: Sequence[Path]) -> int:
-    """Validate, explain or run what *load* reads from *files*; return the exit code."""
+def act(
+    options: argparse.Namespace,
+    load: Callable[[], MirrorSettings],
+    *,
+    files: Sequence[Path],
+    make_worker: Callable[[Clock, EventLog], ConnectWorker] | None = None,
+) -> int:
+    """Validate, explain or run what *load* reads from *files*; return the exit code. With *make_worker* the node is a
+    Connect worker, which then reads its settings itself.
+    """
 
     def read() -> MirrorSettings:
         settings = judged(load())
@@ -129,7 +138,8 @@ def act(options: argparse.Namespace, load: Callable[[], MirrorSettings], *, file
     if options.validate:
         return printed(lambda: _validate(settings, files))
     watched = files if options.watch else ()
-    return asyncio.run(_run(settings, read, status_file=options.status_file, watched=watched))
+    running = _run(settings, read, status_file=options.status_file, watched=watched, make_worker=make_worker)
+    return asyncio.run(running)
 
 
 def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
@@ -146,11 +156,18 @@ def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
 
 
 async def _run(
-    settings: MirrorSettings, read: Callable[[], MirrorSettings], *, status_file: Path | None, watched: Sequence[Path]
+    settings: MirrorSettings,
+    read: Callable[[], MirrorSettings],
+    *,
+    status_file: Path | None,
+    watched: Sequence[Path],
+    make_worker: Callable[[Clock, EventLog], ConnectWorker] | None,
 ) -> int:
     clock = SystemClock()
     events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
-    mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read)
+    worker = make_worker(clock, events) if make_worker is not None else None
+    read_again = read if worker is None else lambda: judged(worker.read())
+    mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read_again, worker=worker)
     loop = asyncio.get_running_loop()
     metrics = Metrics(events, partitions_max=settings.metrics_partitions_max, topics_max=settings.metrics_topics_max)
     server = RestServer(mirror_maker, clock=clock, events=events, metrics=metrics)

@@ -143,7 +143,7 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         message, hint = "the changed settings are refused, the previous ones stay in use", "correct the file and reload"
         found.append(HealthIssue(IssueCode.SETTINGS_REFUSED, Severity.NOTE, message, f"{problems[0]}{more}", hint))
-    if not view.flows:
+    if not view.flows and view.needs_flow:
         found.append(HealthIssue(IssueCode.NO_FLOW, Severity.ERROR, "no flow runs", hint="enable one: A->B.enabled"))
     return tuple(found)
 

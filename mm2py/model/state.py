@@ -426,6 +426,8 @@ class MirrorView:
     spark: SparkView | None = None
     started_ms: int | None = None
     refused_settings: tuple[str, ...] = ()
+    #: Whether something is wrong if there is no flow; a Connect worker may have none.
+    needs_flow: bool = True
 
 
 def to_json(view: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from mm2py.rest.handlers import connectors as for_connectors
 from mm2py.rest.handlers import flows as for_flows
 from mm2py.rest.handlers import node as for_node
 from mm2py.rest.handlers import page as for_page
+from mm2py.rest.handlers import worker as for_worker
 from mm2py.rest.openapi import document
 from mm2py.rest.page.files import PAGE_NAME, Page, is_open
 from mm2py.rest.page.snapshots import Snapshots
@@ -56,6 +57,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *for_node.routes.all,
     *for_flows.routes.all,
     *for_connectors.routes.all,
+    *for_worker.routes.all,
     *for_page.routes.all,
 )
 
@@ -212,7 +214,7 @@ class _Front:
         if needed is not Right.NONE:
             await self._let_in(request, shown, needed)
         if route is None:
-            raise _no_such(request, await _match(request, handler), rest.view())
+            raise _no_such(request, await _match(request, handler))
         route.check_query(request.query)
         if rest.is_draining and needed is Right.WRITE:
             raise RestError(503, "the node is stopping and accepts no more changes", (), ("Retry-After", "30"))
@@ -304,7 +306,7 @@ async def _match(request: web.Request, handler: Handler) -> Exception:
     return web.HTTPNotFound()
 
 
-def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestError:
+def _no_such(request: web.Request, error: Exception) -> RestError:
     """Return the error for an unknown path, with the path that may have been meant."""
     if isinstance(error, web.HTTPException) and error.status != 404:  # noqa: PLR2004
         known = as_rest_error(error)
@@ -312,9 +314,6 @@ def _no_such(request: web.Request, error: Exception, view: MirrorView) -> RestEr
         return known
     literal = [route.path for route in ROUTES if "{" not in route.path]
     near = nearest(request.path, literal)
-    if request.path.startswith("/connector") and view.flows:
-        # A Connect tool that was given the node's address.
-        near = f"{view.flows[0].flow.url_path()}{request.path}"
     return RestError(
         404, f"HTTP 404 Not Found: there is nothing at {request.path}" + (f"; did you mean {near}?" if near else "")
     )

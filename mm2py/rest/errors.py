@@ -13,6 +13,7 @@ from mm2py.errors import (
     BrokerAnsweredError,
     BrokerConnectionError,
     ClusterUnreachableError,
+    ConnectorsNotStoredError,
     Mm2Error,
     OverrideConflictError,
     OverrideRejectedError,
@@ -26,7 +27,14 @@ from mm2py.errors import (
 #: Retry-After when a cluster was unreachable.
 RETRY_AFTER_S: Final = 5
 _NOT_FOUND = (UnknownFlowError, UnknownConnectorError, UnknownTaskError)
-_AWAY = (OverridesNotStoredError, ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError, TimeoutError)
+_AWAY = (
+    OverridesNotStoredError,
+    ConnectorsNotStoredError,
+    ClusterUnreachableError,
+    BrokerConnectionError,
+    BrokerAnsweredError,
+    TimeoutError,
+)
 
 
 @attrs.define(eq=False)

@@ -19,7 +19,8 @@ _PARTS: Final = {
     "source": "The alias of the source cluster",
     "target": "The alias of the target cluster",
     "cluster": "The alias of a cluster",
-    "connector": "MirrorSourceConnector, MirrorCheckpointConnector or MirrorHeartbeatConnector",
+    "connector": "A connector's name; below a flow MirrorSourceConnector, MirrorCheckpointConnector or "
+    "MirrorHeartbeatConnector",
     "plugin": "A connector's class, with or without its package",
     "topic": "A topic's name at the source",
     "partition": "A partition's number",
@@ -31,6 +32,7 @@ _TAGS: Final = {
     "node": "The whole node",
     "flow": "One flow, its topics, and its overrides",
     "connect": "Kafka Connect's API, below a flow",
+    "worker": "Kafka Connect's API of a worker, `connect-distributed`; other nodes answer 404",
     "page": "The status page, events, and this document",
 }
 #: Statuses of any path: authentication, permission, wrong host, wrong method, the node is stopping.

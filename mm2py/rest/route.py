@@ -20,6 +20,7 @@ from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.config.settings import MirrorSettings
 from mm2py.errors import shortened
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
@@ -46,6 +47,11 @@ class MirrorNode(Protocol):
 
     settings: MirrorSettings
     events: EventLog
+
+    @property
+    def worker(self) -> ConnectWorker | None:
+        """Its connectors, if the node is a Connect worker."""
+        ...
 
     @property
     def control(self) -> Control: ...

@@ -100,6 +100,11 @@ class TopicLog:
         #: Why the topic could not be created: it says more than that the topic is unknown.
         self.refusal: BrokerAnsweredError | None = None
 
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that has the topic."""
+        return self._cluster
+
     # Creating.
 
     async def ensure(

@@ -1,4 +1,4 @@
-"""REST of a running daemon, asked about one flow as an operator asks."""
+"""REST of a running daemon, asked about one flow, or about a worker's connectors, as an operator asks."""
 
 from __future__ import annotations
 
@@ -36,6 +36,28 @@ class FlowRest:
             return True
 
         await eventually(is_so, within_s=60, what=f"the connector is {wanted}")
+
+
+class WorkerRest(FlowRest):
+    """The root of a Connect worker."""
+
+    async def until(self, name: str, wanted: str, *, tasks: int) -> None:
+        """Wait until a connector has this state, and so many tasks in the same state."""
+
+        async def is_so() -> bool:
+            found = await self.ask("GET", f"/connectors/{name}/status")
+            assert found["connector"]["state"] == wanted, found
+            assert [task["state"] for task in found["tasks"]] == [wanted] * tasks, found
+            return True
+
+        await eventually(is_so, within_s=60, what=f"{name} is {wanted} with {tasks} tasks")
+
+
+async def worker_rest(running: Daemon) -> WorkerRest:
+    """Return where a worker answers, once it knows its connectors."""
+    listening = await running.wait_for_event("rest_listening")
+    await running.wait_for_event("connectors_read")
+    return WorkerRest(listening["url"].rstrip("/"))
 
 
 async def flow_rest(running: Daemon, flow: str) -> FlowRest:

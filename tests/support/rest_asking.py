@@ -23,7 +23,7 @@ from mm2py.rest.app import make_app
 from mm2py.rest.route import Route
 from mm2py.rest.server import RestServer
 from tests.support.clocks import LoopClock
-from tests.support.rest_node import NodeDouble, node_double
+from tests.support.rest_node import CONNECTOR, NodeDouble, node_double
 
 
 #: What stands in for the parts of a path, so that each route leads somewhere.
@@ -39,6 +39,7 @@ PARTS = {
     "group": "billing",
     "name:.+": "index.html",
 }
+_NO_OFFSET = {"partition": {"cluster": "A", "topic": "orders", "partition": 0}, "offset": None}
 #: Bodies that routes take.
 BODIES: Mapping[str, object] = {
     "pause_topics": {"topics": ["orders"]},
@@ -49,7 +50,17 @@ BODIES: Mapping[str, object] = {
     "put_topic_limit": {"records_per_s": 10},
     "post_connector": {"name": "MirrorSourceConnector", "config": {}},
     "validate_config": {"topics": "orders"},
-    "patch_offsets": {"offsets": [{"partition": {"cluster": "A", "topic": "orders", "partition": 0}, "offset": None}]},
+    "post_worker_connector": {
+        "name": "north",
+        "config": {**CONNECTOR, "name": "north", "source.cluster.alias": "C", "tasks.max": 2},
+    },
+    "put_worker_config": {**CONNECTOR, "topics": "orders"},
+    "patch_worker_config": {"topics": "orders", "tasks.max": None},
+    "validate_worker_config": CONNECTOR,
+    "patch_worker_offsets": {
+        "offsets": [{"partition": {"cluster": "A", "topic": "orders", "partition": 0}, "offset": None}]
+    },
+    "patch_offsets": {"offsets": [_NO_OFFSET]},
 }
 
 

@@ -23,7 +23,9 @@ from mm2py.core.control.live_config import (
 )
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError
+from mm2py.flow.control.connect_worker import Composition, ConnectWorker
 from mm2py.flow.control.control import Control
+from mm2py.model.connector_configs import ConnectorsTopic, KeyValue, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
@@ -226,6 +228,67 @@ class ControlDouble(Control):
         )
 
 
+class _WorkerDouble(ConnectWorker):
+    """A worker that judges connectors without a thread: virtual time would jump past it."""
+
+    async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+        return self._composed(connectors)
+
+
+class _StoreDouble:
+    """A worker's config topic in memory."""
+
+    is_read, cluster_id = True, "u-7"
+
+    def __init__(self, on_change: Callable[[], object]) -> None:
+        self._topic = ConnectorsTopic()
+        self._on_change = on_change
+
+    @property
+    def connectors(self) -> Mapping[str, StoredConnector]:
+        return self._topic.connectors
+
+    async def refresh(self) -> None:
+        """Nobody else writes to it."""
+
+    async def write(self, *records: KeyValue) -> None:
+        for key, value in records:
+            self._topic.take(key, value)
+        self._on_change()
+
+
+#: The connector of the worker double, in the flow that the view shows.
+CONNECTOR: Mapping[str, str] = {
+    "name": SOURCE,
+    "connector.class": f"org.apache.kafka.connect.mirror.{SOURCE}",
+    "source.cluster.alias": "A",
+    "target.cluster.alias": "B",
+    "source.cluster.bootstrap.servers": "a:1",
+    "source.cluster.sasl.jaas.config": "password=hidden",
+    "topics": "orders, invoices",
+}
+_WORKER = """\
+bootstrap.servers = b:1
+group.id = connect
+key.converter = org.apache.kafka.connect.converters.ByteArrayConverter
+config.storage.topic = configs
+offset.storage.topic = offsets
+status.storage.topic = statuses
+"""
+
+
+def worker_double(folder: Path, clock: Clock, events: EventLog) -> ConnectWorker:
+    """Make a worker with one connector."""
+    path = folder / "worker.properties"
+    path.write_text(_WORKER)
+    worker = _WorkerDouble(path, {}, clock=clock, events=events)
+    store = _StoreDouble(worker.read)
+    worker._store = store  # type: ignore[assignment]
+    store._topic.take(*config_record(SOURCE, CONNECTOR))
+    worker.read()
+    return worker
+
+
 @attrs.define
 class NodeDouble:
     """What REST shows of a daemon, and a control that the test can look into."""
@@ -234,10 +297,19 @@ class NodeDouble:
     events: EventLog
     pictures: int = 0
     shown: MirrorView = attrs.field(factory=some_view)
+    make_worker: Callable[[], ConnectWorker | None] = lambda: None
     control: ControlDouble = attrs.field(init=False)
+    _worker: list[ConnectWorker | None] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.control = ControlDouble(self.settings)
+
+    @property
+    def worker(self) -> ConnectWorker | None:
+        """A worker with a connector of the flow, made when it is first asked for: few tests do."""
+        if not self._worker:
+            self._worker.append(self.make_worker())
+        return self._worker[0]
 
     def view(self) -> MirrorView:
         self.pictures += 1
@@ -248,4 +320,5 @@ def node_double(
     folder: Path, clock: Clock, *lines: str, sink: Callable[[Event], None] = lambda _event: None
 ) -> NodeDouble:
     """Make a daemon for tests, with these further *lines* of settings."""
-    return NodeDouble(settings_of(folder, *lines), EventLog(clock, sink))
+    events = EventLog(clock, sink)
+    return NodeDouble(settings_of(folder, *lines), events, make_worker=lambda: worker_double(folder, clock, events))

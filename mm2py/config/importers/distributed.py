@@ -31,7 +31,7 @@ _REQUIRED: Final = {
     "group.id": "the name of the worker's group",
     "config.storage.topic": "the topic with the connectors' configs",
     "offset.storage.topic": "the topic with positions",
-    "status.storage.topic": "the topic with Connect's statuses; mm2py writes none",
+    "status.storage.topic": "the topic with the nodes' statuses",
 }
 _SIDES: Final = ("source.", "target.", "destination.")
 _CLIENTS: Final = ("cluster.", "consumer.", "producer.", "admin.", "override.")

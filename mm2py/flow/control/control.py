@@ -173,8 +173,8 @@ class Control:
     async def _stopped(self, flow: Flow, connector: str) -> AsyncIterator[None]:
         """Keep a stopped connector from being resumed during the block. Raise OverrideConflictError if it runs."""
         async with self._overrides.lock(flow):
-            stored = await self._overrides.current(flow)
-            if stored.overrides.wanted(connector) is not Wanted.STOPPED:
+            await self._overrides.current(flow)
+            if self.overrides(flow).wanted(connector) is not Wanted.STOPPED:
                 raise OverrideConflictError(
                     "a connector must be stopped before its offsets are altered", "stop it first"
                 )

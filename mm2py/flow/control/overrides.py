@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 
@@ -29,7 +29,7 @@ from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.internal_topics import recreated
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides
+from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
 from mm2py.telemetry.events import (
     LiveSettingsChanged,
@@ -46,6 +46,18 @@ T = TypeVar("T")
 Lines = Mapping[str, str]
 #: `put_config` or `patch_config`: overrides, flow, connector, body and the file.
 ConfigVerb = Callable[[Overrides, Flow, str, Mapping[str, object], MirrorSettings], Overrides]
+
+
+class TargetStates(Protocol):
+    """Where target states of task groups are kept, if not with a flow's other overrides: by a Connect worker."""
+
+    def states(self, flow: Flow) -> dict[str, Wanted]:
+        """Return those that are not RUNNING."""
+        ...
+
+    async def set_states(self, flow: Flow, wanted: Mapping[str, Wanted], *, by: str) -> None:
+        """Store those of some task groups, and apply them."""
+        ...
 
 
 @attrs.frozen
@@ -66,8 +78,15 @@ class OverrideControl:
     """
 
     def __init__(
-        self, settings: MirrorSettings, apply: Callable[[Flow], None], *, clock: Clock, events: EventLog
+        self,
+        settings: MirrorSettings,
+        apply: Callable[[Flow], None],
+        *,
+        clock: Clock,
+        events: EventLog,
+        states: TargetStates | None = None,
     ) -> None:
+        self._states = states
         self.file = settings
         self.live = settings
         self._on_change = apply
@@ -87,7 +106,13 @@ class OverrideControl:
 
     def stored(self, flow: Flow) -> StoredOverrides:
         """Return the overrides of *flow* as last seen on the target; `NOTHING_STORED` until they were read."""
-        return self._stored.get(flow, NOTHING_STORED)
+        return self._with_states(flow, self._stored.get(flow, NOTHING_STORED))
+
+    def _with_states(self, flow: Flow, stored: StoredOverrides) -> StoredOverrides:
+        """Return *stored* with the target states that are kept elsewhere."""
+        if self._states is None:
+            return stored
+        return attrs.evolve(stored, overrides=attrs.evolve(stored.overrides, groups=self._states.states(flow)))
 
     def settings_of(self, flow: Flow) -> FlowSettings:
         """Return the settings of *flow*, live ones included. Raise UnknownFlowError if this node does not run it."""
@@ -165,9 +190,18 @@ class OverrideControl:
         settings = _of_flow(self.file, flow)
         async with self.lock(flow):
             known = await self.current(flow)
-            overrides = change(known.overrides)
+            before = self._with_states(flow, known).overrides
+            overrides = change(before)
+            if self._states is not None and overrides.groups != before.groups:
+                groups = {*before.groups, *overrides.groups}
+                changed = {
+                    group: now for group in groups if (now := overrides.wanted(group)) is not before.wanted(group)
+                }
+                await self._states.set_states(flow, changed, by=by)
+            if self._states is not None:
+                overrides = attrs.evolve(overrides, groups=known.overrides.groups)
             if overrides == known.overrides:
-                return overrides
+                return self.stored(flow).overrides
             validated = None
             if overrides.config != known.overrides.config:
                 validated = await self._validate(flow, overrides)
@@ -176,7 +210,7 @@ class OverrideControl:
             self._events.emit(OverridesStored(flow, stored.revision, stored.by))
             self._report_settings(flow, known.overrides, stored)
             await self._accept(flow, stored, validated)
-            return overrides
+            return self.stored(flow).overrides
 
     def config_change(
         self, flow: Flow, connector: str, body: Mapping[str, object], verb: ConfigVerb
@@ -230,7 +264,7 @@ class OverrideControl:
         return True
 
     async def _refill(self, flow: Flow) -> None:
-        stored = self.stored(flow)
+        stored = self._stored.get(flow, NOTHING_STORED)
         if not stored.revision:
             return
         store = OverrideStore(_of_flow(self.file, flow), self._clock)

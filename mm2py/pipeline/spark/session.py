@@ -158,8 +158,23 @@ class SparkHost:
     ) -> None:
         self._scratch = Scratch()
         self.scratch = self._scratch.path
+        self._user_settings = user_settings
+        self.expect(copy_tasks)
+        #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
+        self.secrets_key_file: str | None = secrets_key_file or None
+        if self.secrets_key_file is None and self.settings.is_on_this_machine:
+            self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
+        self._clock = clock
+        self._events = events
+        self._starting = asyncio.Lock()
+        self._session: SparkSession | None = None
+        self._is_spoilt = False
+
+    def expect(self, copy_tasks: int) -> None:
+        """Start with slots for so many copy tasks; once Spark runs, this comes too late."""
+        self.copy_tasks = copy_tasks
         self.settings: SparkSettings = spark_settings(
-            user_settings,
+            self._user_settings,
             copy_tasks=copy_tasks,
             python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
             package_parent=str(_PACKAGE.parent),
@@ -168,16 +183,6 @@ class SparkHost:
             archive=class_archive(),
             java_environment=" ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
         )
-        #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
-        self.secrets_key_file: str | None = secrets_key_file or None
-        if self.secrets_key_file is None and self.settings.is_on_this_machine:
-            self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
-        self.copy_tasks = copy_tasks
-        self._clock = clock
-        self._events = events
-        self._starting = asyncio.Lock()
-        self._session: SparkSession | None = None
-        self._is_spoilt = False
 
     @property
     def is_up(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mm2py.config.keys.table import nearest
@@ -11,6 +11,7 @@ from mm2py.core.control.live_config import read_config
 from mm2py.core.control.overrides import CONNECTORS
 from mm2py.errors import OverrideRejectedError
 from mm2py.flow.plugins import policy_of
+from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
@@ -25,14 +26,14 @@ _ALL: Final = FLOW + "/connectors"
 _ONE: Final = _ALL + "/{connector}"
 _TASK: Final = _ONE + "/tasks/{task}"
 _PLUGIN: Final = FLOW + "/connector-plugins/{plugin}"
-_EXPAND: Final = (Param("expand", STRING, "`status`, `info` or both: an object instead of a list"),)
-_RESTART: Final = (
+EXPAND: Final = (Param("expand", STRING, "`status`, `info` or both: an object instead of a list"),)
+RESTART: Final = (
     Param("includeTasks", BOOLEAN, "Also restart its tasks"),
     Param("onlyFailed", BOOLEAN, "Only failed instances"),
 )
-_EXPANSIONS: Final = ("status", "info")
+EXPANSIONS: Final = ("status", "info")
 #: Connect's own states for a connector that is created (KIP-980).
-_INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
+INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 
 routes = Routes("connect", ignores_query=True)
 
@@ -67,7 +68,7 @@ def _task(ask: Ask) -> tuple[FlowView, GroupView, int]:
     _ALL,
     "The connectors of a flow",
     answers={200: {"anyOf": [STRINGS, {"type": "object", "additionalProperties": ref("ConnectorExpanded")}]}},
-    query=_EXPAND,
+    query=EXPAND,
     errors=(404,),
 )
 async def get_connectors(ask: Ask) -> object:
@@ -75,7 +76,7 @@ async def get_connectors(ask: Ask) -> object:
     overrides = _overrides(ask, flow)
     listed = connect.connectors(flow, overrides)
     # As in Connect, unknown expansions are ignored.
-    wanted = [word for word in ask.words("expand") if word in _EXPANSIONS]
+    wanted = [word for word in ask.words("expand") if word in EXPANSIONS]
     if not wanted:
         return [group.connector for group in listed]
     return {group.connector: {word: _expanded(ask, flow, group, word) for word in wanted} for group in listed}
@@ -142,10 +143,11 @@ async def get_task_status(ask: Ask) -> object:
 )
 async def get_active_topics(ask: Ask) -> object:
     flow, group = _connector(ask)
-    return {group.connector: {"topics": _active_topics(ask, flow, group.connector)}}
+    return {group.connector: {"topics": active_topics(ask, flow, group.connector)}}
 
 
-def _active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
+def active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
+    """Return the topics that a connector writes."""
     if connector == verbs.SOURCE:
         return sorted({one.remote_topic for one in flow.partitions})
     settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
@@ -273,7 +275,7 @@ async def post_connector(ask: Ask) -> object:
         for is_bad, problem in (
             (not isinstance(name, str), "name must be a string"),
             (not isinstance(config, dict), "config must be an object"),
-            (initial is not None and initial not in _INITIAL, f"initial_state must be one of {', '.join(_INITIAL)}"),
+            (initial is not None and initial not in INITIAL, f"initial_state must be one of {', '.join(INITIAL)}"),
         )
         if is_bad
     ]
@@ -285,7 +287,7 @@ async def post_connector(ask: Ask) -> object:
     if not is_gone(_overrides(ask, flow), short):
         raise RestError(409, f"Connector {short} already exists")
     answer = await _put(ask, flow, short, config)
-    wanted = _INITIAL.get(initial or "RUNNING")
+    wanted = INITIAL.get(initial or "RUNNING")
     if wanted is Wanted.PAUSED:
         await change_overrides(ask, flow, lambda overrides: verbs.pause_connector(overrides, short))
     elif wanted is Wanted.STOPPED:
@@ -345,17 +347,15 @@ async def _restart(ask: Ask) -> object:
     return Answer(202, state) if include_tasks or only_failed else Answer(204)
 
 
-_RESTARTED: Final = {204: None, 202: ref("ConnectorStateInfo")}
+RESTARTED: Final = {204: None, 202: ref("ConnectorStateInfo")}
 
 
-@routes.add("POST", _ONE + "/restart", "Start again", answers=_RESTARTED, query=_RESTART, errors=WRITE_ERRORS)
+@routes.add("POST", _ONE + "/restart", "Start again", answers=RESTARTED, query=RESTART, errors=WRITE_ERRORS)
 async def restart_connector(ask: Ask) -> object:
     return await _restart(ask)
 
 
-@routes.add(
-    "PUT", _ONE + "/restart", "The same, as in KIP-382", answers=_RESTARTED, query=_RESTART, errors=WRITE_ERRORS
-)
+@routes.add("PUT", _ONE + "/restart", "The same, as in KIP-382", answers=RESTARTED, query=RESTART, errors=WRITE_ERRORS)
 async def put_restart_connector(ask: Ask) -> object:
     return await _restart(ask)
 
@@ -379,7 +379,11 @@ async def restart_task(ask: Ask) -> object:
 )
 async def get_offsets(ask: Ask) -> object:
     flow, group = _connector(ask)
-    found = await ask.control.offsets(flow.flow, group.connector)
+    return offsets_json(await ask.control.offsets(flow.flow, group.connector))
+
+
+def offsets_json(found: Iterable[ConnectorOffset]) -> Json:
+    """Show offsets as Connect's ConnectorOffsets."""
     return {
         "offsets": [
             {"partition": dict(one.partition), "offset": None if one.offset is None else dict(one.offset)}

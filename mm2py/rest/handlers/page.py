@@ -6,6 +6,7 @@ from typing import Final
 
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
+from mm2py.rest import connect
 from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.handlers.flows import FLOW
 from mm2py.rest.handlers.node import server_info
@@ -33,6 +34,8 @@ routes = Routes("page")
 async def get_root(ask: Ask) -> object:
     if wants_page(ask.request):
         return ask.rest.page.index(ask.request)
+    if ask.node.worker is not None:
+        return server_info(ask.node.worker.cluster_id, connect.VERSION)
     return server_info(", ".join(sorted({flow.flow.target for flow in ask.rest.view().flows})))
 
 

@@ -1,6 +1,13 @@
 """Everything that happens, one frozen class each; `base` explains how they reach the log."""
 
 from mm2py.telemetry.events.base import Event, Level
+from mm2py.telemetry.events.connectors import (
+    ConnectorNotRun,
+    ConnectorRecordUnreadable,
+    ConnectorsRead,
+    ConnectorsRefilled,
+    ConnectorStored,
+)
 from mm2py.telemetry.events.control import (
     ConnectorPaused,
     ConnectorRestarted,
@@ -131,11 +138,16 @@ __all__ = [
     "CheckpointsWritten",
     "ClusterRecovered",
     "ClusterUnreachable",
+    "ConnectorNotRun",
     "ConnectorPaused",
+    "ConnectorRecordUnreadable",
     "ConnectorRestarted",
     "ConnectorResumed",
     "ConnectorStarted",
     "ConnectorStopped",
+    "ConnectorStored",
+    "ConnectorsRead",
+    "ConnectorsRefilled",
     "CopyTaskLate",
     "CopyTaskLost",
     "CopyTaskRecovered",

@@ -67,6 +67,7 @@ async def test_every_address_answers_as_the_document_says(ask: Asking, route: Ro
 async def test_names_in_addresses_may_hold_any_character(tmp_path: Path) -> None:
     """Aliases and groups are found by their names, URL-encoded, and hints have such addresses."""
     ask, flow = asking(tmp_path), Flow("A", STRANGE_ALIAS)
+    ask.node.make_worker = lambda: None
     (shown,) = ask.node.shown.flows
     group = attrs.evolve(shown.consumer_groups[0], group="{a} / %2F")
     shown = attrs.evolve(shown, flow=flow, consumer_groups=(group,))
@@ -142,9 +143,9 @@ async def test_unknown_query_parameters(ask: Asking, route: Route) -> None:
 
 def test_who_may_add_query_parameters() -> None:
     """Connect's clients, as Connect ignores what it does not know; probes, scrapers, and links to the page."""
-    lenient = {route.path for route in ROUTES if route.ignores_query and route.tag != "connect"}
+    lenient = {route.path for route in ROUTES if route.ignores_query and route.tag not in {"connect", "worker"}}
 
-    assert all(route.ignores_query for route in ROUTES if route.tag == "connect")
+    assert all(route.ignores_query for route in ROUTES if route.tag in {"connect", "worker"})
     assert lenient == {
         "/",
         "/static/{name:.+}",
@@ -180,7 +181,7 @@ async def test_misspelt_query_parameters(ask: Asking, method: str, path: str, pr
 async def test_unknown_names(ask: Asking, route: Route) -> None:
     """Whatever the path names and there is not, is 404 in words."""
     for name in ("source", "target", "cluster", "connector", "plugin", "topic", "partition", "task", "group"):
-        if "{" + name + "}" not in route.path:
+        if "{" + name + "}" not in route.path or route.name == "put_worker_config":  # that creates one
             continue
         path = path_of(attrs_with(route, name, "77" if name in {"partition", "task"} else "nothing"))
 
@@ -454,6 +455,7 @@ async def test_active_topics_are_those_that_are_written(ask: Asking, connector: 
 
 async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking) -> None:
     """Tools such as kcctl ask for the version, and refuse to stop a connector of an old Connect."""
+    ask.node.make_worker = lambda: None
     flow, node = (await ask("GET", FLOW)).json, (await ask("GET", "/")).json
 
     assert flow == {"version": KAFKA_VERSION, "commit": f"mm2py-{mm2py.__version__}", "kafka_cluster_id": "B"}
@@ -461,7 +463,8 @@ async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking)
 
 
 async def test_tools_of_connect_s_are_sent_to_a_flow(ask: Asking) -> None:
-    """At the node's own address the answer names the one that has connectors."""
+    """At the address of a node that is no worker the answer names the one that has connectors."""
+    ask.node.make_worker = lambda: None
     got = await ask("GET", "/connectors")
 
     assert got.status == 404
@@ -480,6 +483,7 @@ async def test_a_config_is_judged_whatever_name_comes_with_it(ask: Asking) -> No
 
 async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
     """Connect's tools get its JSON, a browser the page."""
+    ask.node.make_worker = lambda: None
     tool = await ask("GET", "/", Accept="application/json")
     anything = await ask("GET", "/")
     browser = await ask("GET", "/", Accept="text/html,application/xhtml+xml")

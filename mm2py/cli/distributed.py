@@ -1,0 +1,58 @@
+"""``connect-distributed WORKER``: run the connectors of a worker's config topic, like Connect's script of that name and
+Mirus's ``mirus-worker-start``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import mm2py
+from mm2py.cli.command import Parser
+from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.mirror_maker import act, add_common_arguments
+from mm2py.clock import Clock
+from mm2py.config.importers.distributed import read_worker
+from mm2py.config.settings import MirrorSettings
+from mm2py.flow.control.connect_worker import ConnectWorker, compose
+from mm2py.telemetry.journal import EventLog
+
+
+class _Parser(Parser):
+    bad_arguments = ExitCode.BAD_USAGE
+
+
+def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=prog,
+        description="Run MirrorMaker's and Mirus's connectors that are created and changed over REST. Their configs "
+        "lie in the worker's config topic; the worker starts without any.",
+    )
+    parser.add_argument("worker", type=Path, metavar="worker.properties", help="the worker's file: the target cluster")
+    add_common_arguments(parser)
+    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-distributed") -> int:
+    options = make_parser(prog).parse_args(arguments)
+    path, overrides = options.worker, dict(options.override)
+
+    def load() -> MirrorSettings:
+        return compose(path, read_worker(path, overrides), {}).settings
+
+    def make_worker(clock: Clock, events: EventLog) -> ConnectWorker:
+        return ConnectWorker(path, overrides, clock=clock, events=events, is_strict=options.strict)
+
+    return act(options, load, files=(path,), make_worker=make_worker)
+
+
+#: Mirus's name of the command.
+mirus_worker_start = partial(main, prog="mirus-worker-start")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

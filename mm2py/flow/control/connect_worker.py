@@ -1,0 +1,344 @@
+"""
+A distributed worker of Kafka Connect: its connectors come from its config topic, and REST changes them there.
+
+The worker's file and the connectors together are the node's settings. A connector that does not fit is left out and
+shown as not run, so that it never stops the others. A change is validated together with all others before it is
+stored; then every worker reads it from the topic, this one too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.importers.distributed import (
+    config_storage,
+    import_distributed,
+    parsed,
+    read_worker,
+    unmasked,
+    waiting,
+)
+from mm2py.config.importers.lines import ParsedFile
+from mm2py.config.importers.standalone import Connector, ConnectorClass, classify
+from mm2py.config.settings import ConfigError, MirrorSettings, Problem, import_settings
+from mm2py.core.control.overrides import SOURCE
+from mm2py.errors import OverrideConflictError, UnknownConnectorError
+from mm2py.flow.control.connector_store import ConnectorStore
+from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.supervise import supervise
+from mm2py.flow.task_group import RESTART_PAUSES
+from mm2py.model.connector_configs import (
+    RestartRequest,
+    StoredConnector,
+    config_record,
+    restart_record,
+    state_record,
+)
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import Wanted
+from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored
+from mm2py.telemetry.journal import EventLog
+
+
+Configs = Mapping[str, Mapping[str, str]]
+
+
+class Idleness(enum.Enum):
+    """Why a connector is not run."""
+
+    #: It is of a class that mm2py does not have.
+    FOREIGN = "foreign"
+    INVALID = "invalid"
+    #: A checkpoint connector without a source connector of its flow.
+    WAITING = "waiting"
+
+
+@attrs.frozen
+class Idle:
+    """A connector that is not run, and why."""
+
+    why: Idleness
+    problems: tuple[Problem, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.problems))
+
+
+@attrs.frozen
+class Place:
+    """A connector that is run: its flow, and its task group there."""
+
+    flow: Flow
+    group: str
+
+
+@attrs.frozen
+class Composition:
+    """The settings that a worker's file and its connectors come to."""
+
+    settings: MirrorSettings
+    places: Mapping[str, Place] = attrs.field(factory=dict)
+    idle: Mapping[str, Idle] = attrs.field(factory=dict)
+
+
+def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool = False) -> Composition:
+    """Return the settings with all of *configs* that fit; where some contradict each other, earlier ones count. Raise
+    ConfigError if the worker's file is invalid by itself.
+    """
+
+    def load(some: Configs) -> MirrorSettings:
+        imported = import_distributed(path, worker, some)
+        settings = import_settings(imported)
+        if not settings.flows:
+            settings = attrs.evolve(settings, notes=imported.notes)
+        if (notes := judged(settings).notes) and is_strict:
+            raise ConfigError(notes)
+        return settings
+
+    found = {name: classify(parsed(name, config)) for name, config in configs.items()}
+    idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
+    kinds = list(ConnectorClass)
+    ours = sorted((one for one in found.values() if isinstance(one, Connector)), key=lambda one: kinds.index(one.kind))
+    idle |= {name: Idle(Idleness.WAITING, (problem,)) for name, problem in waiting(configs).items()}
+    accepted = {one.file.name: configs[one.file.name] for one in ours if one.file.name not in idle}
+    try:
+        settings = load(accepted)
+    except ConfigError:
+        wanted, accepted, settings = accepted, {}, load({})
+        for name, config in wanted.items():
+            more = {**accepted, name: config}
+            if name in (without := waiting(more)):
+                idle[name] = Idle(Idleness.WAITING, (without[name],))
+                continue
+            try:
+                settings, accepted = load(more), more
+            except ConfigError as error:
+                idle[name] = Idle(Idleness.INVALID, error.problems)
+    places = {one.file.name: Place(one.flow, _group(one)) for one in ours if one.file.name in accepted}
+    return Composition(settings, places, idle)
+
+
+def _unusable(config: Mapping[str, str], problem: Problem) -> Idle:
+    is_foreign = problem.key == "connector.class" and bool(config.get("connector.class", "").strip())
+    return Idle(Idleness.FOREIGN if is_foreign else Idleness.INVALID, (problem,))
+
+
+def _group(connector: Connector) -> str:
+    return SOURCE if connector.kind is ConnectorClass.MIRUS else connector.kind.value
+
+
+@attrs.define(eq=False)
+class Hooks:
+    """What a worker calls in its daemon: to read the settings again, for a flow's new target states, to restart."""
+
+    reload: Callable[[], None]
+    apply: Callable[[Flow], None]
+    restart: Callable[[Place, RestartRequest], None]
+
+
+class ConnectWorker:
+    """The connectors of one worker. `read` is how the daemon reads its settings."""
+
+    def __init__(
+        self,
+        path: Path,
+        overrides: Mapping[str, str],
+        *,
+        clock: Clock,
+        events: EventLog,
+        is_strict: bool = False,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Read the worker's file at *path*, with *overrides* over it. Raise ConfigError if it is invalid."""
+        self._path = path
+        self._overrides = overrides
+        self._is_strict = is_strict
+        self._clock = clock
+        self._events = events
+        self._jitter = jitter
+        self._hooks: Hooks | None = None
+        self._changing = asyncio.Lock()
+        self._configs: Configs = {}
+        worker = read_worker(path, overrides)
+        self.composition = compose(path, worker, {}, is_strict=is_strict)
+        [endpoint] = self.composition.settings.clusters.values()
+        self._store = ConnectorStore(
+            endpoint,
+            config_storage(worker),
+            clock=clock,
+            events=events,
+            on_change=self._on_change,
+            on_restart=self._on_restart,
+        )
+
+    def read(self) -> MirrorSettings:
+        """Read the file again, and return the settings with the connectors as last seen. Runs in a thread."""
+        before, now = self.composition.idle, self._composed(self.connectors)
+        self.composition = now
+        for name, idle in now.idle.items():
+            if idle != before.get(name):
+                self._events.emit(ConnectorNotRun(name, tuple(map(str, idle.problems))))
+        return now.settings
+
+    def _composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+        configs = {name: one.config for name, one in connectors.items()}
+        return compose(self._path, read_worker(self._path, self._overrides), configs, is_strict=self._is_strict)
+
+    async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+        return await asyncio.to_thread(self._composed, connectors)
+
+    async def run(self, hooks: Hooks) -> None:
+        """Follow the config topic until cancelled."""
+        self._hooks = hooks
+        await supervise(
+            "connectors",
+            self._store.follow,
+            clock=self._clock,
+            backoff=RESTART_PAUSES,
+            jitter=self._jitter,
+            report=self._events.emit,
+        )
+
+    def _on_change(self, names: frozenset[str]) -> None:
+        if self._hooks is None:
+            return
+        configs = {name: one.config for name, one in self.connectors.items()}
+        if configs != self._configs:
+            self._configs = configs
+            self._hooks.reload()
+        for flow in {place.flow for name in names if (place := self.composition.places.get(name)) is not None}:
+            self._hooks.apply(flow)
+
+    def _on_restart(self, request: RestartRequest) -> None:
+        place = self.composition.places.get(request.name)
+        if self._hooks is not None and place is not None:
+            self._hooks.restart(place, request)
+
+    # Reading.
+
+    @property
+    def connectors(self) -> Mapping[str, StoredConnector]:
+        """Return all connectors of the topic by name, those that are not run too."""
+        return self._store.connectors
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the topic has been read."""
+        return self._store.is_read
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the worker's cluster; empty until it is known."""
+        return self._store.cluster_id
+
+    def place(self, name: str) -> Place | None:
+        """Return where a connector is run; None if it is not."""
+        return self.composition.places.get(name)
+
+    def idle(self, name: str) -> Idle | None:
+        """Return why a connector is not run."""
+        return self.composition.idle.get(name)
+
+    async def check(self, name: str, config: Mapping[str, str]) -> tuple[Problem, ...]:
+        """Return the problems that *config* would have as connector *name*, together with all others."""
+        before = self.composition.idle
+        others = {key: one for key, one in self.connectors.items() if key != name}
+        now = await self._tried({**others, name: StoredConnector(config)})
+        own = now.idle.get(name)
+        problems = [] if own is None or own.why is Idleness.WAITING else list(own.problems)
+        for other, idle in now.idle.items():
+            if other != name and other not in before and idle.why is not Idleness.WAITING:
+                problems.append(Problem(name, "", f"connector {other} could not run beside it: {idle}"))
+        return tuple(problems)
+
+    # Changing.
+
+    async def put(
+        self, name: str, config: Mapping[str, str], *, by: str, wanted: Wanted | None = None, is_new: bool = False
+    ) -> bool:
+        """
+        Create or change a connector; return whether it was created. Secrets that are shown masked are kept.
+
+        Raise ConfigError with all problems, OverrideConflictError if *is_new* and there is one of that name, and
+        ConnectorsNotStoredError.
+        """
+        async with self._changing:
+            await self._store.refresh()
+            if is_new and name in self.connectors:
+                raise OverrideConflictError(f"Connector {name} already exists")
+            return await self._put(name, config, by, wanted)
+
+    async def patch(self, name: str, changes: Mapping[str, str | None], *, by: str) -> None:
+        """Change some settings of a connector, None to remove them (KIP-477). Raise UnknownConnectorError, and as
+        `put`.
+        """
+        async with self._changing:
+            await self._store.refresh()
+            merged = {**self._known(name).config, **changes}
+            await self._put(name, {key: text for key, text in merged.items() if text is not None}, by)
+
+    async def _put(self, name: str, config: Mapping[str, str], by: str, wanted: Wanted | None = None) -> bool:
+        known = self.connectors.get(name)
+        given, lost = unmasked(config, {} if known is None else known.config)
+        problems = [Problem(name, key, "is masked, and no such secret is stored: send the secret") for key in lost]
+        problems += await self.check(name, given)
+        if problems:
+            raise ConfigError(tuple(problems))
+        states = [] if wanted is None else [state_record(name, wanted)]
+        await self._store.write(*states, config_record(name, given))
+        self._events.emit(ConnectorStored(name, "created" if known is None else "changed", by))
+        return known is None
+
+    async def delete(self, name: str, *, by: str) -> None:
+        """Remove a connector; its offsets stay. Raise UnknownConnectorError, ConnectorsNotStoredError."""
+        async with self._changing:
+            self._known(name)
+            await self._store.write(config_record(name, None), state_record(name, None))
+        self._events.emit(ConnectorStored(name, "deleted", by))
+
+    async def want(self, name: str, wanted: Wanted, *, by: str) -> None:
+        """Set a connector's target state. Raise UnknownConnectorError, ConnectorsNotStoredError."""
+        async with self._changing:
+            self._known(name)
+            await self._store.write(state_record(name, wanted))
+        self._events.emit(ConnectorStored(name, wanted.value, by))
+
+    async def request_restart(self, request: RestartRequest) -> None:
+        """Ask all workers to restart a connector."""
+        self._known(request.name)
+        await self._store.write(restart_record(request))
+
+    def _known(self, name: str) -> StoredConnector:
+        if (known := self.connectors.get(name)) is None:
+            raise UnknownConnectorError("", name)
+        return known
+
+    # Target states of a flow's task groups; see `OverrideControl`.
+
+    def states(self, flow: Flow) -> dict[str, Wanted]:
+        """Return the target states of a flow's task groups that are not to run."""
+        return {
+            place.group: one.wanted
+            for name, place in self._of_flow(flow)
+            if (one := self.connectors.get(name)) is not None and one.wanted is not Wanted.RUNNING
+        }
+
+    async def set_states(self, flow: Flow, wanted: Mapping[str, Wanted], *, by: str) -> None:
+        """Set the target states of a flow's task groups."""
+        names = {place.group: name for name, place in self._of_flow(flow)}
+        if Wanted.DELETED in wanted.values():
+            what = ", ".join(f"/connectors/{names[group]}" for group in wanted if group in names)
+            raise OverrideConflictError("a connector of this worker is deleted at its own address", f"DELETE {what}")
+        for group, one in wanted.items():
+            if group in names:
+                await self.want(names[group], one, by=by)
+
+    def _of_flow(self, flow: Flow) -> Iterator[tuple[str, Place]]:
+        return ((name, place) for name, place in self.composition.places.items() if place.flow == flow)

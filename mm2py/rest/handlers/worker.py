@@ -1,0 +1,462 @@
+"""A Connect worker's own addresses: its connectors are created, changed and removed here, with Connect's status codes.
+
+Each of them is a task group of a flow, which has addresses of its own below the flow's. What is not run is listed too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+import attrs
+
+from mm2py.config.importers.distributed import masked
+from mm2py.config.importers.mirus import SOURCE_CLASS
+from mm2py.config.importers.standalone import ConnectorClass, kind_of
+from mm2py.config.keys.table import nearest
+from mm2py.flow.control.connect_worker import ConnectWorker, Idleness
+from mm2py.model.connector_configs import RestartRequest, StoredConnector
+from mm2py.model.overrides import Wanted
+from mm2py.model.state import FlowState, FlowView, GroupView
+from mm2py.rest import connect
+from mm2py.rest.errors import RestError, bad_request, not_found
+from mm2py.rest.handlers.connectors import EXPAND, EXPANSIONS, INITIAL, RESTART, RESTARTED, active_topics, offsets_json
+from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
+from mm2py.rest.route import Answer, Ask, Json, Param, Routes
+from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRINGS, array, ref
+
+
+_ALL: Final = "/connectors"
+_ONE: Final = _ALL + "/{connector}"
+_TASK: Final = _ONE + "/tasks/{task}"
+_PLUGINS: Final = "/connector-plugins"
+_PLUGIN: Final = _PLUGINS + "/{plugin}"
+
+routes = Routes("worker", ignores_query=True)
+
+
+@attrs.frozen
+class _Shown:
+    """A connector as stored, and its flow and task group if it is run."""
+
+    name: str
+    stored: StoredConnector
+    flow: FlowView | None
+    group: GroupView | None
+    #: Why it is not run.
+    idle: str
+    has_failed: bool
+
+    @property
+    def config(self) -> dict[str, str]:
+        return {**masked(self.stored.config), "name": self.name}
+
+
+def _worker(ask: Ask) -> ConnectWorker:
+    if (worker := ask.node.worker) is not None:
+        return worker
+    flows = ask.rest.view().flows
+    near = f"{flows[0].flow.url_path()}{ask.request.path}" if flows else None
+    raise not_found(f"HTTP 404 Not Found: there is nothing at {ask.request.path}", near)
+
+
+def _shown(ask: Ask, name: str, stored: StoredConnector) -> _Shown:
+    worker = _worker(ask)
+    place, idle = worker.place(name), worker.idle(name)
+    flows = ask.rest.view().flows
+    flow = next((one for one in flows if place is not None and one.flow == place.flow), None)
+    groups = () if flow is None else flow.groups
+    group = next((one for one in groups if place is not None and one.connector == place.group), None)
+    has_failed = idle is not None and idle.why is Idleness.INVALID
+    return _Shown(name, stored, flow, group, str(idle) if idle is not None else "", has_failed)
+
+
+def _connector(ask: Ask) -> _Shown:
+    """Return the connector that the path names."""
+    worker, name = _worker(ask), ask.part("connector")
+    if (stored := worker.connectors.get(name)) is None:
+        raise not_found(f"Connector {name} not found", nearest(name, list(worker.connectors)))
+    return _shown(ask, name, stored)
+
+
+def _running(ask: Ask) -> tuple[_Shown, FlowView, GroupView]:
+    """Return the connector that the path names; raise if it is not run."""
+    shown = _connector(ask)
+    if shown.flow is None or shown.group is None:
+        raise RestError(409, f"Connector {shown.name} is not run: {shown.idle or 'it is being started; try again'}")
+    return shown, shown.flow, shown.group
+
+
+# Reading.
+
+
+def _status(ask: Ask, shown: _Shown) -> Json:
+    if shown.flow is not None and shown.group is not None:
+        state = connect.state_info(shown.flow, shown.group, ask.rest.worker_id)
+        numbers = _tasks(shown)
+        tasks = [one for one in state["tasks"] if one["id"] in numbers]
+        return {**state, "name": shown.name, "tasks": tasks}
+    state = {"state": "FAILED" if shown.has_failed else "UNASSIGNED", "worker_id": ask.rest.worker_id}
+    return {
+        "name": shown.name,
+        "connector": {**state, "trace": shown.idle} if shown.idle else state,
+        "tasks": [],
+        "type": "source",
+    }
+
+
+def _tasks(shown: _Shown) -> list[int]:
+    """Return the numbers of a connector's tasks. As in Connect there are no more than partitions."""
+    flow, group = shown.flow, shown.group
+    if flow is None or group is None:
+        return []
+    numbers = connect.task_ids(flow, group)
+    if group.connector != ConnectorClass.SOURCE.value:
+        return numbers
+    return [number for number in numbers if any(one.task == number for one in flow.partitions)]
+
+
+def _info(shown: _Shown) -> Json:
+    tasks = [{"connector": shown.name, "task": number} for number in _tasks(shown)]
+    return {"name": shown.name, "config": shown.config, "tasks": tasks, "type": "source"}
+
+
+@routes.add(
+    "GET",
+    _ALL,
+    "The connectors of a worker",
+    answers={200: {"anyOf": [STRINGS, {"type": "object", "additionalProperties": ref("ConnectorExpanded")}]}},
+    query=EXPAND,
+    errors=(404,),
+)
+async def get_worker_connectors(ask: Ask) -> object:
+    stored = _worker(ask).connectors
+    wanted = [word for word in ask.words("expand") if word in EXPANSIONS]
+    if not wanted:
+        return list(stored)
+    shown = [_shown(ask, name, one) for name, one in stored.items()]
+    return {one.name: {word: _info(one) if word == "info" else _status(ask, one) for word in wanted} for one in shown}
+
+
+@routes.add("GET", _ONE, "A connector with its config and tasks", answers={200: ref("ConnectorInfo")}, errors=(404,))
+async def get_worker_connector(ask: Ask) -> object:
+    return _info(_connector(ask))
+
+
+@routes.add("GET", _ONE + "/config", "A connector's config; secrets masked", answers={200: CONFIG}, errors=(404,))
+async def get_worker_config(ask: Ask) -> object:
+    return _connector(ask).config
+
+
+@routes.add("GET", _ONE + "/status", "A connector's status", answers={200: ref("ConnectorStateInfo")}, errors=(404,))
+async def get_worker_connector_status(ask: Ask) -> object:
+    return _status(ask, _connector(ask))
+
+
+@routes.add("GET", _ONE + "/tasks", "A connector's tasks", answers={200: array(ref("TaskInfo"))}, errors=(404,))
+async def get_worker_tasks(ask: Ask) -> object:
+    shown = _connector(ask)
+    return [{"id": {"connector": shown.name, "task": number}, "config": shown.config} for number in _tasks(shown)]
+
+
+@routes.add(
+    "GET",
+    _ONE + "/tasks-config",
+    "The configs of a connector's tasks (older versions of Connect, and kcctl)",
+    answers={200: {"type": "object", "additionalProperties": CONFIG}},
+    errors=(404,),
+)
+async def get_worker_tasks_config(ask: Ask) -> object:
+    shown = _connector(ask)
+    return {f"{shown.name}-{number}": shown.config for number in _tasks(shown)}
+
+
+@routes.add("GET", _TASK + "/status", "A task's status", answers={200: ref("TaskState")}, errors=(404,))
+async def get_worker_task_status(ask: Ask) -> object:
+    shown, number = _connector(ask), ask.number("task")
+    for one in _status(ask, shown)["tasks"]:
+        if one["id"] == number:
+            return one
+    raise not_found(f"connector {shown.name} has no task {number}")
+
+
+@routes.add(
+    "GET",
+    _ONE + "/topics",
+    "The topics that a connector writes at the target",
+    answers={200: {"type": "object", "additionalProperties": {"type": "object", "properties": {"topics": STRINGS}}}},
+    errors=(404,),
+)
+async def get_worker_topics(ask: Ask) -> object:
+    shown = _connector(ask)
+    if shown.flow is None or shown.group is None:
+        return {shown.name: {"topics": []}}
+    return {shown.name: {"topics": active_topics(ask, shown.flow, shown.group.connector)}}
+
+
+@routes.add(
+    "PUT",
+    _ONE + "/topics/reset",
+    "Accepted as in Connect: the list always has the connector's current topics",
+    answers={202: None},
+    errors=(404,),
+)
+async def reset_worker_topics(ask: Ask) -> object:
+    _connector(ask)
+    return Answer(202)
+
+
+# Changing.
+
+
+def _texts(config: Json, name: str) -> dict[str, str]:
+    """Return a config as Connect reads it: scalars become text, null is no value."""
+    problems = [f"{key} must be a string" for key, one in config.items() if isinstance(one, dict | list)]
+    texts = {key: text for key, one in config.items() if (text := connect.as_text(one)) is not None}
+    try:
+        "".join((name, *texts, *texts.values())).encode()
+    except UnicodeEncodeError:
+        problems.append("a name or value has half of a surrogate pair, which no topic can store")
+    if not name.strip() or not name.isprintable():
+        problems.append("name may be neither empty nor have control characters")
+    if texts.get("name", name) != name:
+        problems.append(
+            f"Connector name configuration ({texts['name']}) doesn't match connector name in the URL ({name})"
+        )
+    if problems:
+        raise bad_request(*problems)
+    return {**texts, "name": name}
+
+
+async def _put(ask: Ask, name: str, config: Json, *, wanted: Wanted | None = None, is_new: bool = False) -> Answer:
+    worker = _worker(ask)
+    texts = _texts(config, name)
+    created = await whole(ask, worker.put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
+    info = _info(_shown(ask, name, worker.connectors.get(name, StoredConnector(texts))))
+    if not created:
+        return Answer(200, info)
+    return Answer(201, info, {"Location": f"{_ALL}/{quote(name, safe='')}"})
+
+
+@routes.add(
+    "POST",
+    _ALL,
+    "Create a connector; 409 if it exists",
+    takes=ref("CreateConnector"),
+    answers={201: ref("ConnectorInfo")},
+    errors=WRITE_ERRORS,
+)
+async def post_worker_connector(ask: Ask) -> object:
+    _worker(ask)
+    body = await ask.object()
+    name, config, initial = body.get("name"), body.get("config", {}), body.get("initial_state")
+    problems = []
+    if not isinstance(name, str):
+        problems.append("name must be a string")
+    if not isinstance(config, dict):
+        problems.append("config must be an object")
+    if initial is not None and initial not in INITIAL:
+        problems.append(f"initial_state must be one of {', '.join(INITIAL)}")
+    if problems or not isinstance(name, str):
+        raise bad_request(*problems)
+    return await _put(ask, name.strip(), config, wanted=INITIAL[initial] if initial else None, is_new=True)
+
+
+@routes.add(
+    "PUT",
+    _ONE + "/config",
+    "Create a connector, or replace its config; a masked secret stays as it is stored",
+    takes=CONFIG_SENT,
+    answers={200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")},
+    errors=WRITE_ERRORS,
+)
+async def put_worker_config(ask: Ask) -> object:
+    _worker(ask)
+    return await _put(ask, ask.part("connector"), await ask.object())
+
+
+@routes.add(
+    "PATCH",
+    _ONE + "/config",
+    "Change some settings of a connector; null removes one (KIP-477)",
+    takes=CONFIG_PATCH,
+    answers={200: ref("ConnectorInfo")},
+    errors=WRITE_ERRORS,
+)
+async def patch_worker_config(ask: Ask) -> object:
+    shown, body = _connector(ask), await ask.object()
+    texts = _texts({key: one for key, one in body.items() if one is not None}, shown.name)
+    changes = {**texts, **{key: None for key, one in body.items() if one is None and key != "name"}}
+    await whole(ask, _worker(ask).patch(shown.name, changes, by=ask.by))
+    return _info(_connector(ask))
+
+
+@routes.add(
+    "DELETE",
+    _ONE,
+    "Remove a connector; its offsets are kept",
+    answers={204: None},
+    errors=WRITE_ERRORS,
+)
+async def delete_worker_connector(ask: Ask) -> object:
+    await whole(ask, _worker(ask).delete(_connector(ask).name, by=ask.by))
+    return Answer(204)
+
+
+async def _want(ask: Ask, wanted: Wanted, code: int) -> Answer:
+    await whole(ask, _worker(ask).want(_connector(ask).name, wanted, by=ask.by))
+    return Answer(code)
+
+
+@routes.add("PUT", _ONE + "/pause", "Pause a connector", answers={202: None}, errors=WRITE_ERRORS)
+async def pause_worker_connector(ask: Ask) -> object:
+    return await _want(ask, Wanted.PAUSED, 202)
+
+
+@routes.add("PUT", _ONE + "/resume", "Resume a paused or stopped connector", answers={202: None}, errors=WRITE_ERRORS)
+async def resume_worker_connector(ask: Ask) -> object:
+    return await _want(ask, Wanted.RUNNING, 202)
+
+
+@routes.add(
+    "PUT",
+    _ONE + "/stop",
+    "Stop a connector and release its resources, so that its offsets may be altered (KIP-875)",
+    answers={204: None},
+    errors=WRITE_ERRORS,
+)
+async def stop_worker_connector(ask: Ask) -> object:
+    return await _want(ask, Wanted.STOPPED, 204)
+
+
+async def _restart(ask: Ask) -> Answer:
+    shown, flow, group = _running(ask)
+    include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
+    state = _status(ask, shown)
+    connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
+    if group.state is FlowState.STANDBY:  # another node runs it, and follows the same topic
+        await whole(ask, _worker(ask).request_restart(RestartRequest(shown.name, include_tasks, only_failed)))
+    else:
+        how = {"include_tasks": include_tasks, "only_failed": only_failed}
+        await whole(ask, ask.control.restart(flow.flow, group.connector, **how, by=ask.by))
+    return Answer(202, state) if include_tasks or only_failed else Answer(204)
+
+
+@routes.add("POST", _ONE + "/restart", "Start again", answers=RESTARTED, query=RESTART, errors=WRITE_ERRORS)
+async def restart_worker_connector(ask: Ask) -> object:
+    return await _restart(ask)
+
+
+@routes.add("POST", _TASK + "/restart", "Restart one task", answers={204: None}, errors=WRITE_ERRORS)
+async def restart_worker_task(ask: Ask) -> object:
+    shown, flow, group = _running(ask)
+    number = ask.number("task")
+    if number not in _tasks(shown):
+        raise not_found(f"connector {shown.name} has no task {number}")
+    await whole(ask, ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
+    return Answer(204)
+
+
+# Offsets (KIP-875).
+
+
+@routes.add(
+    "GET",
+    _ONE + "/offsets",
+    "A connector's offsets, as stored on the target cluster",
+    answers={200: ref("ConnectorOffsets")},
+    errors=(404, 409, 503),
+)
+async def get_worker_offsets(ask: Ask) -> object:
+    _, flow, group = _running(ask)
+    return offsets_json(await ask.control.offsets(flow.flow, group.connector))
+
+
+@routes.add(
+    "PATCH",
+    _ONE + "/offsets",
+    "Alter offsets of a stopped connector: the last copied record's, a timestamp to copy from, or null to start over",
+    takes=ref("ConnectorOffsetsSent"),
+    answers={200: ref("Message")},
+    errors=WRITE_ERRORS,
+)
+async def patch_worker_offsets(ask: Ask) -> object:
+    _, flow, group = _running(ask)
+    body = await ask.object()
+    if strange := sorted(set(body) - {"offsets"}):
+        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
+    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
+    return {"message": "The offsets for this connector have been altered successfully"}
+
+
+@routes.add(
+    "DELETE",
+    _ONE + "/offsets",
+    "Remove all offsets of a stopped connector, so that it starts where its settings say",
+    answers={200: ref("Message")},
+    errors=WRITE_ERRORS,
+)
+async def reset_worker_offsets(ask: Ask) -> object:
+    _, flow, group = _running(ask)
+    await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
+    return {"message": "The offsets for this connector have been reset successfully"}
+
+
+# Plugins.
+
+
+@routes.add(
+    "GET",
+    _PLUGINS,
+    "The available connector classes",
+    answers={200: array(ref("PluginInfo"))},
+    query=(Param("connectorsOnly", BOOLEAN, "Accepted without effect: there are only connectors"),),
+    errors=(404,),
+)
+async def get_worker_plugins(ask: Ask) -> object:
+    _worker(ask)
+    found = connect.plugins()
+    return [*found, {**found[0], "class": SOURCE_CLASS}]
+
+
+def _plugin(ask: Ask) -> str:
+    _worker(ask)
+    name = ask.part("plugin")
+    kind = kind_of(name)
+    if kind is None:
+        raise not_found(f"there is no connector class {name}", nearest(name, [one.value for one in ConnectorClass]))
+    return SOURCE_CLASS if kind is ConnectorClass.MIRUS else connect.PACKAGE + kind.value
+
+
+@routes.add(
+    "GET",
+    _PLUGIN + "/config",
+    "The settings that a connector takes (KIP-769)",
+    answers={200: array(ref("ConfigKeyInfo"))},
+    errors=(404,),
+)
+async def get_worker_plugin_config(ask: Ask) -> object:
+    _plugin(ask)
+    return [connect.key_info(row, order) for order, row in enumerate(connect.rows(), 1)]
+
+
+@routes.add(
+    "PUT",
+    _PLUGIN + "/config/validate",
+    "Validate a config without applying it, together with the other connectors: 200 with all problems",
+    takes=CONFIG_SENT,
+    answers={200: ref("ConfigInfos")},
+    right=None,
+    errors=(400, 404),
+)
+async def validate_worker_config(ask: Ask) -> object:
+    class_name, body = _plugin(ask), await ask.object()
+    name: Any = body.get("name") or "connector"
+    texts = _texts(body, str(name))
+    if kind_of(texts.get("connector.class", class_name)) is not kind_of(class_name):
+        raise bad_request(f"connector.class is {texts['connector.class']}, and the address names {class_name}")
+    problems: dict[str, list[str]] = {}
+    for one in await _worker(ask).check(texts["name"], {**texts, "connector.class": class_name}):
+        message = f"{one.message} ({one.hint})" if one.hint else one.message
+        problems.setdefault(one.key or "name", []).append(message)
+    return connect.config_infos(class_name, masked(texts), problems)

@@ -1,0 +1,57 @@
+"""Events of a worker whose connectors come from its config topic."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.telemetry.events.base import Event, Level
+
+
+@attrs.frozen
+class ConnectorsRead(Event):
+    """The config topic was read for the first time."""
+
+    topic: str
+    cluster: str
+    connectors: tuple[str, ...]
+
+
+@attrs.frozen
+class ConnectorStored(Event):
+    """A client of this node's REST interface created, changed or deleted a connector, or changed its target state."""
+
+    connector: str
+    change: str
+    by: str
+
+
+@attrs.frozen
+class ConnectorNotRun(Event):
+    """A connector in the config topic is not run, and stays there: it is of another class, or its config is invalid."""
+
+    level = Level.WARN
+
+    connector: str
+    problems: tuple[str, ...]
+
+
+@attrs.frozen
+class ConnectorRecordUnreadable(Event):
+    """A record in the config topic is invalid, and is ignored: an earlier one of its key counts."""
+
+    level = Level.WARN
+
+    topic: str
+    offset: int
+    problem: str
+
+
+@attrs.frozen
+class ConnectorsRefilled(Event):
+    """The config topic was deleted: it was created again, with all connectors."""
+
+    level = Level.WARN
+
+    topic: str
+    cluster: str
+    connectors: int

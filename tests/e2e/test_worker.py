@@ -1,0 +1,239 @@
+"""A Connect worker whose connectors are created over REST: Mirus's quick start and KIP-382's walkthrough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.connector_configs import config_record, state_record
+from mm2py.model.flow import TopicPartition
+from mm2py.model.overrides import Wanted
+from tests.support.checkpointing import checkpoints_in
+from tests.support.daemon import command
+from tests.support.eventually import eventually
+from tests.support.flow_rest import worker_rest
+from tests.support.groups import commit_plainly
+from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.producing import produce_numbers, producer
+from tests.support.topics import create_topic, list_topics, topic_configs
+
+
+_COUNT: Final = 500
+_BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+def _worker(folder: Path, target: str, prefix: str) -> str:
+    """Write a worker's file as Mirus's quick start and Kafka's own have it, with a free port; return its path."""
+    lines = {
+        "bootstrap.servers": target,
+        "group.id": f"{prefix}-connect",
+        "key.converter": _BYTES,
+        "value.converter": _BYTES,
+        "header.converter": _BYTES,
+        "internal.key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "config.storage.topic": f"{prefix}-configs",
+        "offset.storage.topic": f"{prefix}-offsets",
+        "status.storage.topic": f"{prefix}-status",
+        "config.storage.replication.factor": 1,
+        "offset.storage.replication.factor": 1,
+        "status.storage.replication.factor": 1,
+        "offset.flush.interval.ms": 1_000,
+    }
+    file = folder / "worker.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return str(file)
+
+
+def _mirus(name: str, source: str, **others: str) -> dict[str, str]:
+    return {
+        "name": name,
+        "connector.class": "com.salesforce.mirus.MirusSourceConnector",
+        "tasks.max": "5",
+        "consumer.bootstrap.servers": source,
+        "consumer.client.id": name,
+        "consumer.key.deserializer": _DESERIALIZER,
+        "consumer.value.deserializer": _DESERIALIZER,
+        "monitor.poll.wait.ms": "1000",
+        "replication.factor": "1",
+        **others,
+    }
+
+
+async def _write(bootstrap: str, topic: str, *records: tuple[bytes, bytes | None]) -> None:
+    """Write records as another worker does."""
+    async with producer(bootstrap) as plain:
+        for key, value in records:
+            await plain.send_and_wait(topic, value, key)
+
+
+async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    A worker starts without a flow. A connector that copies within the cluster is created before its topics. A second
+    source cluster is added while the first runs, its list of topics changes, and what another worker writes to the
+    config topic takes effect; none of that disturbs the first connector.
+    """
+    target, other = backup.bootstrap_servers, primary.bootstrap_servers
+    topic, first, second = f"{prefix}-test", f"{prefix}-quickstart", f"{prefix}-second"
+    arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
+    async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
+        rest = await worker_rest(running)
+        root = await rest.ask("GET", "/", wanted=200)
+        assert set(root) == {"version", "commit", "kafka_cluster_id"}
+        assert root["kafka_cluster_id"]
+        assert await rest.ask("GET", "/connectors", wanted=200) == []
+        await eventually(lambda: rest.ask("GET", "/health/ready"), within_s=30, what="the worker is ready")
+        assert not list(running.events("spark_started"))
+
+        servers = {"destination.topic.name.suffix": ".mirror", "destination.consumer.bootstrap.servers": target}
+        config = _mirus(first, target, **servers, **{"topics.whitelist": topic})
+        created = await rest.ask("PUT", f"/connectors/{first}/config", config, wanted=201)
+        assert created == {"name": first, "config": config, "tasks": [], "type": "source"}
+        assert await rest.ask("GET", "/connectors", wanted=200) == [first]
+        await rest.until(first, "RUNNING", tasks=0)
+        await create_topic(target, topic, partitions=1)
+        await create_topic(target, f"{topic}.mirror", partitions=1)
+        await rest.until(first, "RUNNING", tasks=1)
+        await produce_numbers(target, topic, count=_COUNT, partitions=1)
+        await assert_mirrored(target, topic, target, f"{topic}.mirror", _COUNT)
+
+        # A second source, and a list of topics that grows.
+        one, more = f"{prefix}-one", f"{prefix}-more"
+        for name in (one, more):
+            await create_topic(other, name, partitions=1)
+            await produce_numbers(other, name, count=_COUNT, partitions=1)
+        config = _mirus(second, other, **{"topics.whitelist": one})
+        await rest.ask("POST", "/connectors", {"name": second, "config": config}, wanted=201)
+        refused = await rest.ask("POST", "/connectors", {"name": second, "config": config}, wanted=409)
+        assert refused == {"error_code": 409, "message": f"Connector {second} already exists"}
+        await assert_mirrored(other, one, target, one, _COUNT)
+        assert more not in await list_topics(target)
+        config["topics.whitelist"] = f"{one},{more}"
+        await rest.ask("PUT", f"/connectors/{second}/config", config, wanted=200)
+        await assert_mirrored(other, more, target, more, _COUNT)
+
+        # Another worker's change.
+        await _write(target, f"{prefix}-configs", state_record(second, Wanted.PAUSED))
+        await rest.until(second, "PAUSED", tasks=2)
+        await rest.until(first, "RUNNING", tasks=1)
+        changed = [event for event in running.events("settings_reloaded") if f"{first}->target" in event["changed"]]
+        assert not changed
+        assert await running.sigterm() == 0
+
+    assert {f"{prefix}-configs", f"{prefix}-offsets"} <= await list_topics(target)
+    assert (await topic_configs(target, f"{prefix}-configs"))["cleanup.policy"] == "compact"
+
+
+def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:
+    settings = {
+        "connector.class": f"org.apache.kafka.connect.mirror.{kind}",
+        "source.cluster.alias": alias,
+        "target.cluster.alias": "us-east",
+        "source.cluster.bootstrap.servers": source,
+        **others,
+    }
+    return {key: str(value) for key, value in settings.items()}
+
+
+async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    The three connectors of a flow are put one after the other, and are one flow. What does not fit is refused, and
+    stops nothing. After a restart of the worker they are there again, in the states that they had; deleted ones
+    are gone, and their offsets stay.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    topic, group, alias = f"{prefix}-topic", f"{prefix}-group", f"{prefix}-west"
+    await create_topic(source, topic, partitions=2)
+    await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    await commit_plainly(source, group, {TopicPartition(topic, 0): 100})
+    names = {kind: f"us-west-{kind}" for kind in ("source", "checkpoint", "heartbeat")}
+    configs = {
+        "source": _mm2(
+            "MirrorSourceConnector", alias, source,
+            **{"topics": topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1},
+            **{"source.cluster.sasl.jaas.config": "password=hidden"},
+        ),
+        "checkpoint": _mm2(
+            "MirrorCheckpointConnector", alias, source,
+            **{"groups": group, "checkpoints.topic.replication.factor": 1, "emit.checkpoints.interval.seconds": 1},
+        ),
+        "heartbeat": _mm2("MirrorHeartbeatConnector", alias, source, **{"heartbeats.topic.replication.factor": 1}),
+    }  # fmt: skip
+    foreign = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "file": "x"}
+    # What Java's worker left: connectors of other classes, and records of its own.
+    await create_topic(target, f"{prefix}-configs", partitions=1)
+    await _write(
+        target,
+        f"{prefix}-configs",
+        (b"session-key", b'{"key":"AA==","algorithm":"HmacSHA256","creation-timestamp":1}'),
+        config_record("a-file", foreign),
+        (b"task-a-file-0", b'{"properties":{"task.class":"x"}}'),
+        (b"commit-a-file", b'{"tasks":1}'),
+    )
+    arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
+    async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
+        rest = await worker_rest(running)
+        await running.wait_for_event("connector_not_run", connector="a-file")
+        for kind in ("checkpoint", "source", "heartbeat"):  # in any order
+            await rest.ask("PUT", f"/connectors/{names[kind]}/config", configs[kind], wanted=201)
+        await assert_mirrored(source, topic, target, f"{alias}.{topic}", _COUNT)
+        await rest.until(names["source"], "RUNNING", tasks=1)
+        await rest.until(names["checkpoint"], "RUNNING", tasks=1)
+        await rest.until(names["heartbeat"], "RUNNING", tasks=1)
+
+        async def translated() -> bool:
+            found = await checkpoints_in(target, f"{alias}.checkpoints.internal", group)
+            return bool(found) and found[-1].downstream == 100
+
+        await eventually(translated, within_s=60, what="a checkpoint at 100")
+        assert "heartbeats" in await list_topics(target)
+        shown = await rest.ask("GET", "/connectors?expand=status&expand=info", wanted=200)
+        assert set(shown) == {*names.values(), "a-file"}
+        assert shown["a-file"]["status"]["connector"]["state"] == "UNASSIGNED"
+        assert "FileStreamSourceConnector" in shown["a-file"]["status"]["connector"]["trace"]
+        config = shown[names["source"]]["info"]["config"]
+        assert config["source.cluster.sasl.jaas.config"] == "***"
+
+        # Refused: nothing is stored, and nothing stops.
+        bad = {**configs["source"], "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "listeners": "http://:1"}
+        refused = await rest.ask("PUT", f"/connectors/{names['source']}/config", bad, wanted=400)
+        assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "listeners"))
+        again = await rest.ask("POST", "/connectors", {"name": "twice", "config": configs["source"]}, wanted=400)
+        assert f"{alias}->us-east has a MirrorSourceConnector already" in again["message"]
+        await rest.ask("POST", "/connectors", {"name": "file", "config": foreign}, wanted=400)
+        plugin = f"/connector-plugins/{bad['connector.class']}/config/validate"
+        judged = await rest.ask("PUT", plugin, {**bad, "name": names["source"]}, wanted=200)
+        assert judged["error_count"] == 3
+        assert await rest.ask("GET", f"/connectors/{names['source']}/config", wanted=200) == config
+
+        # What is shown can be put back; the secret is kept.
+        await rest.ask("PUT", f"/connectors/{names['source']}/config", config, wanted=200)
+        await rest.ask("PUT", f"/connectors/{names['heartbeat']}/stop", wanted=204)
+        await rest.until(names["heartbeat"], "STOPPED", tasks=0)
+        assert await running.sigterm() == 0
+
+    await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
+        rest = await worker_rest(running)
+        await rest.until(names["source"], "RUNNING", tasks=1)
+        await await_arrived(target, f"{alias}.{topic}", 2 * _COUNT)
+        assert await arrived(target, f"{alias}.{topic}") == 2 * _COUNT
+        await rest.until(names["heartbeat"], "STOPPED", tasks=0)
+        for path, code in (
+            (f"/connectors/{names['source']}/stop", 204),
+            (f"/connectors/{names['heartbeat']}/resume", 202),
+        ):
+            await rest.ask("PUT", path, wanted=code)
+        await rest.until(names["source"], "STOPPED", tasks=0)
+        offsets = await rest.ask("GET", f"/connectors/{names['source']}/offsets", wanted=200)
+        assert [one["offset"]["offset"] for one in offsets["offsets"]] == [_COUNT - 1] * 2
+        await rest.until(names["heartbeat"], "RUNNING", tasks=1)
+        for name in names.values():
+            await rest.ask("DELETE", f"/connectors/{name}", wanted=204)
+        gone = await rest.ask("GET", f"/connectors/{names['source']}", wanted=404)
+        assert gone["error_code"] == 404
+        assert await rest.ask("GET", "/connectors", wanted=200) == ["a-file"]
+        await running.wait_for_event("settings_reloaded", removed=[f"{alias}->us-east"])
+        assert running.is_running
+        assert await running.sigterm() == 0

@@ -1,0 +1,98 @@
+"""A worker's settings are its file and the connectors that fit; the others are left out, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.distributed import read_worker
+from mm2py.config.settings import ConfigError
+from mm2py.flow.control.connect_worker import Composition, Idleness, compose
+
+
+_PACKAGE = "org.apache.kafka.connect.mirror."
+_WORKER = {
+    "bootstrap.servers": "t:9092",
+    "group.id": "connect",
+    "config.storage.topic": "configs",
+    "offset.storage.topic": "offsets",
+    "status.storage.topic": "statuses",
+}
+
+
+def _connector(kind: str, alias: str = "west", **others: str) -> dict[str, str]:
+    return {
+        "connector.class": _PACKAGE + kind,
+        "source.cluster.alias": alias,
+        "target.cluster.alias": "east",
+        "source.cluster.bootstrap.servers": f"{alias}:9092",
+        **others,
+    }
+
+
+_SOURCE = _connector("MirrorSourceConnector")
+_CHECKPOINT = _connector("MirrorCheckpointConnector")
+_HEARTBEAT = _connector("MirrorHeartbeatConnector")
+_FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+
+
+def _composed(folder: Path, connectors: Mapping[str, Mapping[str, str]], worker: Mapping[str, str]) -> Composition:
+    path = folder / "worker.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in worker.items()))
+    return compose(path, read_worker(path), connectors)
+
+
+def test_connectors_of_a_flow_are_one_flow(tmp_path: Path) -> None:
+    """Each is a task group of it; other connectors have flows of their own."""
+    other = _connector("MirrorSourceConnector", "north")
+    found = _composed(tmp_path, {"c": _CHECKPOINT, "s": _SOURCE, "n": other, "h": _HEARTBEAT}, _WORKER)
+
+    assert {str(flow.flow) for flow in found.settings.flows} == {"west->east", "north->east"}
+    assert {name: f"{place.flow} {place.group}" for name, place in found.places.items()} == {
+        "c": "west->east MirrorCheckpointConnector",
+        "s": "west->east MirrorSourceConnector",
+        "n": "north->east MirrorSourceConnector",
+        "h": "west->east MirrorHeartbeatConnector",
+    }
+    assert not found.idle
+
+
+@pytest.mark.parametrize(
+    ("config", "why", "key"),
+    [
+        (_FOREIGN, Idleness.FOREIGN, "connector.class"),
+        ({}, Idleness.INVALID, "connector.class"),
+        (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
+        (_connector("MirrorSourceConnector", "north", **{"log.level": "debug"}), Idleness.INVALID, "log.level"),
+        (_SOURCE, Idleness.INVALID, "connector.class"),
+        (_connector("MirrorCheckpointConnector", "north"), Idleness.WAITING, ""),
+    ],
+    ids=["foreign", "no class", "value", "process", "twice", "without a source"],
+)
+def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, str], why: Idleness, key: str) -> None:
+    """The flows are those without it."""
+    connectors = {"s": _SOURCE, "h": _HEARTBEAT}
+    found = _composed(tmp_path, {**connectors, "odd": config}, _WORKER)
+
+    assert set(found.idle) == {"odd"}
+    assert (found.idle["odd"].why, [problem.key for problem in found.idle["odd"].problems]) == (why, [key])
+    assert found.settings.flows == _composed(tmp_path, connectors, _WORKER).settings.flows
+    assert set(found.places) == {"s", "h"}
+
+
+def test_a_checkpoint_connector_waits_for_a_source_that_runs(tmp_path: Path) -> None:
+    """One that is invalid does not count."""
+    found = _composed(tmp_path, {"s": {**_SOURCE, "tasks.max": "many"}, "c": _CHECKPOINT}, _WORKER)
+
+    assert {name: idle.why for name, idle in found.idle.items()} == {"s": Idleness.INVALID, "c": Idleness.WAITING}
+    assert found.settings.flows == ()
+
+
+def test_a_worker_s_own_problems_are_raised(tmp_path: Path) -> None:
+    """No connector is to blame for them."""
+    with pytest.raises(ConfigError) as caught:
+        _composed(tmp_path, {"s": _SOURCE}, {**_WORKER, "offset.flush.interval.ms": "soon"})
+
+    assert [problem.key for problem in caught.value.problems] == ["offset.flush.interval.ms"]

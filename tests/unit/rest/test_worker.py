@@ -1,0 +1,169 @@
+"""The addresses of a Connect worker: what is created, changed and removed there, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from mm2py.model.overrides import Wanted
+from mm2py.model.state import FlowState
+from tests.support.rest_asking import Asking, asking
+from tests.support.rest_node import CONNECTOR
+
+
+NAME = "MirrorSourceConnector"
+NORTH = {**CONNECTOR, "name": "north", "source.cluster.alias": "C"}
+FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> Asking:
+    return asking(tmp_path)
+
+
+async def test_create_and_remove(ask: Asking) -> None:
+    """Connect's statuses: 201 with the connector's address, 409 if it exists, 204, 404."""
+    created = await ask("POST", "/connectors", {"name": "north/1", "config": {**NORTH, "name": "north/1"}})
+    again = await ask("POST", "/connectors", {"name": "north/1", "config": {**NORTH, "name": "north/1"}})
+    listed = await ask("GET", "/connectors")
+    removed = await ask("DELETE", "/connectors/north%2F1")
+    gone = await ask("DELETE", "/connectors/north%2F1")
+
+    assert (created.status, created.headers["Location"]) == (201, "/connectors/north%2F1")
+    assert created.json["tasks"] == []
+    assert created.json["config"]["topics"] == NORTH["topics"]
+    assert (again.status, again.json["message"]) == (409, "Connector north/1 already exists")
+    assert listed.json == [NAME, "north/1"]
+    assert (removed.status, gone.status) == (204, 404)
+    assert gone.json == {"error_code": 404, "message": "Connector north/1 not found"}
+
+
+async def test_put_creates_and_replaces(ask: Asking) -> None:
+    """201 and 200; numbers and booleans become text."""
+    new = await ask("PUT", "/connectors/north/config", {**NORTH, "tasks.max": 3, "emit.checkpoints.enabled": False})
+    old = await ask("PUT", "/connectors/north/config", NORTH)
+
+    assert (new.status, old.status) == (201, 200)
+    assert new.json["config"] == {
+        **NORTH,
+        "source.cluster.sasl.jaas.config": "***",
+        "tasks.max": "3",
+        "emit.checkpoints.enabled": "false",
+    }
+    assert "tasks.max" not in old.json["config"]
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({**NORTH, "tasks.max": "many", "sync.topic.acls.enabled": "maybe"}, ("tasks.max", "sync.topic.acls.enabled")),
+        ({**NORTH, "name": "south"}, ("(south) doesn't match connector name in the URL (north)",)),
+        ({**NORTH, "listeners": "http://:1"}, ("listeners: applies to the whole process",)),
+        ({**NORTH, "topics": ["orders"]}, ("topics must be a string",)),
+        ({**NORTH, "source.cluster.alias": "A"}, ("A->B has a MirrorSourceConnector already",)),
+        ({**NORTH, "source.cluster.ssl.key.password": "***"}, ("ssl.key.password: is masked",)),
+        ({**NORTH, "topics": "\ud800"}, ("surrogate",)),
+        (FOREIGN, ("mm2py has no connector org.apache.kafka.connect.file.FileStreamSinkConnector",)),
+        ({}, ("connector.class: missing",)),
+    ],
+    ids=["values", "name", "process", "list", "twice", "mask", "surrogate", "foreign", "empty"],
+)
+async def test_what_does_not_fit_is_not_stored(ask: Asking, config: dict[str, object], says: tuple[str, ...]) -> None:
+    """400 with every problem."""
+    got = await ask("PUT", "/connectors/north/config", config)
+
+    assert got.status == 400
+    assert all(words in got.json["message"] for words in says)
+    assert (await ask("GET", "/connectors")).json == [NAME]
+
+
+async def test_what_is_shown_may_be_put_back(ask: Asking) -> None:
+    """A masked secret stays as it is stored, also where others change."""
+    path = f"/connectors/{NAME}/config"
+    shown = (await ask("GET", path)).json
+    put = await ask("PUT", path, shown)
+    patched = await ask("PATCH", path, {"topics": None, "tasks.max": 2, "source.cluster.sasl.jaas.config": "***"})
+
+    assert shown["source.cluster.sasl.jaas.config"] == "***"
+    assert (put.status, patched.status) == (200, 200)
+    assert ask.node.worker is not None
+    stored = ask.node.worker.connectors[NAME].config
+    assert stored == {**{key: one for key, one in CONNECTOR.items() if key != "topics"}, "tasks.max": "2"}
+
+
+async def test_states_are_kept_in_the_topic(ask: Asking) -> None:
+    """Pause, stop and resume write the target state; a new connector may begin with one."""
+    worker = ask.node.worker
+    assert worker is not None
+    found = []
+    for verb, status in (("pause", 202), ("stop", 204), ("resume", 202)):
+        assert (await ask("PUT", f"/connectors/{NAME}/{verb}")).status == status
+        found.append(worker.connectors[NAME].wanted)
+    await ask("POST", "/connectors", {"name": "north", "config": NORTH, "initial_state": "STOPPED"})
+
+    assert found == [Wanted.PAUSED, Wanted.STOPPED, Wanted.RUNNING]
+    assert worker.connectors["north"].wanted is Wanted.STOPPED
+
+
+async def test_a_status_has_no_more_tasks_than_partitions(ask: Asking) -> None:
+    """As in Connect, where a connector without topics has no tasks."""
+    before = (await ask("GET", f"/connectors/{NAME}/status")).json
+    (flow,) = ask.node.shown.flows
+    ask.node.shown = attrs.evolve(ask.node.shown, flows=(attrs.evolve(flow, partitions=()),))
+    ask.server.rest.forget()
+    after = (await ask("GET", f"/connectors/{NAME}/status")).json
+
+    assert before["name"] == NAME
+    assert [task["id"] for task in before["tasks"]] == sorted({one.task for one in flow.partitions})
+    assert after["tasks"] == []
+
+
+async def test_a_connector_that_is_not_run_is_shown(ask: Asking) -> None:
+    """A checkpoint connector waits for its source; what is to be done with it there is 409."""
+    checkpoint = {**NORTH, "connector.class": "MirrorCheckpointConnector"}
+    created = await ask("PUT", "/connectors/north/config", checkpoint)
+    status = (await ask("GET", "/connectors/north/status")).json
+    restart = await ask("POST", "/connectors/north/restart")
+
+    assert created.status == 201
+    assert status["connector"]["state"] == "UNASSIGNED"
+    assert "waits for a MirrorSourceConnector of C->B" in status["connector"]["trace"]
+    assert restart.status == 409
+
+
+async def test_a_restart_reaches_the_node_that_runs_it(ask: Asking) -> None:
+    """Here it is done at once; while another node runs the flow, it is asked through the topic."""
+    here = await ask("POST", f"/connectors/{NAME}/restart")
+    (flow,) = ask.node.shown.flows
+    groups = tuple(attrs.evolve(group, state=FlowState.STANDBY) for group in flow.groups)
+    ask.node.shown = attrs.evolve(ask.node.shown, flows=(attrs.evolve(flow, groups=groups),))
+    ask.server.rest.forget()
+    there = await ask("POST", f"/connectors/{NAME}/restart?includeTasks=true")
+
+    assert (here.status, there.status) == (204, 202)
+    assert ask.node.control.restarts == [("A->B", NAME, False, False)]
+
+
+async def test_validation_names_each_key(ask: Asking) -> None:
+    """Together with the other connectors, and nothing is stored."""
+    path = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
+    got = await ask("PUT", path, {**NORTH, "tasks.max": "many", "source.cluster.alias": "A"})
+    errors = {one["value"]["name"] for one in got.json["configs"] if one["value"]["errors"]}
+
+    assert got.status == 200
+    assert (got.json["error_count"], errors) == (2, {"tasks.max", "connector.class"})
+    assert (await ask("GET", "/connectors")).json == [NAME]
+
+
+async def test_the_plugins_are_ours(ask: Asking) -> None:
+    """MirrorMaker's three and Mirus's."""
+    plugins = (await ask("GET", "/connector-plugins")).json
+
+    assert [plugin["class"].rpartition(".")[2] for plugin in plugins] == [
+        "MirrorSourceConnector",
+        "MirrorCheckpointConnector",
+        "MirrorHeartbeatConnector",
+        "MirusSourceConnector",
+    ]
