@@ -24,10 +24,11 @@ GONE_S: Final = 3600.0
 
 @attrs.frozen
 class Heard:
-    """A node's last status, and when it was written, by our own monotonic clock."""
+    """A node's last status, when it was written, by our own monotonic clock, and its bytes."""
 
     status: NodeStatus
     at: float
+    raw: bytes = b""
 
     def answers(self, read_at: float) -> bool:
         """Whether the node was still heard of when the statuses were last read."""

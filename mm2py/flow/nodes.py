@@ -288,15 +288,24 @@ class FlowNodes:
             if record.value is None:
                 self._heard.pop(node_id, None)
                 continue
-            try:
-                status = decode_status(self._flow, record.value)
-            except ValueError as error:
-                if node_id not in self._unreadable:  # it is written again every few seconds
-                    self._unreadable.add(node_id)
-                    self._around.passed_over.note(topic, [(record, str(error))])
-                continue
-            age_s = max(0, wall_ms - (record.timestamp_ms or wall_ms)) / 1000 if is_late else 0.0
-            self._heard[node_id] = Heard(status, now - age_s)
+            at_ms = wall_ms if record.timestamp_ms is None else record.timestamp_ms
+            status = self._read(topic, node_id, record, at_ms)
+            if status is not None:
+                age_s = max(0, wall_ms - at_ms) / 1000 if is_late else 0.0
+                self._heard[node_id] = Heard(status, now - age_s, record.value)
+
+    def _read(self, topic: str, node_id: str, record: LogRecord, at_ms: int) -> NodeStatus | None:
+        """Return a node's status; None if it is invalid, which is reported once for each node."""
+        before, value = self._heard.get(node_id), record.value or b""
+        if before is not None and before.raw == value:
+            return attrs.evolve(before.status, at_ms=at_ms)
+        try:
+            return decode_status(self._flow, value, at_ms)
+        except ValueError as error:
+            if node_id not in self._unreadable:  # it is written again every few seconds
+                self._unreadable.add(node_id)
+                self._around.passed_over.note(topic, [(record, str(error))])
+            return None
 
     def _report(self) -> None:
         """Report each node that no longer answers, and each that does again."""

@@ -55,7 +55,12 @@ class Node:
 
 def encode_node(node: Node) -> bytes:
     """Return the member metadata of *node*."""
-    return json.dumps(attrs.asdict(node), ensure_ascii=False).encode()
+    return json.dumps(node_members(node), ensure_ascii=False).encode()
+
+
+def node_members(node: Node) -> dict[str, Any]:
+    """Return a node as JSON values."""
+    return {field.name: getattr(node, field.name) for field in attrs.fields(Node)}
 
 
 def decode_node(raw: bytes) -> Node | None:
@@ -64,6 +69,11 @@ def decode_node(raw: bytes) -> Node | None:
         found = read_json(raw)
     except ValueError:
         return None
+    return read_node(found)
+
+
+def read_node(found: object) -> Node | None:
+    """Parse the output of `node_members`; None for anything else."""
     if not isinstance(found, dict) or "host" not in found:
         return None
     return Node(

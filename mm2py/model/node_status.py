@@ -20,7 +20,7 @@ from mm2py.errors import shortened
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import INT64_MOST, read_json, whole, words
 from mm2py.model.health import flow_issues
-from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.node import Node, node_members, read_node
 from mm2py.model.share import (
     NO_SHARE,
     NodeLoad,
@@ -52,8 +52,9 @@ _LONGEST_TEXT: Final = 300
 @attrs.frozen
 class NodeStatus:
     """
-    One node, as it reports itself. `at_ms` is its wall time, `generation` that of the assignment that it follows; -1
-    if it follows none. Counts are those since it started, of the partitions that it copies.
+    One node, as it reports itself. `at_ms` is its wall time, which is the record's. `generation` is that of the
+    assignment that it follows, -1 if it follows none; the slots of its share are in that alone. Counts are those since
+    it started, of the partitions that it copies.
 
     `topics_mark` is a digest of the mirrored partitions that it knows, whichever node copies them; `differs` are the
     settings that are not the owner's.
@@ -168,14 +169,13 @@ def _task(view: TaskView) -> TaskStatus:
 
 
 def encode_status(flow: Flow, status: NodeStatus) -> bytes:
-    """Return the record value with a node's status."""
+    """Return the record value with a node's status; that of an idle node is the same each time."""
     value = {
         "version": VERSION,
         "flow": str(flow),
-        "node": json.loads(encode_node(status.node)),
-        "atMs": status.at_ms,
+        "node": node_members(status.node),
         "generation": status.generation,
-        "share": share_members(status.share),
+        "share": share_members(attrs.evolve(status.share, slots=frozenset())),
         "state": status.state.name,
         "tasks": [_task_members(task) for task in status.tasks],
         "connectors": [
@@ -201,9 +201,9 @@ def encode_status(flow: Flow, status: NodeStatus) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def decode_status(flow: Flow, value: bytes) -> NodeStatus:
-    """Parse the status of a node that runs *flow*; a newer one may have more members. Raise ValueError with the
-    problem.
+def decode_status(flow: Flow, value: bytes, at_ms: int) -> NodeStatus:
+    """Parse the status of a node that runs *flow*, as written at that time; a newer one may have more members. Raise
+    ValueError with the problem.
     """
     try:
         content = _object(read_json(value))
@@ -211,20 +211,20 @@ def decode_status(flow: Flow, value: bytes) -> NodeStatus:
             raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
         if content["flow"] != str(flow):
             raise ValueError(f"it is about flow {content['flow']!r}")
-        return _status(content)
+        return _status(content, at_ms)
     except KeyError as error:
         raise ValueError(f"it has no {error.args[0]!r}") from error
     except (TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error
 
 
-def _status(content: Mapping[str, Any]) -> NodeStatus:
-    node = decode_node(json.dumps(content["node"]).encode())
+def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
+    node = read_node(content["node"])
     if node is None:
         raise ValueError("it names no node")
     return NodeStatus(
         node,
-        at_ms=whole(content["atMs"]),
+        at_ms,
         generation=whole(content["generation"], least=-1, most=INT64_MOST),
         share=read_share(content["share"]),
         state=_state(FlowState, content["state"]),

@@ -17,7 +17,7 @@ import attrs
 
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import read_json
-from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.node import Node, decode_node, node_members, read_node
 
 
 SLOTS: Final = 1024
@@ -122,7 +122,7 @@ class SharedFlow:
 
 def encode_candidate(candidate: Candidate) -> bytes:
     """Return the member metadata; a node of an earlier version reads the node in it."""
-    members = json.loads(encode_node(candidate.node))
+    members = node_members(candidate.node)
     members["shared"] = {
         "version": VERSION,
         "held": share_members(candidate.held),
@@ -161,7 +161,7 @@ def encode_shared_flow(shared: SharedFlow) -> bytes:
         "generation": shared.generation,
         "members": {
             member_id: {
-                "node": json.loads(encode_node(node)),
+                "node": node_members(node),
                 "share": share_members(shared.share_of(member_id)),
                 "differs": list(shared.differences.get(member_id, ())),
             }
@@ -180,7 +180,7 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
         nodes, shares, differences = {}, {}, {}
         for member_id, value in _object(content["members"]).items():
             member = _object(value)
-            node = decode_node(json.dumps(member["node"]).encode())
+            node = read_node(member["node"])
             if node is None:
                 raise ValueError(f"member {member_id} is no node")
             nodes[member_id], shares[member_id] = node, read_share(member["share"])
