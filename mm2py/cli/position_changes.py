@@ -22,7 +22,7 @@ from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.flow import read_flow
 from mm2py.cli.positions import Choice, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
-from mm2py.cli.sheets import Note, Part, Sheet, show, text
+from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.problem import ConfigError
 from mm2py.config.rest import Listener
@@ -41,6 +41,8 @@ from mm2py.model.timestamp import timestamp_ms
 
 _ASK_S = 3.0
 _EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104
+#: States of a flow in which a node leaves its positions alone, and reads them before it continues.
+_IDLE = {"standby", "failed", "drained"}
 _BY = "mm2py offsets"
 _IMPORT = """\
 OFFSETS has the lines of mm2py offsets export, or of Mirus's offset tool: connectorId,topic,partition,offset as CSV or
@@ -82,6 +84,19 @@ class NoLinesError(Mm2Error):
     def __str__(self) -> str:
         others = f", but {self.others} of others" if self.others else ""
         return f"{self.where} has no offsets of connector {self.connector}{others}"
+
+
+@attrs.define(eq=False)
+class NothingChosenError(Mm2Error):
+    """The options choose no topic-partition."""
+
+    hint: ClassVar[str] = "mm2py offsets describe shows what there is"
+
+    flow: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"flow {self.flow} {self.what} of the topics and partitions that are named"
 
 
 def make_parser(action: str) -> argparse.ArgumentParser:
@@ -181,7 +196,7 @@ async def _brought(options: argparse.Namespace, settings: FlowSettings, file: st
     if file is None:
         stored = await read_mirus_offsets(settings, options.from_mirus, clock)
         for record in stored.unreadable:
-            print(f"mm2py: a record cannot be read: {record}", file=sys.stderr)
+            _say(f"a record cannot be read: {record}")
         return of_mirus(options.from_mirus, stored.offsets, connector)
     content = _content(file)
     form = LineFormat(options.format) if options.format else format_of(content)
@@ -203,7 +218,7 @@ def _without_strangers(lines: Sequence[OffsetLine], survey: Survey) -> Iterator[
         if line.source.topic in survey.remote_of:
             yield line
         else:
-            print(f"mm2py: {line.source} is left out: the flow mirrors no such topic", file=sys.stderr)
+            _say(f"{line.source} is left out: the flow mirrors no such topic")
 
 
 # reset
@@ -226,6 +241,8 @@ async def _reset(options: argparse.Namespace, clock: Clock) -> None:
         lines = [OffsetLine("", source, None) for source in sorted(filter(choice.takes, survey.positions))]
     else:
         lines = list(_moved(survey, _target_of(options)))
+    if not lines:
+        raise NothingChosenError(str(settings.flow), "has no position" if options.remove else "mirrors none")
     await _apply(_Change(settings, survey, asked_of(settings.flow, lines)), options, mirror, clock)
 
 
@@ -295,7 +312,7 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
     show(parts)
     if options.dry_run:
         if runner is not None:
-            print(f"mm2py: {runner}; without --dry-run this is refused", file=sys.stderr)
+            _say(f"{runner}; without --dry-run this is refused")
         print("dry run: nothing was written")
         return
     if not is_any:
@@ -305,6 +322,11 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
     async with kept_idle(settings, clock):
         await offsets_of(settings, clock).alter(SOURCE, change.asked, by=_BY, is_taken_over=change.is_taken_over)
     print("written")
+
+
+def _say(text: str) -> None:
+    """Print a line to standard error; names in it may be made up by other writers of a topic."""
+    print(f"mm2py: {clean(text)}", file=sys.stderr)
 
 
 def confirm() -> None:
@@ -321,15 +343,14 @@ async def answering_node(mirror: MirrorSettings, flow: Flow) -> FlowRunsError | 
     """
     for listener in mirror.rest.listeners:
         if listener.port:
-            url, state = _url(listener), ""
+            url = _url(listener)
             try:
                 tls = _any_certificate() if listener.scheme == "https" else None
                 async with asyncio.timeout(_ASK_S), connected(Address(url, tls=tls)) as rest:
                     answer = await rest.ask("GET", flow.url_path("status"))
-                state = str(answer.get("state", "")) if isinstance(answer, dict) else ""
             except (Mm2Error, TimeoutError):
                 continue
-            if state not in {"", "standby"}:
+            if isinstance(answer, dict) and answer.get("state", "standby") not in _IDLE:
                 return FlowRunsError(str(flow), "a node", "", str(url))
     return None
 

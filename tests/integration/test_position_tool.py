@@ -238,6 +238,7 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
     await create_topic(rig.source, rig.topic, partitions=3)
     await produce(rig.source, rig.topic, [records] * 3)
     unconfirmed = await offsets("reset", rig.file, "--to-latest", "--all-topics")
+    misspelt = await offsets("reset", rig.file, "--to-latest", "--topics", rig.topic.upper(), "--yes")
     latest = await offsets("reset", rig.file, "--to-latest", "--all-topics", "--yes")
     timed = await offsets(
         "reset", rig.file, "--to-datetime", MIDDLE_MS + 40, "--topics", rig.topic, "--partition", 1, "--yes"
@@ -254,6 +255,7 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
         await running.drain()
 
     assert (unconfirmed.code, "--yes" in unconfirmed.err) == (ExitCode.BAD_ARGUMENTS, True)
+    assert (misspelt.code, "mirrors none of the topics" in misspelt.err) == (ExitCode.FAILED, True)
     for done in (latest, timed, dry, removed, earliest):
         assert done.code == ExitCode.OK, done.err
     assert _table(latest.out)[1] == [rig.topic, "0", "-", "100", "0", "100"]
@@ -281,7 +283,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
     Each record is there once, whatever Mirus copied after it last wrote its offsets.
 
     Partition 0 was killed between both; 1 ended in order, 2 was never begun, 3 has a newer offset than its first one.
-    The topic also holds offsets of another connector, and of a topic that is gone.
+    The topic also holds offsets of another connector, of a topic that is gone, and a record that cannot be read.
     """
     name, topic = f"mirus-{prefix[-6:]}", prefix
     remote_topic, stored = f"{topic}.mirror", f"{name}-offsets"
@@ -308,7 +310,12 @@ async def test_mirus_is_taken_over_where_it_stopped(
     await produce(
         backup.bootstrap_servers,
         stored,
-        [[NewRecord(*_as_mirus_stores(*one), (), MIDDLE_MS) for one in (*offsets_of_mirus, *others)]],
+        [
+            [
+                *(NewRecord(*_as_mirus_stores(*one), (), MIDDLE_MS) for one in (*offsets_of_mirus, *others)),
+                NewRecord(b"broken \x1b", b"", (), MIDDLE_MS),
+            ]
+        ],
     )
     files = (worker, "--connector", connector)
     dry = await offsets("import", *files, "--from-mirus", stored, "--dry-run")
@@ -327,6 +334,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
         [topic, "3", "-", "60"],
     ]
     assert "gone-0 is left out" in done.err
+    assert f"{stored}-0, offset 6: it is not valid JSON" in done.err
     assert shown.out.splitlines() == [f"{name},{topic},0,100", f"{name},{topic},1,200", f"{name},{topic},3,60"]
     assert_written(records, await read_topic(backup.bootstrap_servers, remote_topic))
     resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}
