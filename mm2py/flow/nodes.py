@@ -68,6 +68,7 @@ class FlowNodes:
         self._flow = around.flow
         self._clock = around.clock
         self._us = us
+        self._known_id = ""
         self._view = view
         #: What else belongs to a status, from where it is known.
         self.mirrored: Callable[[], Collection[TopicPartition]] = tuple
@@ -79,6 +80,9 @@ class FlowNodes:
         #: Awaited when another node knows later overrides.
         self.on_overrides: Callable[[int], Awaitable[None]] = _nothing
         self._shared: SharedFlow | None = None
+        #: The shares of the nodes in the flow's group, by node, and which member this one is.
+        self.members: Mapping[str, Share] = {}
+        self._member_id = ""
         self._is_standby = False
         self._news = asyncio.Event()
         self._hands_over = False
@@ -98,6 +102,9 @@ class FlowNodes:
     def know(self, shared: SharedFlow | None, *, is_standby: bool = False) -> None:
         """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
         self._shared, self._is_standby = shared, is_standby
+        nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
+        self._member_id = nodes.get(self._id, "")
+        self.members = {} if shared is None else {it: shared.share_of(member) for it, member in nodes.items()}
         now = self._clock.monotonic()
         self._member_since = {node_id: self._member_since.get(node_id, now) for node_id in self.members}
         self.wake()
@@ -118,15 +125,16 @@ class FlowNodes:
         self._hands_over = True
 
     @property
-    def is_shared(self) -> bool:
-        """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
-        return self._is_standby or bool(self._heard) or bool(self.members.keys() - {self._us().id})
+    def _id(self) -> str:
+        if not self._known_id:
+            self._known_id = self._us().id
+        return self._known_id
 
     @property
-    def members(self) -> Mapping[str, Share]:
-        """The shares of the nodes in the flow's group, by node."""
-        shared = self._shared
-        return {} if shared is None else {node.id: shared.share_of(member) for member, node in shared.nodes.items()}
+    def is_shared(self) -> bool:
+        """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
+        others = len(self.members) - (self._id in self.members)
+        return self._is_standby or bool(self._heard) or others > 0
 
     # What it knows of others.
 
@@ -181,7 +189,7 @@ class FlowNodes:
         found = [this]
         unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}
         statuses = {**unheard, **self.others}
-        statuses.pop(self._us().id, None)
+        statuses.pop(self._id, None)
         for node_id, status in sorted(statuses.items(), key=lambda it: (it[1].node.worker_id, it[0])):
             heard_s, answers = self.last_heard_s(node_id), self.answers(node_id)
             found.append(node_view(status, shared, heard_s=heard_s, answers=answers))
@@ -195,7 +203,6 @@ class FlowNodes:
 
     def _status_of(self, view: FlowView) -> NodeStatus:
         us, shared = self._us(), self._shared
-        member = next((it for it, node in shared.nodes.items() if node.id == us.id), "") if shared is not None else ""
         status = NodeStatus(
             us,
             self._clock.wall_ms(),
@@ -204,12 +211,12 @@ class FlowNodes:
             topics_mark=self.topics_mark,
             overrides_revision=self.overrides_revision(),
             is_drained=self.is_drained,
-            differs=shared.differences.get(member, ()) if shared is not None else (),
+            differs=shared.differences.get(self._member_id, ()) if shared is not None else (),
         )
         return describe(status, view)
 
     def _own_share(self) -> Share:
-        return self.members.get(self._us().id, NO_SHARE)
+        return self.members.get(self._id, NO_SHARE)
 
     def _owner(self) -> NodeStatus | None:
         return owner_of(it.status for it in self._heard.values() if it.answers(self._read_at))
@@ -241,7 +248,7 @@ class FlowNodes:
                     await self._pause()
             finally:
                 if not self._hands_over:
-                    await log.leave(self._us().id)
+                    await log.leave(self._id)
                 await cluster.close()
 
     async def _pause(self) -> None:
@@ -283,7 +290,7 @@ class FlowNodes:
         self._read_at = now
         found = {node_id_of(self._flow, record.key): record for record in records}
         for node_id, record in found.items():
-            if node_id is None or node_id == self._us().id:
+            if node_id is None or node_id == self._id:
                 continue
             if record.value is None:
                 self._heard.pop(node_id, None)
