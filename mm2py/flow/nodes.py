@@ -87,6 +87,8 @@ class FlowNodes:
         self._news = asyncio.Event()
         self._hands_over = False
         self._heard: dict[str, Heard] = {}
+        #: This node's own status, as it was last written or needed.
+        self._own: Heard | None = None
         #: Since when a node is a member of the group; it may take an interval to report.
         self._member_since: dict[str, float] = {}
         self._silent: set[str] = set()
@@ -157,8 +159,13 @@ class FlowNodes:
         return None if heard is None else max(0.0, self._clock.monotonic() - heard.at)
 
     def loads(self) -> Mapping[int, float]:
-        """Return the bytes per second of hash slots over all nodes, of those with noticeable ones."""
-        return slot_loads([self.own(), *(it.status for it in self._heard.values() if it.answers(self._read_at))])
+        """Return the bytes per second of hash slots over all nodes, of those with noticeable ones, as of their last
+        report.
+        """
+        own, now = self._own, self._clock.monotonic()
+        if own is None or now - own.at >= INTERVAL_S:
+            own = self._own = Heard(self.own(), now)
+        return slot_loads([own.status, *(it.status for it in self._heard.values() if it.answers(self._read_at))])
 
     @property
     def owner_topics_mark(self) -> str:
@@ -273,7 +280,8 @@ class FlowNodes:
 
     async def _round(self, log: _StatusLog) -> bool:
         is_late = not log.is_open
-        await log.write(self.own())
+        self._own = Heard(self.own(), self._clock.monotonic())
+        await log.write(self._own.status)
         self._take(log.topic, await log.read(), is_late=is_late)
         gone = obsolete(self._heard, self._us(), self._read_at) - {
             node_id for node_id in self.members if self.answers(node_id)

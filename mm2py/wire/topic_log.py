@@ -346,6 +346,10 @@ class TopicLog:
             leader = self._cluster.leader(tp)
             if leader is not None:
                 by_leader.setdefault(leader, []).append(tp.partition)
+        if len(by_leader) == 1:
+            [(node_id, numbers)] = by_leader.items()
+            await ask(node_id, numbers)
+            return
         failed: list[Mm2Error] = []
 
         async def guarded(node_id: int, numbers: list[int]) -> None:
