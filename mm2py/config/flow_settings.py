@@ -73,12 +73,12 @@ class SourceTruthSettings:
 
 @attrs.frozen
 class MembershipSettings:
-    """The group at the target that keeps two nodes from running one flow. The defaults are MirrorMaker's."""
+    """The group at the target whose members share a flow."""
 
     #: Empty: the source's alias and ``-mm2``.
     group: str = ""
-    session_ms: int = 10_000
-    heartbeat_ms: int = 3_000
+    session_ms: int = 6_000
+    heartbeat_ms: int = 2_000
     #: Whether a second node stands by.
     refuses: bool = True
 

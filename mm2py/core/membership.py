@@ -1,6 +1,6 @@
-"""Which node runs a flow, by the members of its group at the target cluster. The group is that of Java MirrorMaker's
-workers of the flow, with the same protocol type, but our own protocol: so Kafka itself keeps the two apart. One node at
-a time is a member. A member on this machine whose process has ended need not be waited for.
+"""Who runs a flow, by the members of its group at the target cluster. The group is that of Java MirrorMaker's workers
+of the flow, with the same protocol type, but our own protocol: so Kafka itself keeps the two apart. Nodes of ours are
+members together, and share the flow. A member on this machine whose process has ended need not be waited for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import attrs
 
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, decode_node
+from mm2py.model.share import decode_candidate
 
 
 #: Kafka Connect's; a group with another type does not belong to a mirror.
@@ -23,7 +24,7 @@ _HOSTS_SHOWN: Final = 3
 
 @attrs.frozen
 class Vacant:
-    """The group is empty, except for members whose processes have ended, which are to be removed."""
+    """We may join the group; *dead* are members whose processes have ended, which are to be removed first."""
 
     dead: tuple[str, ...] = ()
 
@@ -43,8 +44,12 @@ class Occupied:
     is_settling: bool = False
 
 
-def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool]) -> Vacant | Occupied:
-    """Return who runs a flow whose group is as *found*; *is_alive* checks whether a node on our machine runs."""
+def judge_members(
+    found: GroupMembers, us: Node, is_alive: Callable[[Node], bool], *, shares: bool = False
+) -> Vacant | Occupied:
+    """Return who runs a flow whose group is as *found*; *is_alive* checks whether a node on our machine runs. One that
+    *shares* the flow can join nodes of ours.
+    """
     if not found.members:
         return Vacant()
     if found.protocol_type != PROTOCOL_TYPE:
@@ -57,13 +62,15 @@ def judge_members(found: GroupMembers, us: Node, is_alive: Callable[[Node], bool
         for member, node in nodes.items()
         if node is not None and node.shares_processes_with(us) and not is_alive(node)
     )
-    others = [node for member, node in nodes.items() if member.member_id not in dead]
-    if not others:
+    # While a group rebalances, it does not show who its members are; Kafka refuses us if it is Java's.
+    left = [member for member in found.members if member.member_id not in dead]
+    can_share = not found.protocol or all(decode_candidate(member.metadata) is not None for member in left)
+    if not left or (shares and can_share):
         return Vacant(dead)
-    node = next((node for node in others if node is not None), None)
-    if node is None:
-        return Occupied(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
-    return Occupied(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
+    node = next((node for member in left if (node := nodes[member]) is not None), None)
+    if node is not None:
+        return Occupied(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
+    return Occupied(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
 
 
 def _hosts(found: GroupMembers) -> str:

@@ -1,15 +1,15 @@
-"""One node at a time runs a flow: the member of the flow's group at the target cluster. A flow's task groups do
-nothing at either cluster before this node is the member. While another node is, they stand by: the group is described
-every few seconds, without joining, so that the running node is not disturbed; once the group is empty, this node takes
-over. A node that finds itself replaced, after a freeze or a long outage of the target, ends its work and stands by too.
-Correctness does not depend on time but on sequences and transactions: two nodes that both run the flow, for a session
-at most, only waste work.
+"""The nodes that run a flow are the members of its group at the target cluster, and share its tasks: the group's leader
+assigns them. A flow's task groups do nothing at either cluster before this node has a share. While Java MirrorMaker has
+the group, they stand by: the group is described every few seconds, and joined once it is empty. A node that finds
+itself replaced, after a freeze or a long outage of the target, ends its work without another write, and joins again.
+Correctness does not depend on time but on sequences and transactions: two nodes that both copy a partition, for a
+session at most, only waste work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -17,15 +17,28 @@ from typing import ClassVar
 import attrs
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, judge_members
+from mm2py.core.sharing import Work, flow_tasks, needs_rebalance, share_work
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
-from mm2py.model.node import Node, encode_node
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded
+from mm2py.model.node import Node
+from mm2py.model.share import (
+    NO_SHARE,
+    Candidate,
+    NodeLoad,
+    Share,
+    SharedFlow,
+    decode_candidate,
+    decode_shared_flow,
+    encode_candidate,
+    encode_shared_flow,
+    whole_share,
+)
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded, SettingsDiffer
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.groups.membership import MemberIdentity, Membership
+from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
 from mm2py.wire.security.access import NotAuthorizedError
 
 
@@ -34,12 +47,17 @@ _STEP = "find out who runs the flow"
 _LEAVE_S = 2.0
 #: Least number of heartbeats in a session, regardless of the settings.
 _BEATS = 3
+#: Without a heartbeat for this part of a session, nothing new is begun: another node may have our share soon.
+_CERTAIN_SHARE = 2 / 3
+#: How often the leader compares the nodes' loads.
+_BALANCE_EVERY_S = 30.0
 #: Errors that a retry does not fix: the flow continues without membership.
 _HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 _HINTS: dict[int, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
 _HINT = "stop one of the two; once it has ended, the other continues by itself"
+_SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
 @attrs.define(eq=False)
@@ -58,8 +76,30 @@ class NoCoordinatorError(Mm2Error):
         return f"no broker of cluster {self.cluster} coordinates group {self.group}"
 
 
+@attrs.define(eq=False)
+class UnknownAssignmentError(Mm2Error):
+    """The leader of a flow's group assigned its work in a form that this version does not know."""
+
+    hint: ClassVar[str] = "the leader is a node of another version: run one version of mm2py on all nodes of a flow"
+
+    cluster: str
+    group: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"the assignment of group {self.group} at {self.cluster} cannot be used: {self.problem}"
+
+
+@attrs.frozen
+class Place:
+    """A membership as one runner of the flow leaves it to the next on this node, with what it holds."""
+
+    identity: MemberIdentity
+    share: Share
+
+
 class FlowMembership:
-    """Keeps a flow's membership, or waits for it, and informs the flow's groups."""
+    """Keeps a flow's membership, or waits for it, and gives the flow's groups their share."""
 
     def __init__(
         self, around: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
@@ -67,7 +107,7 @@ class FlowMembership:
         """
         Create one for a flow; *us* returns this node as others see it.
 
-        *before_takeover* runs before this node continues a flow that another node ran until now.
+        *before_takeover* runs before this node continues a flow, or a part of it, that another node ran until now.
         """
         self._around = around
         self._us = us
@@ -76,37 +116,62 @@ class FlowMembership:
         self._clock = around.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
         self._groups: Sequence[FlowGroup] = ()
-        self._kept: MemberIdentity | None = None
+        self._before_takeover = before_takeover or _nothing
+        #: What there is to share, as far as this node knows.
+        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(around.settings))
+        #: What this node has to do.
+        self.load: Callable[[], NodeLoad] = NodeLoad
+        #: Digests of this node's settings of the flow, by key.
+        self.digests: Callable[[], Mapping[str, str]] = dict
+        #: Called with each new assignment, and with None once there is none any more.
+        self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
+        self._is_drained = False
+        self._kept: Place | None = None
         self._hands_over = False
-        self._is_ours = False
+        #: What we are to have, and what we may still hold of a former share.
+        self._share = self._held = NO_SHARE
+        self._shared: SharedFlow | None = None
+        #: The members of the group where we are its leader.
+        self._members: dict[str, Candidate] = {}
+        self._balanced_at = 0.0
+        #: Set when groups hold something that is no longer in our share.
+        self._must_release = asyncio.Event()
+        #: Set when the group is to be joined again.
+        self._must_join = asyncio.Event()
+        self._beaten_at: float | None = None
         #: Whether another node replaced us, which was not reported yet.
         self._was_ours = False
         self._taken_at: float | None = None
         self._told: Occupied | None = None
         self._unguarded_by = ""
-        self._before_takeover = before_takeover or _nothing
 
     def hand_over(self) -> None:
         """Do not leave the group at the end: the flow continues on this node, with a successor that does `keep` it."""
         self._hands_over = True
 
     @property
-    def place(self) -> MemberIdentity | None:
+    def place(self) -> Place | None:
         """Return the membership that was handed over."""
         return self._kept
 
-    def keep(self, place: MemberIdentity | None) -> None:
+    def keep(self, place: Place | None) -> None:
         """Continue with a membership that this node has."""
         self._kept = place
+
+    def drain(self, *, is_drained: bool) -> None:
+        """Give this node's share to others, for maintenance, or take part again."""
+        if is_drained != self._is_drained:
+            self._is_drained = is_drained
+            self._must_join.set()
 
     def begin(self, groups: Sequence[FlowGroup]) -> None:
         """Hold *groups* back until `run` has determined who runs the flow."""
         self._groups = groups
         if self._settings.refuses:
-            self._keep_out()
+            self._give(NO_SHARE)
 
     async def run(self) -> None:
-        """Decide, until cancelled, whether the flow's groups may work; leave the group at the end."""
+        """Decide, until cancelled, what the flow's groups may do; leave the group at the end."""
         task = f"{self._around.flow}/membership"
         await supervise(
             task,
@@ -122,7 +187,10 @@ class FlowMembership:
         protocol = PROTOCOL_TYPE, PROTOCOL
         place = Membership(cluster, self._group, protocol, self._settings.session_ms)
         if self._kept is not None:
-            place.keep(self._kept)
+            place.keep(self._kept.identity)
+            if place.is_in:
+                self._held = self._kept.share
+                self._must_join.set()
         reach, aliases = self._around.reach, [self._around.flow.target]
 
         async def connect() -> bool:
@@ -131,17 +199,34 @@ class FlowMembership:
 
         try:
             await reach.insist(_STEP, aliases, connect)
-            while True:
-                await reach.once(_STEP, aliases, lambda: self._tend(place))
-                await self._clock.sleep(self._interval_s)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch_heartbeats(), name=f"{self._around.flow}/heartbeats")
+                tasks.create_task(self._release_forever(), name=f"{self._around.flow}/release")
+                while True:
+                    await reach.once(_STEP, aliases, lambda: self._tend(place))
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._interval_s):
+                            await self._must_join.wait()
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
-            self._is_ours, self._kept = False, place.place
+            self._kept = Place(place.place, self._held) if place.place is not None else None
             if not self._hands_over:
                 with suppress(Mm2Error, TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
                         await place.leave()
             await cluster.close()
+
+    async def _watch_heartbeats(self) -> None:
+        """Have nothing new begun while no heartbeat arrives: before the session is over, others may have our share."""
+        certain_s = self._settings.session_ms / 1000 * _CERTAIN_SHARE
+        while True:
+            await self._clock.sleep(min(1.0, certain_s / 4))
+            since_s = 0.0 if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
+            why = ""
+            if since_s > certain_s:
+                why = f"group {self._group} at {self._around.flow.target} has not answered for {since_s:.0f} s"
+            for group in self._groups:
+                group.suspend(why)
 
     async def _tend(self, place: Membership) -> bool:
         """Keep the membership or join, if possible, and inform the groups."""
@@ -159,21 +244,28 @@ class FlowMembership:
         return True
 
     async def _decide(self, place: Membership) -> None:
-        us = self._us()
-        metadata = encode_node(us)
-        if place.is_in and await place.beat(metadata):
-            await self._own()
-            return
+        if place.is_in:
+            beat = Heartbeat.REBALANCE if self._must_join.is_set() else await place.beat()
+            if beat is Heartbeat.OK:
+                self._beaten_at = self._clock.monotonic()
+                await self._remove_dead(place)
+                self._compare_loads()
+                return
+            if beat is Heartbeat.REBALANCE:
+                await self._join(place)
+                return
+            self._was_ours, self._held = True, NO_SHARE
+        self._must_join.clear()
         while True:
-            found = judge_members(await place.look(), us, is_alive)
+            shares = self._settings.refuses
+            found = judge_members(await place.look(), self._us(), is_alive, shares=shares)
             for member_id in found.dead:
                 await place.remove(member_id)
             if isinstance(found, Occupied):
                 self._found(found)
                 return
             try:
-                if await place.join(metadata):
-                    await self._own()
+                if await self._join(place):
                     return
             except BrokerAnsweredError as error:
                 if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
@@ -181,38 +273,149 @@ class FlowMembership:
             # Another node came first; the group shows which once it has rebalanced.
             await self._clock.sleep(min(1.0, self._interval_s))
 
+    async def _join(self, place: Membership) -> bool:
+        """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
+        self._must_join.clear()
+        self._beaten_at = self._clock.monotonic()
+        candidate = Candidate(self._us(), self._held, self.load(), self.digests(), self._is_drained)
+        raw = await place.join(encode_candidate(candidate), self._assign)
+        if raw is None:
+            return False
+        self._beaten_at = self._clock.monotonic()
+        try:
+            shared = decode_shared_flow(raw)
+        except ValueError as error:
+            raise UnknownAssignmentError(self._around.flow.target, self._group, str(error)) from error
+        await self._take(shared, place.member_id)
+        return True
+
+    async def _assign(self, generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return what each member is sent: we are the group's leader."""
+        members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
+        work = self.work()
+        rates = {slot: rate for it in members.values() for slot, rate in it.load.slots.items()}
+        work = attrs.evolve(work, rates={**work.rates, **rates})
+        shared = share_work(str(self._around.flow), generation, members, work)
+        self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
+        self._balanced_at = self._clock.monotonic()
+        raw = encode_shared_flow(shared)
+        return dict.fromkeys(joined, raw)
+
+    def _compare_loads(self) -> None:
+        """Where we are the leader, have the group rebalance if a node carries clearly more than its part."""
+        shared, now = self._shared, self._clock.monotonic()
+        is_leader = shared is not None and self._members.keys() == shared.nodes.keys() and len(self._members) > 1
+        if not is_leader or now - self._balanced_at < _BALANCE_EVERY_S:
+            return
+        self._balanced_at = now
+        if needs_rebalance(str(self._around.flow), self._members, self.work()):
+            self._must_join.set()
+
+    async def _remove_dead(self, place: Membership) -> None:
+        """Have members leave whose processes on this machine have ended: the session need not be waited for."""
+        us = self._us()
+        for member_id, node in self._shared.nodes.items() if self._shared is not None else ():
+            if node != us and node.shares_processes_with(us) and not is_alive(node):
+                await place.remove(member_id)
+
+    # What follows for the flow's groups.
+
+    async def _take(self, shared: SharedFlow, member_id: str) -> None:
+        """Work on our share from now on, and release what is not in it."""
+        share = shared.share_of(member_id)
+        is_alone = len(shared.nodes) == 1
+        if self._was_ours and not is_alone:
+            # We were thrown out: others may have had what we had.
+            for group in self._groups:
+                group.requests.depose()
+        if not self._settings.refuses:
+            share = whole_share(flow_tasks(self._around.settings)[0])
+        lost, gained = self._held - share, share - self._share
+        has_more = not gained.is_empty or bool(gained.slots)
+        if has_more and (self._taken_at is not None or self._shared is not None):
+            await self._before_takeover()
+        before, self._shared = self._shared, shared
+        self._share, self._held = share, self._held | share
+        self._tell_shares(before, shared, member_id)
+        self._was_ours, self._unguarded_by = False, ""
+        self._give(share, shared)
+        self.on_assignment(shared)
+        if lost.is_empty and not lost.slots:
+            self._held = share
+        else:
+            self._must_release.set()
+
+    async def _release_forever(self) -> None:
+        """Join again once the groups hold nothing beyond their share, so that others get the rest."""
+        while True:
+            await self._must_release.wait()
+            self._must_release.clear()
+            share = self._share
+            for group in self._groups:
+                await group.until_released()
+            if share == self._share and self._held != share:
+                self._held = share
+                self._must_join.set()
+
+    def _give(self, share: Share, shared: SharedFlow | None = None) -> None:
+        why = hint = ""
+        if shared is not None and share.is_empty:
+            others = [str(node) for member, node in shared.nodes.items() if not shared.share_of(member).is_empty]
+            why = f"{' and '.join(sorted(others)) or 'no node'} runs {self._around.flow}"
+            hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT
+        for group in self._groups:
+            group.requests.give(share, why, hint)
+
     async def _rest(self, place: Membership) -> None:
         """Leave the group after the flow failed permanently here: it may work elsewhere."""
         if place.is_in:
             await place.leave()
-        self._is_ours, self._taken_at = False, None
+        self._lose()
+        self._taken_at = None
         if self._settings.refuses:
-            self._keep_out()
+            self._give(NO_SHARE)
 
-    async def _own(self) -> None:
-        if self._taken_at is not None:
-            await self._before_takeover()
-            waited_s = self._clock.monotonic() - self._taken_at
-            if self._told is not None:
-                self._around.events.emit(FlowTakenOver(self._around.flow, self._told.by, waited_s))
-        self._is_ours, self._was_ours, self._taken_at, self._told, self._unguarded_by = True, False, None, None, ""
-        self._admit()
+    def _lose(self) -> None:
+        self._share = self._held = NO_SHARE
+        self._shared, self._members, self._beaten_at = None, {}, None
+        self.on_assignment(None)
 
     def _found(self, taken: Occupied) -> None:
         """Stand by for the current member, and report it once it is certain not to be left over from a crash."""
         now = self._clock.monotonic()
-        self._was_ours |= self._is_ours
-        self._is_ours = False
+        was_ours = self._was_ours
+        self._lose()
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
         if self._settings.refuses:
-            self._keep_out(f"{taken.by} runs {self._around.flow}")
-        is_sure = self._was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
+            for group in self._groups:
+                if was_ours and group.requests.is_admitted:
+                    group.requests.depose()
+                group.requests.give(NO_SHARE, f"{taken.by} runs {self._around.flow}", _HINT)
+        is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._tell(taken, was_ours=self._was_ours)
+            self._tell(taken, was_ours=was_ours)
             self._was_ours = False
+
+    # Telling.
+
+    def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow, member_id: str) -> None:
+        """Report who shares the flow where that has changed, and what of the settings differs from the owner's."""
+        flow, events = self._around.flow, self._around.events
+        if self._taken_at is not None and not self._share.is_empty:
+            if self._told is not None:
+                events.emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
+            self._taken_at, self._told = None, None
+        shares, known = shared.shares, before.shares if before is not None else {}
+        if shares != known and (len(shares) > 1 or len(known) > 1):
+            by_node = "; ".join(sorted(f"{node}: {shared.share_of(member)}" for member, node in shared.nodes.items()))
+            events.emit(FlowShared(flow, len(shares), str(self._share), str(shared.owner or "none"), by_node))
+        different = shared.differences.get(member_id, ())
+        known_different = before.differences.get(member_id, ()) if before is not None else ()
+        if different and different != known_different:
+            events.emit(SettingsDiffer(flow, str(shared.owner or ""), different))
 
     def _tell(self, taken: Occupied, *, was_ours: bool) -> None:
         node = taken.node
@@ -237,20 +440,13 @@ class FlowMembership:
         """Work without membership, as no other member is known: report what is missing, and retry."""
         if isinstance(error, NotAuthorizedError):
             error = attrs.evolve(error, grant=f"READ on group {self._group}")  # which implies all others
+        self._beaten_at = None
         hint = self._around.reach.hint_for(error) or _HINTS.get(error.code, "")
         if self._unguarded_by != str(error):
             self._unguarded_by = str(error)
             self._around.events.emit(FlowUnguarded(self._around.flow, self._group, str(error), hint))
         if self._taken_at is None:
-            self._admit()
-
-    def _admit(self) -> None:
-        for group in self._groups:
-            group.requests.admit()
-
-    def _keep_out(self, why: str = "") -> None:
-        for group in self._groups:
-            group.requests.keep_out(why, _HINT if why else "")
+            self._give(whole_share(flow_tasks(self._around.settings)[0]))
 
 
 async def _nothing() -> None:

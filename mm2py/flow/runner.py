@@ -5,6 +5,7 @@ group first, because checkpoints depend on what it copied last; the checkpoint g
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.core.sharing import Work, flow_tasks
 from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.control.override_events import events_of
@@ -34,7 +36,9 @@ from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
+from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.share import NodeLoad, slot_of
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import principal_of
@@ -111,11 +115,25 @@ class FlowRunner:
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
-        self._membership = FlowMembership(around, us, before_takeover) if settings.is_enabled else None
         #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
         self.nodes = FlowNodes(around, us, self._own_view) if self._source is not None else None
-        if self._source is not None and self.nodes is not None:
+        self._membership = FlowMembership(around, us, before_takeover) if self._source is not None else None
+        if self._source is not None and self.nodes is not None and self._membership is not None:
             self._source.on_life = self.nodes.follow
+            self._membership.on_assignment = self.nodes.know
+            self._membership.load, self._membership.work = self._share_load, self._shared_work
+
+    def _share_load(self) -> NodeLoad:
+        """Return what this node does, for the leader of the flow's group."""
+        elsewhere = self.nodes.elsewhere() if self.nodes is not None else (0.0, 0)
+        return NodeLoad(noticeable_rates(self._own_view().partitions), *elsewhere)
+
+    def _shared_work(self) -> Work:
+        """Return what there is to share between the flow's nodes, as far as this one knows."""
+        tasks = flow_tasks(self.settings)
+        if self.nodes is None:
+            return Work(*tasks)
+        return Work(*tasks, Counter(map(slot_of, self.nodes.mirrored())), self.nodes.loads())
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
@@ -222,6 +240,8 @@ class FlowRunner:
         """Have this node take no tasks of the flow, while others can, or take them again."""
         if self.nodes is not None and self.nodes.is_drained is not is_drained:
             self.nodes.is_drained = is_drained
+            if self._membership is not None:
+                self._membership.drain(is_drained=is_drained)
             self.nodes.wake()
 
     def apply_overrides(self, overrides: Overrides, *, by: str = "", at_ms: int = 0) -> None:
@@ -281,7 +301,7 @@ class FlowRunner:
     @property
     def load(self) -> tuple[float, int]:
         """The bytes per second that this node copies, and the number of its copy tasks."""
-        return self._source.load() if self._source is not None else (0.0, 0)
+        return self._source.totals() if self._source is not None else (0.0, 0)
 
     def view(self) -> FlowView:
         """Return a view of what this node runs of the flow, with the nodes that run it."""

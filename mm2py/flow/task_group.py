@@ -17,6 +17,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.backoff import Backoff
+from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
@@ -24,6 +25,7 @@ from mm2py.flow.unreadable_records import PassedOver
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
+from mm2py.model.share import Share, whole_share
 from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import (
     ConnectorPaused,
@@ -69,20 +71,31 @@ class GroupRequests:
     It owns whether the current life must end, and wakes whatever waits for a request.
     """
 
-    def __init__(self, patience_s: float) -> None:
-        """Create them for a group that drains within *patience_s*, if a request does not say otherwise."""
+    def __init__(self, patience_s: float, share: Share, *, is_for_owner: bool) -> None:
+        """Create them for a group that drains within *patience_s*, if a request does not say otherwise. It has *share*
+        of its flow, and works only on the flow's owner if it *is_for_owner*.
+        """
         self._patience_s = patience_s
+        self._is_for_owner = is_for_owner
         self._news = asyncio.Event()
         #: The current life must drain.
         self.draining = asyncio.Event()
         self.drain_within_s = 0.0
         self.is_leaving = False
-        self.is_admitted = True
-        #: Why it is not, if known, with a hint.
+        #: What this node runs of the flow.
+        self.share = share
+        #: Another node may have had the share meanwhile: the current life must write nothing more.
+        self.is_deposed = False
+        #: Why the group is not admitted, if known, with a hint.
         self.kept_out_by = ("", "")
         #: The operators' target state.
         self.wanted = Wanted.RUNNING
         self.wanted_by = ""
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the group has anything to do on this node."""
+        return self.share.is_owner if self._is_for_owner else not self.share.is_empty
 
     @property
     def is_still(self) -> bool:
@@ -114,19 +127,18 @@ class GroupRequests:
             self.drain_within_s = self._patience_s
         self.wake()
 
-    def admit(self) -> None:
-        """Let the group work: this node runs its flow."""
-        if not self.is_admitted:
-            self.is_admitted, self.kept_out_by = True, ("", "")
-            self.wake()
-
-    def keep_out(self, why: str = "", hint: str = "") -> None:
-        """End the group's life and let it stand by: another node runs its flow, as *why* says, or it is unknown yet."""
-        was_admitted, self.is_admitted = self.is_admitted, False
-        self.kept_out_by = (why, hint)
-        if was_admitted:
+    def give(self, share: Share, why: str = "", hint: str = "") -> None:
+        """Let the group work on *share* from now on; if that is nothing, it ends its life and stands by: *why*."""
+        was_admitted, lost, self.share = self.is_admitted, self.share - share, share
+        self.kept_out_by = ("", "") if self.is_admitted else (why, hint)
+        if was_admitted and (not self.is_admitted or (self.is_paused and not lost.is_empty)):
             self.end_life()
         self.wake()
+
+    def depose(self) -> None:
+        """End the group's life, which must write nothing more: another node may have had its share meanwhile."""
+        self.is_deposed = True
+        self.end_life()
 
     def end_life(self, within_s: float | None = None) -> None:
         """Have the current life drain; the group's next one follows if nothing speaks against it."""
@@ -160,6 +172,8 @@ class FlowGroup(ABC):
 
     #: Java's name for it, without the package.
     connector: ClassVar[str]
+    #: Whether it works on one node of the flow only.
+    is_for_owner: ClassVar[bool] = False
     #: Ours, in the names of asyncio tasks and in the log.
     name: ClassVar[str]
 
@@ -173,9 +187,12 @@ class FlowGroup(ABC):
         #: Time limit of a drain: epochs and a slow cluster.
         epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
         last_ms = max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)
-        self.requests = GroupRequests((epoch_ms + last_ms) / 1000)
+        share = whole_share(flow_tasks(self._settings)[0])
+        self.requests = GroupRequests((epoch_ms + last_ms) / 1000, share, is_for_owner=self.is_for_owner)
         self._state = FlowState.STARTING
         self._is_up = False
+        #: It may hold something of its share: see `until_released`.
+        self._is_working = False
         self._life: asyncio.Task[None] | None = None
         self._restarts = 0
         self._falls = 0
@@ -301,7 +318,8 @@ class FlowGroup(ABC):
         try:
             await self._live()
         finally:
-            self._is_up = False
+            self._is_up = self._is_working = self.requests.is_deposed = False
+            self.requests.wake()
 
     def _restarting(self, event: TaskRestarted) -> None:
         self._enter(FlowState.RESTARTING, "; ".join(event.causes))
@@ -310,6 +328,15 @@ class FlowGroup(ABC):
         self._events.emit(event)
         if self.requests.draining.is_set() and self._life is not None:
             self._life.cancel()  # a group that failed in its drain is not restarted
+
+    # Shared flows.
+
+    async def until_released(self) -> None:
+        """Wait until the group holds nothing beyond its share."""
+        await self.requests.until(lambda: self.requests.is_admitted or not self._is_working)
+
+    def suspend(self, why: str) -> None:  # noqa: B027 - most groups only write what the target fences
+        """Begin nothing new while it is uncertain whether this node keeps its share: *why*; empty: it is certain."""
 
     # For subclasses.
 
@@ -335,7 +362,10 @@ class FlowGroup(ABC):
     async def _goes_on(self) -> bool:
         """Wait while the group is held back or paused; return whether to work then, False if its life ends."""
         requests = self.requests
+        self._is_working = False
+        requests.wake()
         await self._stand_by()
+        self._is_working = requests.is_admitted
         if requests.is_paused and not requests.draining.is_set():
             self._is_up = True
             self._enter(FlowState.PAUSED)

@@ -121,7 +121,7 @@ class SharedFlow:
 
 
 def encode_candidate(candidate: Candidate) -> bytes:
-    """Return the member metadata; a node of an earlier version reads the node in it."""
+    """Return the member metadata, in which `decode_node` finds the node."""
     members = node_members(candidate.node)
     members["shared"] = {
         "version": VERSION,
@@ -134,15 +134,12 @@ def encode_candidate(candidate: Candidate) -> bytes:
 
 
 def decode_candidate(raw: bytes) -> Candidate | None:
-    """Parse the output of `encode_candidate`; None for anything else."""
+    """Parse the output of `encode_candidate`; None for anything else: it gets no share."""
     node = decode_node(raw)
     if node is None:
         return None
     try:
-        shared = _object(read_json(raw)).get("shared")
-        if shared is None:
-            return Candidate(node)
-        members = _object(shared)
+        members = _object(_object(read_json(raw)).get("shared"))
         return Candidate(
             node,
             read_share(members.get("held", {})),
@@ -151,7 +148,7 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             is_drained=bool(members.get("drained")),
         )
     except (ValueError, TypeError):
-        return Candidate(node)
+        return None
 
 
 def encode_shared_flow(shared: SharedFlow) -> bytes:

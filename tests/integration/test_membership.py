@@ -1,11 +1,11 @@
-"""One node at a time runs a flow: what a second one does, and what happens when the first loses its place."""
+"""The group of a flow: who is admitted, what a node without a task does, and one that loses its place."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -18,17 +18,16 @@ from mm2py.flow.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.share import Candidate, SharedFlow, encode_candidate, encode_shared_flow, whole_share
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import FlowDrained, FlowRunsElsewhere, FlowStarted, FlowTakenOver
+from mm2py.telemetry.events import FlowDrained, FlowRunsElsewhere, FlowShared, FlowStarted
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.groups.membership import Membership
+from mm2py.wire.groups.membership import Assign, Heartbeat, Membership
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
-from tests.support.reading import read_numbers
-from tests.support.records import assert_numbers
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
@@ -54,6 +53,15 @@ async def _member(
         yield Membership(cluster, settings.group_id, protocol, session_ms)
 
 
+async def _join(member: Membership, metadata: bytes) -> bool:
+    """Join as a member that, as the leader, assigns nothing."""
+
+    async def assign(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return dict.fromkeys(joined, b"nothing")
+
+    return await member.join(metadata, assign) is not None
+
+
 async def _copied(flow: RunningFlow, records: int) -> None:
     await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are copied")
 
@@ -63,54 +71,28 @@ async def _said_elsewhere(flow: RunningFlow) -> FlowRunsElsewhere:
     return (await eventually(lambda: flow.events.of(FlowRunsElsewhere), within_s=20, what="it runs elsewhere"))[0]
 
 
-async def test_a_second_node_copies_nothing_until_the_first_has_left(
+async def test_a_second_node_without_a_task_stands_by_and_takes_over(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """The second node reports which one runs the flow, stands by, and goes on exactly where the first one was."""
+    """With one task, the second node shows which one runs it, and goes on exactly where that one was."""
     settings = _settings(primary, backup, prefix)
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
     async with running_flow(settings, tmp_path) as first:
         await _copied(first, 1_000)
         async with running_flow(settings, tmp_path) as second:
-            said = await _said_elsewhere(second)
+            await eventually(lambda: second.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
             standing_by = second.runner.view()
             await first.drain()
             await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
             await _copied(second, 1_000)
             await second.drain()
 
-    assert said.node == str(this_node())
-    assert (standing_by.state, standing_by.records, standing_by.groups[1].state) == (
-        FlowState.STANDBY,
-        0,
-        FlowState.STANDBY,
-    )
-    assert said.node in standing_by.last_error
-    assert [event.node for event in second.events.of(FlowTakenOver)] == [said.node]
+    assert (standing_by.records, standing_by.groups[1].state) == (0, FlowState.STANDBY)
+    assert standing_by.last_error == f"{this_node()} runs {settings.flow}"
+    assert [event.nodes for event in second.events.of(FlowShared)] == [2, 1]
     assert len(first.events.of(FlowStarted)) == 1
     assert sum((await end_offsets(backup.bootstrap_servers, f"{settings.flow.source}.{prefix}")).values()) == 2_000
-
-
-async def test_two_nodes_that_start_together_copy_each_record_once(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Both find the group empty and join, and one of them leaves the flow to the other."""
-    settings = _settings(primary, backup, prefix)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
-    async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
-        flows = (one, other)
-        await eventually(
-            lambda: sorted(flow.runner.view().state.name for flow in flows) == ["RUNNING", "STANDBY"],
-            within_s=20,
-            what="one runs, the other stands by",
-        )
-        await eventually(lambda: sum(flow.runner.view().records for flow in flows) >= 1_000, within_s=20, what="copied")
-        for flow in flows:
-            await flow.drain()
-
-    assert_numbers(await read_numbers(backup.bootstrap_servers, f"{settings.flow.source}.{prefix}"), 1_000)
 
 
 async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
@@ -123,7 +105,7 @@ async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
     killed = attrs.evolve(this_node(), pid=ended.pid)
     await create_topic(primary.bootstrap_servers, prefix, partitions=1)
     async with _member(backup, settings) as member:
-        assert await member.join(encode_node(killed))
+        assert await _join(member, encode_node(killed))
         async with running_flow(settings, tmp_path) as flow:
             await eventually(lambda: flow.events.of(FlowStarted), within_s=5, what="the flow starts")
             found = [decode_node(it.metadata) for it in (await member.look()).members]
@@ -142,7 +124,7 @@ async def test_a_java_mirror_is_waited_for_and_kept_out_by_kafka_itself(
     settings = _settings(primary, backup, prefix)
     await create_topic(primary.bootstrap_servers, prefix, partitions=1)
     async with _member(backup, settings, JAVAS) as java:
-        assert await java.join(b"not ours")
+        assert await _join(java, b"not ours")
         async with running_flow(settings, tmp_path) as flow:
             said = await _said_elsewhere(flow)
             topics = await list_topics(backup.bootstrap_servers)
@@ -150,7 +132,7 @@ async def test_a_java_mirror_is_waited_for_and_kept_out_by_kafka_itself(
             await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
             refused = ""
             try:
-                await java.join(b"not ours")
+                await _join(java, b"not ours")
             except Exception as error:  # noqa: BLE001 - what it is, is asserted
                 refused = str(error)
             await flow.drain()
@@ -160,31 +142,47 @@ async def test_a_java_mirror_is_waited_for_and_kept_out_by_kafka_itself(
     assert "INCONSISTENT_GROUP_PROTOCOL" in refused
 
 
-async def test_a_node_whose_place_was_taken_meanwhile_steps_back(
+async def test_a_node_whose_place_was_taken_meanwhile_begins_again(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    A node was frozen for longer than its session, and another has taken over: it ends what it does, and stands by.
+    A node was frozen for longer than its session, and another has had its share: it writes nothing more, and joins.
 
-    Here its member is removed instead; another node joins in the same moment, and leaves later.
+    Here its member is removed instead; the other one, which then assigns the work, leaves later.
     """
     settings = _settings(primary, backup, prefix)
+    everything = Candidate(ELSEWHERE, whole_share(1))
     await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+
+    async def keep(generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        shares = {member: everything.held for member, raw in joined.items() if decode_node(raw) == ELSEWHERE}
+        nodes = {member: decode_node(raw) or ELSEWHERE for member, raw in joined.items()}
+        return dict.fromkeys(joined, encode_shared_flow(SharedFlow(generation, nodes, shares)))
+
     async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
         await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
         (ours,) = (await other.look()).members
-        with suppress(asyncio.CancelledError):
-            await other.remove(ours.member_id)
-            assert await other.join(encode_node(ELSEWHERE))
-        said = await _said_elsewhere(flow)
-        await eventually(lambda: flow.events.of(FlowDrained), within_s=20, what="it ends what it has begun")
+        await other.remove(ours.member_id)
+        assert await other.join(encode_candidate(everything), keep)
+        rejoining = asyncio.create_task(_keep_in(other, everything, keep))
+        drained = (await eventually(lambda: flow.events.of(FlowDrained), within_s=20, what="it ends its work"))[0]
         await eventually(lambda: flow.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
+        why = flow.runner.view().last_error
+        rejoining.cancel()
         await other.leave()
         await eventually(lambda: len(flow.events.of(FlowStarted)) == 2, within_s=20, what="it goes on")
         await flow.drain()
 
-    assert said.node == str(ELSEWHERE)
-    assert len(flow.events.of(FlowRunsElsewhere)) == 1
+    assert not drained.positions_written
+    assert why == f"{ELSEWHERE} runs {settings.flow}"
+
+
+async def _keep_in(member: Membership, candidate: Candidate, assign: Assign) -> None:
+    """Send heartbeats, and join again whenever the group rebalances."""
+    while True:
+        if await member.beat() is not Heartbeat.OK:
+            await member.join(encode_candidate(candidate), assign)
+        await asyncio.sleep(0.2)
 
 
 async def test_a_reload_keeps_the_flows_place(
@@ -215,4 +213,4 @@ async def test_a_reload_keeps_the_flows_place(
         left = (await other.look()).members
 
     assert len(before) == 1
-    assert (after, left) == (before, ())
+    assert ([it.member_id for it in after], left) == ([it.member_id for it in before], ())

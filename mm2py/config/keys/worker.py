@@ -36,15 +36,17 @@ WORKER = Section(
         Key("offset.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("offset.flush.timeout.ms", Kind.LONG, "5000", Place.WORKER, "Java's flush time-out.", _NOT_YET),
         Key("group.id", Kind.STRING, None, Place.WORKER,
-            "The group on the target cluster that a flow's node joins, so that a second node is detected; `A-mm2` if "
+            "The group on the target cluster whose members share a flow; `A-mm2` if "
             "unset. Java MirrorMaker's workers use the same one. Flows from several sources need one each: if they "
             "share a target, the source's alias is appended."),
         Key("client.id", Kind.STRING, None, Place.WORKER, "Name of Connect's clients.", _NOT_YET),
-        Key("session.timeout.ms", Kind.INT, "10000", Place.WORKER,
-            "How long a node without heartbeats stays a member of those groups.", check=at_least(1)),
-        Key("heartbeat.interval.ms", Kind.INT, "3000", Place.WORKER,
-            "How often a node sends heartbeats to its group, and how often a standby node checks; at most a third of "
-            "the session.",
+        Key("session.timeout.ms", Kind.INT, "6000", Place.WORKER,
+            "How long a node without heartbeats stays a member of those groups; then others take its tasks. Java's "
+            "default is 10000; brokers refuse less than their `group.min.session.timeout.ms`, 6000.",
+            check=at_least(1)),
+        Key("heartbeat.interval.ms", Kind.INT, "2000", Place.WORKER,
+            "How often a node sends heartbeats to its group, and how often one that waits for Java checks; at most a "
+            "third of the session. Java's default is 3000.",
             check=at_least(1)),
         Key("rebalance.timeout.ms", Kind.INT, "60000", Place.WORKER, "Connect group.", _NOT_YET),
         Key("scheduled.rebalance.max.delay.ms", Kind.INT, "300000", Place.WORKER, "Connect group.", _NOT_YET),

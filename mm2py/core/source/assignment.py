@@ -37,12 +37,15 @@ class AssignmentReason(enum.Enum):
 
 @attrs.frozen
 class Assignment:
-    """The copy task of each topic-partition. `moves` counts partitions that had another copy task before."""
+    """The copy task of each topic-partition. `moves` counts partitions that had another copy task before. `tasks` are
+    the numbers of all tasks, `copy_tasks` how many there are.
+    """
 
     task_of: Mapping[TopicPartition, int]
     copy_tasks: int
     moves: int
     reason: AssignmentReason
+    tasks: tuple[int, ...] = ()
 
     def of_task(self, task: int) -> tuple[TopicPartition, ...]:
         """Return the partitions of *task*, in order."""
@@ -94,7 +97,7 @@ def assign(
     task_of = {partition: task for task, load in enumerate(loads) for partition in load.partitions}
     moves = sum(1 for partition, task in task_of.items() if before.get(partition, task) != task)
     reason = _reason(previous, copy_tasks, set(task_of), is_balanced_anew=is_balanced_anew)
-    return Assignment(task_of, copy_tasks, moves, reason)
+    return Assignment(task_of, copy_tasks, moves, reason, tuple(range(copy_tasks)))
 
 
 def assign_beside(
@@ -102,28 +105,31 @@ def assign_beside(
     rates: Mapping[TopicPartition, float],
     previous: Assignment | None,
     *,
-    tasks_max: int,
+    tasks: Collection[int],
     record_task_of: Mapping[TopicPartition, int],
     record_tasks: int,
 ) -> Assignment:
     """
     Assign like `assign`, except partitions of a record task.
 
-    Record tasks have the numbers before all copy tasks.
+    *tasks* are the numbers of those that run here. Record tasks have the numbers before all copy tasks.
     """
     plain = [partition for partition in partitions if partition not in record_task_of]
+    numbers = sorted(task for task in tasks if task >= record_tasks)
     before = previous
-    if previous is not None and record_tasks:
-        task_of = {it: task - record_tasks for it, task in previous.task_of.items() if task >= record_tasks}
-        before = attrs.evolve(previous, task_of=task_of, copy_tasks=previous.copy_tasks - record_tasks)
-    now = assign(plain, rates, before, tasks_max=tasks_max)
-    if not record_tasks:
-        return now
+    if previous is not None:
+        index = {number: at for at, number in enumerate(numbers)}
+        task_of = {it: index[task] for it, task in previous.task_of.items() if task in index}
+        before = attrs.evolve(
+            previous, task_of=task_of, copy_tasks=sum(task >= record_tasks for task in previous.tasks)
+        )
+    now = assign(plain, rates, before, tasks_max=len(numbers))
+    running = (*(task for task in sorted(tasks) if task < record_tasks), *numbers[: now.copy_tasks])
     of_records = {it: record_task_of[it] for it in partitions if it in record_task_of}
-    task_of = {it: task + record_tasks for it, task in now.task_of.items()} | of_records
-    has_changed = previous is not None and set(previous.task_of) != set(task_of)
+    task_of = {it: numbers[at] for it, at in now.task_of.items()} | of_records
+    has_changed = record_tasks and previous is not None and set(previous.task_of) != set(task_of)
     reason = AssignmentReason.PARTITIONS_CHANGED if has_changed else now.reason
-    return Assignment(task_of, now.copy_tasks + record_tasks, now.moves, reason)
+    return Assignment(task_of, len(running), now.moves, reason, running)
 
 
 def _weights(

@@ -38,6 +38,7 @@ class CheckpointGroup(FlowGroup):
 
     connector = "MirrorCheckpointConnector"
     name = "checkpoints"
+    is_for_owner = True
 
     def __init__(
         self,
@@ -107,8 +108,8 @@ class CheckpointGroup(FlowGroup):
                 if chosen.is_synced:
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
                 await self._run_until_quiet(loops)
-            # If another node runs the flow, its checkpoints are newer.
-            if self.requests.is_admitted and not self.requests.is_paused:
+            # If another node took over, its checkpoints are newer.
+            if not self.requests.is_deposed and not self.requests.is_paused:
                 await self._finish(checkpoints, offsets)
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:

@@ -8,7 +8,7 @@ the group's member itself: a node that starts meanwhile stands by, and reads the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import ClassVar, Final
 
@@ -20,6 +20,7 @@ from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, judge_membe
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.this_node import is_alive, this_node
 from mm2py.model.node import encode_node
+from mm2py.model.share import SharedFlow, encode_shared_flow
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Membership
@@ -101,12 +102,23 @@ def _membership(settings: FlowSettings, target: Cluster) -> Membership:
 
 
 async def _join(place: Membership, metadata: bytes) -> bool:
+    """Join as the leader, who assigns nothing to anyone; False if a node came first."""
+    is_leader = False
+
+    async def assign(generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        nonlocal is_leader
+        is_leader = True
+        return dict.fromkeys(joined, encode_shared_flow(SharedFlow(generation, {}, {})))
+
     try:
-        return await place.join(metadata)
+        has_joined = await place.join(metadata, assign) is not None
     except BrokerAnsweredError as error:
         if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             return False
         raise
+    if has_joined and not is_leader:
+        await place.leave()
+    return has_joined and is_leader
 
 
 def _taken(settings: FlowSettings, found: Occupied) -> FlowRunsError:

@@ -76,6 +76,7 @@ class OffsetSyncs:
     """The offset syncs of one flow: a background loop of the source group."""
 
     name = "offset-syncs"
+    is_for_owner = False
 
     def __init__(self, around: FlowContext, translations: Translations, life: SourceLife) -> None:
         settings = around.settings

@@ -163,6 +163,19 @@ class Translations:
 
     # Storage.
 
+    def renew(self, source: TopicPartition, changed: Collection[KeptChunk], position: Position, remote: str) -> None:
+        """Take over what another node, which copies a partition, has stored of it since."""
+        known = self._known.get(source)
+        chunks = {chunk.number: chunk for chunk in changed if chunk.chunk is not None}
+        removed = {chunk.number for chunk in changed if chunk.chunk is None}
+        if known is not None and known.index is not None and not is_other_topic(known.topic_id, position.topic_id):
+            left = set(range(chunk_count(known.index))) - removed - chunks.keys()
+            chunks |= {it: KeptChunk(source, it, known.topic_id, cut_chunk(known.index, it)) for it in left}
+        self.forget(source)
+        self._kept[source] = [chunks[number] for number in sorted(chunks)]
+        self._written[source] = max(chunks, default=-1) + 1
+        self.adopt({source: position}, {source: remote})
+
     def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:
         """Return the changes to write since the last call: first removals, then changed chunks, of *sources* or of all
         partitions. If they could not be written, they are returned to `put_back`.

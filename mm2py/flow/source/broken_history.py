@@ -77,6 +77,7 @@ class BrokenHistory:
     """Answers the questions that the copying of one flow raises."""
 
     name = "truth"
+    is_for_owner = False
 
     def __init__(self, around: FlowContext, life: SourceLife) -> None:
         self._settings = around.settings
@@ -275,7 +276,9 @@ class BrokenHistory:
         states = [
             it for it in tasks.ledger.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)
         ]
-        if any(tasks.holders.is_held(state.source) or not state.is_questioned for state in states):
+        # Where several nodes copy the topic, the one that has its first partition recreates it.
+        is_ours = tasks.is_ours(TopicPartition(topic, 0))
+        if not is_ours or any(tasks.holders.is_held(it.source) or not it.is_questioned for it in states):
             for state in states:
                 # One that came with the new topic lies in the remote topic that is about to go.
                 self._doubts.question(state, Ended.RECREATED, RECREATED)

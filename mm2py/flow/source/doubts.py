@@ -96,17 +96,22 @@ class Doubts:
     def look_later(self, source: TopicPartition, pause_s: float) -> None:
         """Look again at a partition in question, after a pause."""
         states = self._ledger.states
-        states[source] = attrs.evolve(states[source], look_at=self._clock.monotonic() + pause_s)
+        if source in states:  # another node may copy it by now
+            states[source] = attrs.evolve(states[source], look_at=self._clock.monotonic() + pause_s)
 
     def clear(self, source: TopicPartition) -> None:
         """Go on with a partition: both clusters are what its position is about."""
         states, now = self._ledger.states, self._clock.monotonic()
+        if source not in states:
+            return
         states[source] = progress.clear_doubt(states[source], now=now, jitter=self._jitter(), pauses=self._pauses)
         self._pausing.add(source)
 
     def stop(self, source: TopicPartition, failure: PartitionFailure) -> None:
         """Copy nothing of a partition while both clusters are as they are."""
-        before, now = self._ledger.states[source], self._clock.monotonic()
+        before, now = self._ledger.states.get(source), self._clock.monotonic()
+        if before is None:
+            return
         after = progress.stop(before, failure, now=now, jitter=self._jitter(), pauses=self._pauses)
         self._ledger.states[source] = after
         if before.stage is not PartitionStage.STOPPED:
@@ -116,6 +121,8 @@ class Doubts:
 
     def reset(self, state: PartitionState, *, breaks_history: bool) -> None:
         """Go on from another position, which is stored already unless it is a guess."""
+        if state.source not in self._ledger.states:
+            return
         self._ledger.states[state.source] = state
         self._ledger.has_unfenced.set()
         self._pausing.add(state.source)

@@ -24,12 +24,14 @@ from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
+from mm2py.flow.source.sharing import ShareKeeper
 from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.share import NO_SHARE
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
     ConnectorRestarted,
@@ -64,6 +66,11 @@ class BackgroundLoop(Protocol):
         """Its name in the log, after ``A->B/source/``."""
         ...
 
+    @property
+    def is_for_owner(self) -> bool:
+        """Whether only the flow's owner does it, where several nodes share the flow."""
+        ...
+
     async def run(self) -> None:
         """Work until cancelled. Its errors are reported, and it runs again after a pause; copying continues."""
         ...
@@ -83,6 +90,7 @@ class SourceLife:
     topics: Topics
     tasks: SourceTasks
     writer: PositionWriter
+    keeper: ShareKeeper
 
 
 class SourceGroup(FlowGroup):
@@ -116,6 +124,8 @@ class SourceGroup(FlowGroup):
         self._is_refreshing = False
         #: Called with each of its lives, before anything is copied.
         self.on_life: Callable[[SourceLife], None] = lambda _life: None
+        #: The share that has been applied in full: nothing beyond it is held.
+        self._applied = NO_SHARE
 
     # What may be asked of it.
 
@@ -169,52 +179,73 @@ class SourceGroup(FlowGroup):
             await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
-            positions = Positions(settings, source, target, self._events, self._passed_over)
-            topics = Topics(
-                settings,
-                Admin(source),
-                Admin(target),
-                SyncedMemory(settings, target, self._events, self._passed_over),
-                reach=self._reach,
-                clock=self._clock,
-                events=self._events,
-            )
+            life = self._make_life(source, target)
+            positions, tasks = life.positions, life.tasks
             await self._reach.insist(
-                "end open transactions", [self.flow.target], lambda: end_open_transactions(settings, target)
+                "end open transactions",
+                [self.flow.target],
+                lambda: end_open_transactions(settings, target, tasks.share.tasks),
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
-            keeper = TranslationKeeper(settings, positions.log, clock=self._clock, events=self._events)
-            positions.beside = lambda: keeper.records(self._translations.everything())
-            tasks = SourceTasks(
-                settings,
-                self._epochs,
-                clock=self._clock,
-                events=self._events,
-                jitter=self._around.jitter,
-                measures=self._measures,
-            )
-            positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
-            tasks.listeners.append(self._translations.account)
-            tasks.doubts.break_listeners.append(self._forget)
-            mirrored = await self._reach.insist("refresh topics", self._aliases, topics.refresh_once)
+            mirrored = await self._reach.insist("refresh topics", self._aliases, life.topics.refresh_once)
             adopted = await self._reach.insist(
                 "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
             )
-            logs = (positions.log, topics.memory.log)
-            writer = PositionWriter(self._around, tasks, positions, self._translations, keeper, logs=logs)
-            life = SourceLife(source, target, positions, topics, tasks, writer)
             self.on_life(life)
             await life.writer.fence()
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
+
+    def _make_life(self, source: Cluster, target: Cluster) -> SourceLife:
+        """Put together what a life works with, for this node's share of the flow."""
+        around, settings = self._around, self._settings
+        memory = SyncedMemory(settings, target, self._events, self._passed_over)
+        admins = Admin(source), Admin(target)
+        topics = Topics(settings, *admins, memory, reach=self._reach, clock=self._clock, events=self._events)
+        tasks = SourceTasks(
+            settings,
+            self._epochs,
+            clock=self._clock,
+            events=self._events,
+            jitter=around.jitter,
+            measures=self._measures,
+        )
+        tasks.take_share(self.requests.share)
+        topics.may_act = tasks.share.is_owner
+        tasks.listeners.append(self._translations.account)
+        tasks.doubts.break_listeners.append(self._forget)
+        positions = Positions(settings, source, target, self._events, self._passed_over)
+        keeper = TranslationKeeper(settings, positions.log, clock=self._clock, events=self._events)
+        logs = (positions.log, memory.log)
+        writer = PositionWriter(around, tasks, positions, self._translations, keeper, logs=logs)
+        shared = ShareKeeper(
+            around,
+            target,
+            topics=topics,
+            positions=positions,
+            tasks=tasks,
+            writer=writer,
+            translations=self._translations,
+            adopt=lambda mirrored: self._adopt(tasks, positions, mirrored),
+            is_over=self.requests.draining.is_set,
+        )
+        positions.is_copied_here = lambda partition: partition in tasks.ledger.states
+        positions.is_kept_here = shared.is_kept_here
+        positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
+        positions.beside = lambda: keeper.records(
+            change for change in self._translations.everything() if shared.is_kept_here(change.source)
+        )
+        return SourceLife(source, target, positions, topics, tasks, writer, shared)
 
     @property
     def _aliases(self) -> tuple[str, str]:
         return self.flow.source, self.flow.target
 
     async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
-        """Hand the mirrored partitions to the source tasks; say whether a start is known for each of them."""
+        """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
+        everything = mirrored.places
+        mirrored = attrs.evolve(mirrored, places={it: place for it, place in everything.items() if tasks.is_ours(it)})
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.heartbeats = mirrored.heartbeats
         unknown = tasks.ledger.unknown(mirrored)
@@ -223,15 +254,14 @@ class SourceGroup(FlowGroup):
         )
         for partition in fresh:
             self._translations.forget(partition)  # an operator removed its position: it may be another topic's
-        single = {it: place.remote_topic for it, place in mirrored.places.items()}
         begins = {**positions.known, **fresh}
-        self._translations.adopt(begins, single)
+        self._translations.adopt(begins, {it: place.remote_topic for it, place in everything.items()})
         tasks.adopt(mirrored, begins, unwritten=fresh)
         left = tasks.ledger.unknown(mirrored)
         if unknown:
             found = len(unknown) - len(fresh) - len(left)
             self._events.emit(PositionsRead(self.flow, found, len(fresh)))
-        return Mirrored(mirrored.places, is_settled=mirrored.is_settled and not left)
+        return attrs.evolve(mirrored, is_settled=mirrored.is_settled and not left)
 
     def _forget(self, state: PartitionState) -> None:
         """Translate nothing by what was known of a partition whose history broke."""
@@ -242,13 +272,14 @@ class SourceGroup(FlowGroup):
         # It stays after the group's life, so that a drained flow shows how far it came.
         self._source_tasks = tasks
         tasks.apply_overrides(self._overrides)
+        self._applied = tasks.share
         self._came_up()
         self._events.emit(FlowStarted(self.flow, tasks.ledger.topics, len(tasks.ledger.states), tasks.copy_tasks))
 
     async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
         """Copy, and rest while the group is paused, until its life is to end."""
         watches = [make(life) for make in self._watches]
-        sides = [*(make(life) for make in self._sides), *watches]
+        sides = [*(make(life) for make in self._sides), life.keeper, *watches]
         is_clean = True
         while is_clean and await self._rest(life, watches):
             is_clean = await self._copy(life, sides, is_settled=is_settled)
@@ -282,10 +313,14 @@ class SourceGroup(FlowGroup):
             writing = loops.create_task(life.writer.run(), name=f"{self.task}/positions")
             while True:
                 others = self._beside(loops, life, sides, is_settled=is_settled)
-                await self.requests.until(lambda: self.requests.is_quiet or self._is_refreshing)
+                await self.requests.until(
+                    lambda: self.requests.is_quiet or self._is_refreshing or self._has_new_share(life)
+                )
                 if self.requests.is_quiet:
                     break
                 await _cancel(others)
+                if self._has_new_share(life):
+                    await self._change_share(life)
                 self._is_refreshing = is_settled = False
                 life.topics.want_refresh()
             self._state = FlowState.DRAINING
@@ -301,13 +336,30 @@ class SourceGroup(FlowGroup):
             await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits
         return not late
 
+    def _has_new_share(self, life: SourceLife) -> bool:
+        return self.requests.share != life.tasks.share
+
+    async def _change_share(self, life: SourceLife) -> None:
+        share = self.requests.share
+        await life.keeper.apply(share)
+        self._applied = share
+        self.requests.wake()
+
+    async def until_released(self) -> None:
+        await self.requests.until(lambda: not self._is_working or self._applied == self.requests.share)
+
+    def suspend(self, why: str) -> None:
+        if self._source_tasks is not None and self._is_working:
+            self._source_tasks.suspend(is_suspended=bool(why))
+            self._last_error = why
+
     async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:
         """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""
-        if not self.requests.is_admitted:
+        if self.requests.is_deposed:
             return False
         is_written = await self._finish("positions", life.writer.write(is_interval_over=True))
         async with asyncio.TaskGroup() as last:
-            for side in sides:
+            for side in self._ours(life, sides):
                 last.create_task(self._finish(side.name, side.finish()), name=f"{self.task}/{side.name}/finish")
         return bool(is_written)
 
@@ -321,9 +373,12 @@ class SourceGroup(FlowGroup):
                 ("topics", self._refresh_forever(life, is_settled=is_settled)),
                 ("clusters", self._watch_forever(life)),
                 ("summary", self._summarise_forever()),
-                *((side.name, self._run_side(side)) for side in sides),
+                *((side.name, self._run_side(side)) for side in self._ours(life, sides)),
             )
         ]
+
+    def _ours(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> list[BackgroundLoop]:
+        return [side for side in sides if life.tasks.share.is_owner or not side.is_for_owner]
 
     async def _run_side(self, side: BackgroundLoop) -> None:
         await supervise(
@@ -406,7 +461,7 @@ class SourceGroup(FlowGroup):
 
     # Looking at it.
 
-    def load(self) -> tuple[float, int]:
+    def totals(self) -> tuple[float, int]:
         """Return the bytes per second that it copies, and the number of its copy tasks."""
         tasks = self._source_tasks.task_views() if self._source_tasks is not None else ()
         return sum(task.bytes_per_s for task in tasks), len(tasks)

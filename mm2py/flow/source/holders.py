@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.model.flow import TopicPartition
+from mm2py.model.share import whole_share
 from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
@@ -22,6 +24,8 @@ class Holders:
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
         self.holder: dict[TopicPartition, int] = {}
+        #: The tasks that this node runs of the flow: see `Share`.
+        self.tasks: frozenset[int] = whole_share(flow_tasks(settings)[0]).tasks
         self._settings = settings
         self._transforms = transforms
         self._events = events
@@ -30,6 +34,11 @@ class Holders:
     @property
     def copy_tasks(self) -> int:
         return self._assignment.copy_tasks if self._assignment else 0
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Return the numbers of the tasks that run here."""
+        return self._assignment.tasks if self._assignment else ()
 
     @property
     def owners(self) -> Mapping[TopicPartition, int]:
@@ -61,7 +70,7 @@ class Holders:
             partitions,
             {partition: rate for partition, rate in rates.items() if rate is not None},
             before,
-            tasks_max=self._settings.copying.tasks_max,
+            tasks=self.tasks,
             record_task_of={it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None},
             record_tasks=len(self._transforms.tasks),
         )

@@ -28,6 +28,7 @@ class IdleSourceWatch:
     """Watches the source of one flow, beside the copying."""
 
     name = "source-watch"
+    is_for_owner = False
 
     def __init__(self, around: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
         self._source = around.flow.source

@@ -106,7 +106,7 @@ class Ledger:
 
     def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:
         """Note why the positions of *states* could not be written."""
-        for source in (state.source for state in states):
+        for source in (state.source for state in states if state.source in self.states):
             self.states[source] = progress.hold_back(self.states[source], failure, now=self._clock.monotonic())
 
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
@@ -121,7 +121,8 @@ class Ledger:
     def note_written(self, positions: Iterable[Position]) -> None:
         """Note that the positions topic holds *positions*."""
         for position in positions:
-            self.states[position.source] = due.write(self.states[position.source], position)
+            if position.source in self.states:  # another node may have it by now
+                self.states[position.source] = due.write(self.states[position.source], position)
 
     def note_committed(self, state: PartitionState) -> None:
         """Note that the position of *state* was committed in a transaction, with the records."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.lag import tells_end
+from mm2py.core.sharing import flow_tasks
 from mm2py.core.source import due, progress
 from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
 from mm2py.flow.measures import FlowMeasures, paused
@@ -33,6 +34,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Overrides
 from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
+from mm2py.model.share import Share, whole_share
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.journal import EventLog
@@ -78,6 +80,11 @@ class SourceTasks:
         self._jitter = jitter
         self._pauses = RetryPauses()
         self._pausing: set[TopicPartition] = set()
+        self._is_suspended = False
+        #: What of the flow is copied here.
+        self.share = whole_share(flow_tasks(settings)[0])
+        #: Set when a task returned partitions.
+        self._returned = asyncio.Event()
         self._rates = RateShares(clock)
         self._transforms = transforms_of(settings)
         self.holders = Holders(settings, self._transforms, events)
@@ -118,6 +125,35 @@ class SourceTasks:
 
     # Who copies it.
 
+    def take_share(self, share: Share) -> None:
+        """Run the tasks of *share* from the next `adopt` on."""
+        self.share, self.holders.tasks = share, share.tasks
+
+    def is_ours(self, source: TopicPartition) -> bool:
+        """Whether a partition is part of our share: its record task, or else its hash slot."""
+        task = self._transforms.task_of(source.topic)
+        return self.share.has(source) if task is None else task in self.share.tasks
+
+    async def until_returned(self, partitions: Collection[TopicPartition]) -> None:
+        """Wait until no task holds any of *partitions*, and nothing can write them any more."""
+        while any(self.holders.is_held(it) for it in partitions):
+            self._returned.clear()
+            await self._returned.wait()
+        quiet = max((self._states[it].quiet_until for it in partitions if it in self._states), default=0.0)
+        await self._clock.sleep(max(0.0, quiet - self._clock.monotonic()))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop what is known of *partitions*, which another node copies from now on."""
+        for source in partitions:
+            self._states.pop(source, None)
+            self._pausing.discard(source)
+
+    def suspend(self, *, is_suspended: bool) -> None:
+        """Plan no epoch while *is_suspended*, and end those that run."""
+        if is_suspended != self._is_suspended:
+            self._is_suspended = is_suspended
+            self._poke(range(len(self._tasks)))
+
     def _assign(self) -> None:
         self._poke(self.holders.assign({state.source: state.bytes_per_s for state in self.ledger.mirrored()}))
 
@@ -133,6 +169,8 @@ class SourceTasks:
         return [self._states[it] for it in self.holders.of_task(task) if not self.ledger.overrides.is_paused(it)]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
+        if self._is_suspended:
+            return ()
         own = self._own(task)
         if not all(state.is_fenced for state in own):
             self.ledger.has_unfenced.set()
@@ -145,6 +183,8 @@ class SourceTasks:
         return self._rates.plan(task, [plan.source for plan in partitions], busy)
 
     def next_retry_at(self, task: int) -> float | None:
+        if self._is_suspended:
+            return None
         return due.next_retry_at(self._own(task))
 
     def put_back(self, plan: EpochPlan) -> None:
@@ -152,12 +192,14 @@ class SourceTasks:
         sources = [partition.source for partition in plan.partitions]
         for source in sources:
             self._holder.pop(source, None)
+        self._returned.set()
         self._poke(self.holders.heirs(sources) - {plan.task})
 
     def note_fenced(self, positions: Collection[Position]) -> None:
         """Copy the partitions whose *positions* are written now, as soon as possible."""
         for position in positions:
-            self._states[position.source] = due.fence(self._states[position.source], position)
+            if position.source in self._states:
+                self._states[position.source] = due.fence(self._states[position.source], position)
         self._poke(self.holders.heirs(position.source for position in positions))
 
     # What became of it.
@@ -236,7 +278,7 @@ class SourceTasks:
         """Name the copy tasks whose epoch was lost, or which have partitions that are pausing or stopped."""
         return tuple(
             task
-            for task in range(self.copy_tasks)
+            for task in self.holders.running
             if self._tasks[task].view(0).state in (TaskState.BACKING_OFF, TaskState.LATE)
             or any(state.stage is not PartitionStage.COPYING for state in self._own(task))
         )
@@ -286,7 +328,7 @@ class SourceTasks:
         owned: dict[int, int] = {}
         for task in self.holders.owners.values():
             owned[task] = owned.get(task, 0) + 1
-        return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in range(self.copy_tasks))
+        return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in self.holders.running)
 
     def partition_views(self) -> tuple[PartitionView, ...]:
         views = self.measures.partitions(self.ledger.mirrored(), self.holders.owners)

@@ -64,6 +64,12 @@ class Positions:
         self.committed: Callable[[], Iterable[Position]] = tuple
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
+        #: Whether this node copies a partition, so that it alone knows where that stands.
+        self.is_copied_here: Callable[[TopicPartition], bool] = lambda _: False
+        #: Whether this node writes what the topic lacks of a partition: one that it copies, or that no node does.
+        self.is_kept_here: Callable[[TopicPartition], bool] = lambda _: True
+        #: What was read of since `follow`.
+        self._changed: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
         #: What the log says, as far as it was read, by any node.
         self._stored = PositionsTopic(settings.flow.source)
@@ -81,15 +87,27 @@ class Positions:
             setting="offset.storage.replication.factor",
         )
         self._read_to = {}
-        strange = await self._read_on()
-        self._passed_over.note(self.log.topic, strange)
-        stored = self._stored
-        # One that a node has claimed a producer for is not copied by the former one: `fence` completes the claim.
-        claimed = {source: attrs.evolve(stored.positions[source], producer=None) for source in stored.claims}
-        self.known, self._removed = stored.positions | claimed, stored.removed
-        self.runs = tuple(stored.chunks.values())
-        stored.chunks.clear()
+        self.known = {}
+        self.runs = tuple(await self.follow())
         return self.known
+
+    async def follow(self) -> list[KeptChunk]:
+        """
+        Read what other nodes wrote since, of partitions that this one does not copy: `known` has the positions.
+
+        Return what is new of where their records went.
+        """
+        self._passed_over.note(self.log.topic, await self._read_on())
+        stored = self._stored
+        changed, self._changed = {it for it in self._changed if not self.is_copied_here(it)}, set()
+        # One that a node has claimed a producer for is not copied by the former one: `fence` completes the claim.
+        claimed = {it: attrs.evolve(stored.positions[it], producer=None) for it in stored.claims if it in changed}
+        unchanged = {it: position for it, position in self.known.items() if it not in changed}
+        self.known = {it: position for it, position in stored.positions.items() if it in changed} | claimed | unchanged
+        self._removed = stored.removed
+        chunks = [chunk for chunk in stored.chunks.values() if not self.is_copied_here(chunk.source)]
+        stored.chunks.clear()
+        return chunks
 
     async def _read_on(self) -> list[tuple[LogRecord, str]]:
         """Read what was written since the last time, by any node; return what cannot be read of it."""
@@ -107,6 +125,9 @@ class Positions:
                     if isinstance(found, UnreadableRecord):
                         strange.append((record, found.problem))
                     self._read_to[record.partition or 0] = (record.offset or 0) + 1
+                    match found:
+                        case Position(source=source) | KeptChunk(source=source) | (TopicPartition() as source):
+                            self._changed.add(source)
         return strange
 
     async def write(self, positions: Collection[Position]) -> None:
@@ -117,7 +138,8 @@ class Positions:
     async def _contents(self) -> Sequence[LogRecord]:
         standing = {**self.known, **{position.source: position for position in self.committed()}}
         # A position rests on what is known of where records went.
-        return [*self.beside(), *self._records(standing.values())]
+        kept = [position for source, position in standing.items() if self.is_kept_here(source)]
+        return [*self.beside(), *self._records(kept)]
 
     async def _overtaken(self) -> Sequence[LogRecord]:
         """Return the positions of transactions that were followed by an older position."""

@@ -29,6 +29,7 @@ class StallWatch:
     """Watches the partitions of one flow, beside the copying."""
 
     name = "stall-watch"
+    is_for_owner = False
 
     def __init__(self, around: FlowContext, stalls: Stalls, life: SourceLife) -> None:
         self._flow = around.flow

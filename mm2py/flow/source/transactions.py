@@ -8,6 +8,7 @@ node and after every restart, and opening it fences the previous owner.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import Mm2Error
@@ -26,11 +27,11 @@ def transactions_of(settings: FlowSettings, transform: Transform | None) -> Tran
     return Transactions(transactional_id, settings.offset_storage.topic, settings.copying.transaction_timeout_ms)
 
 
-async def end_open_transactions(settings: FlowSettings, target: Cluster) -> bool:
-    """Abort the open transactions of a flow, and fence their producers. True once that is done. Records after an open
-    transaction in the positions topic cannot be read.
+async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: Collection[int]) -> bool:
+    """Abort the open transactions of a flow's *tasks*, and fence their producers. True once that is done. Records after
+    an open transaction in the positions topic cannot be read.
     """
-    transforms = transforms_of(settings).tasks
+    transforms = [transform for task, transform in enumerate(transforms_of(settings).tasks) if task in tasks]
     open_ones = [terms for it in transforms if (terms := transactions_of(settings, it)) is not None]
     failed: list[Mm2Error] = []
 
@@ -40,9 +41,9 @@ async def end_open_transactions(settings: FlowSettings, target: Cluster) -> bool
         except Mm2Error as error:
             failed.append(error)
 
-    async with asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as group:
         for terms in open_ones:
-            tasks.create_task(end(terms), name=f"{settings.flow}/source/end {terms.transactional_id}")
+            group.create_task(end(terms), name=f"{settings.flow}/source/end {terms.transactional_id}")
     if failed:
         raise failed[0]
     return True

@@ -30,6 +30,7 @@ class AclSync:
     """The ACLs of one flow's remote topics."""
 
     name = "topic-acls"
+    is_for_owner = True
 
     def __init__(self, around: FlowContext, life: SourceLife) -> None:
         settings = around.settings

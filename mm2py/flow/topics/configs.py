@@ -36,6 +36,7 @@ class ConfigSync:
     """The configs of one flow's remote topics."""
 
     name = "topic-configs"
+    is_for_owner = True
 
     def __init__(self, around: FlowContext, life: SourceLife) -> None:
         self._settings = around.settings

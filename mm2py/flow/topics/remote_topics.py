@@ -123,6 +123,8 @@ class Topics:
         self._clashes: Mapping[str, str] = {}
         self._is_idle = False
         self._wanted = asyncio.Event()
+        #: Whether this node creates and grows remote topics: one of a flow's nodes does, the others wait for it.
+        self.may_act = True
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
         self._transforms = transforms_of(settings)
@@ -140,7 +142,7 @@ class Topics:
         seen = await self._target.list_topics()
         self._refuse_own_topics(remote_of)
         target: Mapping[str, int] = _partition_counts(seen)
-        actions = missing(remote_of, source, target)
+        actions = missing(remote_of, source, target) if self.may_act else ()
         refused = await self._act(actions, view)
         if len(actions) > len(refused):
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)

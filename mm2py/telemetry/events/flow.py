@@ -73,6 +73,30 @@ class FlowRunsElsewhere(Event):
 
 
 @attrs.frozen
+class FlowShared(Event):
+    """The flow's group at the target has `nodes` members. This one has `tasks`, the flow's `owner` also creates topics
+    and writes checkpoints; `shares` says who has what.
+    """
+
+    flow: Flow
+    nodes: int
+    tasks: str
+    owner: str
+    shares: str
+
+
+@attrs.frozen
+class SettingsDiffer(Event):
+    """This node's settings of a flow are not those of its owner; `keys` name them. Each node copies by its own."""
+
+    level = Level.WARN
+
+    flow: Flow
+    owner: str
+    keys: tuple[str, ...]
+
+
+@attrs.frozen
 class FlowTakenOver(Event):
     """No other node runs the flow any more, after `waited_s`; this node continues where the other one was."""
 

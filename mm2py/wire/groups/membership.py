@@ -1,14 +1,14 @@
 """
 One member of a group, by Kafka's classic group protocol: what a consumer or a Connect worker does to be in one.
 
-The group determines who is first. The coordinator makes the first member the leader, and keeps it while it answers: a
-second one that joins makes all join again, and the leader that does stays the leader. So a member that is not the
-leader leaves at once, and the leader only notices one more rebalance.
+The coordinator makes the first member the leader, and keeps it while it answers. Each member that comes or goes makes
+all join again: a rebalance. The leader then says who gets what, in bytes that only members understand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import enum
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -34,6 +34,20 @@ _THROWN_OUT: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
 )
 _AGAIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED, *_THROWN_OUT})
+
+
+#: Called with a generation and what its members joined with; returns what each is sent.
+Assign = Callable[[int, Mapping[str, bytes]], Awaitable[Mapping[str, bytes]]]
+
+
+class Heartbeat(enum.Enum):
+    """What a coordinator answers a heartbeat."""
+
+    OK = enum.auto()
+    #: The group rebalances: its members must join again, and work as before until then.
+    REBALANCE = enum.auto()
+    #: The coordinator does not know us any more.
+    LOST = enum.auto()
 
 
 @attrs.frozen
@@ -68,6 +82,11 @@ class Membership:
         return self._generation >= 0
 
     @property
+    def member_id(self) -> str:
+        """Return what the coordinator calls us; empty if it does not know us."""
+        return self._member_id
+
+    @property
     def place(self) -> MemberIdentity | None:
         """Return our place, so that another `Membership` may keep it; None where we have none."""
         return MemberIdentity(self.group, self._member_id, self._generation) if self.is_in else None
@@ -93,37 +112,41 @@ class Membership:
         rows: Iterator[tuple[str, Sequence[Any]]] = ((row[1], row) for row in described.groups)
         return by_asked([self.group], rows, silent)[self.group]
 
-    async def join(self, metadata: bytes) -> bool:
-        """Join with *metadata*; False if another member came first, which is not disturbed."""
+    async def join(self, metadata: bytes, assign: Assign) -> bytes | None:
+        """
+        Join with *metadata*, and return what the group's leader assigns to us; where that is us, *assign* is asked.
+
+        None if the group was overtaken by one rebalance after another.
+        """
         for _ in range(_ROUNDS):
             answer = await self._ask(self._join_request(metadata), "JoinGroup")
             if not isinstance(answer, BrokerAnsweredError):
-                self._member_id = answer.member_id
-                if answer.leader_id != answer.member_id:
-                    await self.leave()
-                    return False
-                answer = await self._ask(self._sync_request(answer.generation_id), "SyncGroup")
+                self._member_id, self._generation = answer.member_id, answer.generation_id
+                shares: Mapping[str, bytes] = {}
+                if answer.leader_id == answer.member_id:
+                    joined = {row[0]: bytes(row[-1] or b"") for row in answer.members}
+                    shares = await assign(answer.generation_id, joined)
+                answer = await self._ask(self._sync_request(shares), "SyncGroup")
                 if not isinstance(answer, BrokerAnsweredError):
-                    return True
-            self._generation = -1
+                    return bytes(answer.member_assignment)
             if answer.code in _THROWN_OUT:
-                self._member_id = ""
+                self._member_id, self._generation = "", -1
             if answer.code not in _AGAIN:
                 raise answer
-        return False
+        return None
 
-    async def beat(self, metadata: bytes) -> bool:
-        """Send a heartbeat; False if the membership is lost. Rejoins with *metadata* when others come."""
+    async def beat(self) -> Heartbeat:
+        """Send a heartbeat."""
         request = HeartbeatRequest(self.group, self._generation, self._member_id)
         answer = await self._ask(request, "Heartbeat")
         if not isinstance(answer, BrokerAnsweredError):
-            return True
+            return Heartbeat.OK
         if answer.code == ErrorCode.REBALANCE_IN_PROGRESS:
-            return await self.join(metadata)
+            return Heartbeat.REBALANCE
         if answer.code not in _THROWN_OUT:
             raise answer
         self._generation, self._member_id = -1, ""
-        return False
+        return Heartbeat.LOST
 
     async def leave(self) -> None:
         """Leave the group, whether the coordinator knows us or not."""
@@ -148,11 +171,8 @@ class Membership:
             [(self._protocol, metadata)],
         )
 
-    def _sync_request(self, generation: int) -> SyncGroupRequest:
-        self._generation = generation
-        # It is not used, but a coordinator warns of an empty one.
-        assignment = [(self._member_id, self._protocol.encode())]
-        return SyncGroupRequest(self.group, generation, self._member_id, None, assignment)
+    def _sync_request(self, shares: Mapping[str, bytes]) -> SyncGroupRequest:
+        return SyncGroupRequest(self.group, self._generation, self._member_id, None, list(shares.items()))
 
     # Its coordinator.
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, Vacant, judge_members
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, encode_node
+from mm2py.model.share import Candidate, encode_candidate
 
 
 US = Node("here", 1, "this machine", "100")
@@ -74,6 +75,20 @@ def test_a_machine_that_does_not_say_which_it_is_tells_nothing_of_its_processes(
     found = judge_members(_group(encode_node(nameless)), attrs.evolve(US, machine=""), lambda _node: False)
 
     assert found == Occupied(str(nameless), nameless)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (_group(encode_candidate(Candidate(STRANGER)), encode_candidate(Candidate(NEIGHBOUR))), Vacant()),
+        (_group(encode_candidate(Candidate(STRANGER)), encode_node(STRANGER)), Occupied(str(STRANGER), STRANGER)),
+        (_group(b"", protocol=""), Vacant()),
+        (_group(b"", protocol="sessioned"), Occupied("Java MirrorMaker, at 10.0.0.0")),
+    ],
+)
+def test_whose_group_is_joined_to_share_a_flow(found: GroupMembers, expected: Vacant | Occupied) -> None:
+    """That of nodes that do the same; while a group rebalances, Kafka refuses us if its members are not ours."""
+    assert judge_members(found, US, lambda _node: True, shares=True) == expected
 
 
 def test_many_hosts_are_counted() -> None:

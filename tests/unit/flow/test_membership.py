@@ -16,10 +16,19 @@ from mm2py.flow import membership
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.task_group import FlowGroup
 from mm2py.model.group import GroupMember, GroupMembers
-from mm2py.model.node import Node, encode_node
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, FlowUnguarded, StepFailed, TaskRestarted
+from mm2py.model.node import Node
+from mm2py.model.share import NO_SHARE, Candidate, Share, decode_candidate, encode_candidate, whole_share
+from mm2py.telemetry.events import (
+    FlowRunsElsewhere,
+    FlowShared,
+    FlowTakenOver,
+    FlowUnguarded,
+    StepFailed,
+    TaskRestarted,
+)
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 
@@ -27,49 +36,87 @@ from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 US = Node("here", 1, "this machine", "1")
 JAVA = GroupMembers("Stable", "connect", "sessioned", (GroupMember("m", "/10.0.0.1"),))
 NOBODY = GroupMembers()
+THERE = Node("elsewhere", 7, "another machine", "1")
+TASKS = 2
 
 
 @attrs.define
 class Place:
-    """Stands for our place in the group, which is as *group* says, or answers with an error of that code."""
+    """Stands for our place in the group, which is as *group* says, or answers with an error of that code. We are its
+    leader, and *others* join with us, as the bytes say.
+    """
 
     group: GroupMembers | ErrorCode
     is_in: bool = False
-    place: None = None
+    place: MemberIdentity | None = None
+    member_id: str = "us"
+    others: dict[str, bytes] = attrs.field(factory=dict)
+    #: What the next heartbeat is answered.
+    answer: Heartbeat = Heartbeat.OK
+    joins: list[Candidate | None] = attrs.field(factory=list)
+    generation: int = 0
+    #: What the coordinator sends us instead of what we assign.
+    sent: bytes | None = None
+    #: Set once the coordinator answers again.
+    silent: asyncio.Event | None = None
 
     async def look(self) -> GroupMembers:
         if isinstance(self.group, ErrorCode):
             raise error_of(self.group, "B", "DescribeGroups", "A-mm2")
         return self.group
 
-    async def join(self, _metadata: bytes) -> bool:
+    async def join(self, metadata: bytes, assign: Assign) -> bytes:
         self.is_in = True
-        return True
+        self.generation += 1
+        self.joins.append(decode_candidate(metadata))
+        assigned = (await assign(self.generation, {"us": metadata, **self.others}))["us"]
+        return assigned if self.sent is None else self.sent
 
-    async def beat(self, _metadata: bytes) -> bool:
-        return self.is_in
+    async def beat(self) -> Heartbeat:
+        if self.silent is not None:
+            await self.silent.wait()
+        answer, self.answer = self.answer, Heartbeat.OK
+        self.is_in = self.is_in and answer is not Heartbeat.LOST
+        return answer
+
+    async def remove(self, member_id: str) -> None:
+        self.others.pop(member_id, None)
 
     async def leave(self) -> None:
         self.is_in = False
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Group:
-    """Stands for a task group of the flow: may it work, and if not, why?"""
+    """Stands for a task group of the flow: what is its share, and if that is nothing, why?"""
 
-    is_admitted: bool = True
+    share: Share = attrs.field(factory=lambda: whole_share(TASKS))
     why: str = ""
     has_failed: bool = False
+    is_deposed: bool = False
+    suspended: list[str] = attrs.field(factory=list)
+    released: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     @property
     def requests(self) -> Group:
         return self
 
-    def admit(self) -> None:
-        self.is_admitted, self.why = True, ""
+    @property
+    def is_admitted(self) -> bool:
+        return not self.share.is_empty
 
-    def keep_out(self, why: str, _hint: str) -> None:
-        self.is_admitted, self.why = False, why
+    def give(self, share: Share, why: str = "", _hint: str = "") -> None:
+        self.share, self.why = share, why
+
+    def depose(self) -> None:
+        self.is_deposed = True
+
+    async def until_released(self) -> None:
+        await self.released.wait()
+
+    def suspend(self, why: str) -> None:
+        if why or self.suspended:
+            self.suspended.append(why)
 
 
 class Target:
@@ -100,7 +147,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         events = EventLog(clock)
         monkeypatch.setattr(membership, "Cluster", Target)
         monkeypatch.setattr(membership, "Membership", lambda *_: place)
-        settings = attrs.evolve(SETTINGS, membership=attrs.evolve(SETTINGS.membership, **changes))
+        settings = attrs.evolve(
+            SETTINGS,
+            membership=attrs.evolve(SETTINGS.membership, **changes),
+            copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS),
+        )
         around = flow_context(clock, events, settings)
         its = FlowMembership(around, lambda: US)
         its.begin([cast("FlowGroup", working)])
@@ -115,7 +166,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Run) -> None:
     """A node killed elsewhere stays in the group for a session; until then nothing is copied, nor reported."""
     async with run(JAVA) as (place, group, events):
-        await asyncio.sleep(9)
+        await asyncio.sleep(5)
         early = (group.is_admitted, group.why, len(events.of(FlowRunsElsewhere)))
         await asyncio.sleep(4)
         (said,) = events.of(FlowRunsElsewhere)
@@ -130,21 +181,93 @@ async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Ru
     assert len(events.of(FlowRunsElsewhere)) == len(events.of(FlowTakenOver)) == 1
 
 
-async def test_who_took_a_place_is_told_once_the_group_shows_it(run: Run) -> None:
-    """A node is thrown out while another joins: the flow stands by at once, and its event waits for a name."""
-    other = GroupMember("m", "/10.0.0.1", encode_node(Node("elsewhere", 7, "another machine", "1")))
+async def test_a_node_that_was_thrown_out_writes_nothing_more_and_shares_with_who_came(run: Run) -> None:
+    """It was frozen for a session, and another node has had what it had: its groups begin again."""
     async with run(NOBODY) as (place, group, events):
         await asyncio.sleep(4)
-        place.is_in, place.group = False, GroupMembers("CompletingRebalance", "connect", "", (GroupMember("m", ""),))
+        before = (group.share, group.is_deposed)
+        place.others = {"other": encode_candidate(Candidate(THERE, whole_share(TASKS)))}
+        place.answer = Heartbeat.LOST
         await asyncio.sleep(4)
-        settling = (group.is_admitted, len(events.of(FlowRunsElsewhere)))
-        place.group = GroupMembers("Stable", "connect", PROTOCOL, (other,))
-        await asyncio.sleep(60)
+        after = (group.share, group.is_deposed, group.why)
+        (shared,) = events.of(FlowShared)
 
-    assert settling == (False, 0)
-    assert [(it.node, it.then) for it in events.of(FlowRunsElsewhere)] == [
-        ("mm2py on elsewhere, process 7", "steps back and stands by")
-    ]
+    assert before == (whole_share(TASKS), False)
+    assert after == (NO_SHARE, True, f"{THERE} runs {FLOW}")
+    assert place.joins[-1] is not None
+    assert place.joins[-1].held == NO_SHARE
+    assert (shared.nodes, shared.tasks) == (2, "no tasks")
+
+
+async def test_a_node_that_was_thrown_out_and_is_alone_goes_on(run: Run) -> None:
+    """The coordinator forgot it, and nobody else came: nothing has to begin again."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.answer = Heartbeat.LOST
+        await asyncio.sleep(4)
+
+    assert len(place.joins) == 2
+    assert (group.share, group.is_deposed) == (whole_share(TASKS), False)
+
+
+async def test_what_another_node_gets_is_released_first(run: Run) -> None:
+    """A node comes: ours works on its half at once, and joins again once nothing beyond that is held."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.others = {"other": encode_candidate(Candidate(THERE))}
+        place.answer = Heartbeat.REBALANCE
+        await asyncio.sleep(4)
+        joined, share = len(place.joins), group.share
+        group.released.set()
+        await asyncio.sleep(4)
+
+    assert joined == 2
+    assert len(share.tasks) == 1
+    assert [None if it is None else it.held for it in place.joins] == [NO_SHARE, whole_share(TASKS), share]
+    assert not group.is_deposed
+
+
+async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:
+    """The group does not answer: before others may have our share we plan nothing, and go on once it answers."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.silent = asyncio.Event()
+        await asyncio.sleep(3)
+        certain = list(group.suspended)
+        await asyncio.sleep(4)
+        uncertain = list(group.suspended)
+        place.silent.set()
+        await asyncio.sleep(4)
+
+    assert certain == []
+    assert "A-mm2" in uncertain[-1]
+    assert group.suspended[-1] == ""
+    assert group.share == whole_share(TASKS)
+
+
+async def test_a_member_on_this_machine_whose_process_has_ended_is_removed(run: Run, monkeypatch: Any) -> None:
+    """Its session need not be waited for."""
+    neighbour = attrs.evolve(THERE, machine=US.machine)
+    async with run(NOBODY) as (place, _group, _events):
+        place.others = {"other": encode_candidate(Candidate(neighbour))}
+        monkeypatch.setattr(membership, "is_alive", lambda _node: True)
+        await asyncio.sleep(6)
+        there = list(place.others)
+        monkeypatch.setattr(membership, "is_alive", lambda _node: False)
+        await asyncio.sleep(4)
+
+    assert there == ["other"]
+    assert place.others == {}
+
+
+async def test_an_assignment_that_cannot_be_read_is_told_with_what_to_do(run: Run) -> None:
+    """The group's leader is a node of a later version."""
+    async with run(NOBODY) as (place, group, events):
+        place.sent = b'{"version": 2}'
+        await asyncio.sleep(4)
+
+    assert not group.is_admitted
+    assert "another version" in events.of(StepFailed)[0].hint
 
 
 async def test_a_crash_that_is_over_within_a_session_is_not_told(run: Run) -> None:

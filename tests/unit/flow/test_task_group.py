@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.overrides import Wanted
+from mm2py.model.share import NO_SHARE, whole_share
 from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import (
     ConnectorPaused,
@@ -308,13 +309,13 @@ async def test_a_stopped_group_is_not_restarted(events: EventLog) -> None:
 async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(events: EventLog) -> None:
     """It shows which node runs the flow, and begins nothing."""
     async with running(events, rest_and_work) as group:
-        group.requests.keep_out()
+        group.requests.give(NO_SHARE)
         await asyncio.sleep(5)
         unknown = group.state
-        group.requests.keep_out("another node runs A->B", "stop one")
+        group.requests.give(NO_SHARE, "another node runs A->B", "stop one")
         await asyncio.sleep(5)
         standing_by, worked = group.view(), group.worked
-        group.requests.admit()
+        group.requests.give(whole_share(1))
         await asyncio.sleep(5)
         admitted = (group.state, group.view().last_error, group.worked)
         group.requests.drain(within_s=1)
@@ -332,10 +333,10 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
     """Another node may have moved every position: the next life reads them again."""
     async with running(events, rest_and_work) as group:
         up = (group.state, group.worked, group.ended)
-        group.requests.keep_out("another node runs A->B")
+        group.requests.give(NO_SHARE, "another node runs A->B")
         await asyncio.sleep(5)
         stood_by = (group.state, group.worked, group.ended)
-        group.requests.admit()
+        group.requests.give(whole_share(1))
         await asyncio.sleep(5)
         again = (group.state, group.worked)
         group.requests.drain(within_s=1)
@@ -348,7 +349,7 @@ async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(even
 async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
     """Nothing was begun, so a drain does not wait."""
     async with running(events, rest_and_work) as group:
-        group.requests.keep_out("another node runs A->B")
+        group.requests.give(NO_SHARE, "another node runs A->B")
         await asyncio.sleep(5)
         begun = asyncio.get_running_loop().time()
         group.requests.drain(within_s=60)

@@ -140,9 +140,26 @@ def test_record_tasks_come_before_copy_tasks_and_keep_their_partitions() -> None
     """A partition with a transform has its record task; the others share the copy tasks behind those, and stay."""
     plain, transformed = partitions(4), partitions(2, "masked")
     of_records = dict.fromkeys(transformed, 1)
-    facts = {"tasks_max": 2, "record_task_of": of_records, "record_tasks": 2}
+    facts = {"tasks": range(4), "record_task_of": of_records, "record_tasks": 2}
     first = assign_beside([*plain, *transformed], {}, None, **facts)  # type: ignore[arg-type]
     again = assign_beside([*plain, *transformed], {}, first, **facts)  # type: ignore[arg-type]
 
     assert (counts(first), first.of_task(1)) == ([0, 2, 2, 2], tuple(transformed))
     assert (again.task_of, again.moves, again.copy_tasks) == (first.task_of, 0, 4)
+
+
+def test_a_node_runs_only_the_tasks_of_its_share() -> None:
+    """Where several nodes share a flow, tasks keep their numbers; what is left keeps its task."""
+    plain = partitions(6)
+    first = assign_beside(plain, {}, None, tasks={0, 1, 3}, record_task_of={}, record_tasks=1)
+    fewer = assign_beside(plain, {}, first, tasks={3}, record_task_of={}, record_tasks=1)
+    again = assign_beside(plain[:3], {}, fewer, tasks={2, 3}, record_task_of={}, record_tasks=1)
+
+    assert (first.tasks, set(first.task_of.values())) == ((0, 1, 3), {1, 3})
+    assert (fewer.tasks, set(fewer.task_of.values())) == ((3,), {3})
+    assert all(fewer.task_of[it] == first.task_of[it] for it in plain if first.task_of[it] == 3)
+    assert (again.tasks, set(again.task_of.values())) == ((2, 3), {2, 3})
+
+
+def test_more_tasks_than_partitions_leave_some_without_any() -> None:
+    assert assign_beside(partitions(1), {}, None, tasks={2, 5}, record_task_of={}, record_tasks=0).tasks == (2,)

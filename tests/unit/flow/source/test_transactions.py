@@ -75,7 +75,7 @@ async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
     """If transactions have to be ended first, the flow waits for the cluster, as for every other step."""
     settings, away = _settings(tmp_path, "B.exactly.once.source.support = enabled\n"), Away()
     with pytest.raises(ClusterUnreachableError):
-        await end_open_transactions(settings, cast("Cluster", away))
+        await end_open_transactions(settings, cast("Cluster", away), range(9))
 
     assert away.asked == 2
 
@@ -84,5 +84,5 @@ async def test_without_transactions_no_broker_is_asked(tmp_path: Path) -> None:
     """A flow that is not in exactly-once mode asks nothing of a coordinator."""
     away = Away()
 
-    assert await end_open_transactions(_settings(tmp_path), cast("Cluster", away))
+    assert await end_open_transactions(_settings(tmp_path), cast("Cluster", away), range(9))
     assert away.asked == 0

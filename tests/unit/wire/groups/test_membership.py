@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGro
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.groups.membership import Membership
+from mm2py.wire.groups.membership import Heartbeat, Membership
 from mm2py.wire.security.access import NotAuthorizedError
 from tests.support.clocks import LoopClock
 
@@ -28,6 +29,7 @@ class Coordinators:
     answers: list[Any] = attrs.field(factory=list)
     asked: list[tuple[int, str]] = attrs.field(factory=list)
     leader: str = "us"
+    shares: dict[str, bytes] = attrs.field(factory=dict)
     lookups: int = 0
     brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
     alias: str = "B"
@@ -46,12 +48,22 @@ class Coordinators:
         if isinstance(code, Exception):
             raise code
         assert isinstance(request, JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest)
-        joined = {"member_id": "us", "leader_id": self.leader, "generation_id": 1}
-        return SimpleNamespace(error_code=code, **(joined if isinstance(request, JoinGroupRequest) else {}))
+        if isinstance(request, JoinGroupRequest):
+            members = [("us", None, b"our metadata"), ("them", None, b"")] if self.leader == "us" else []
+            return SimpleNamespace(
+                error_code=code, member_id="us", leader_id=self.leader, generation_id=1, members=members
+            )
+        if isinstance(request, SyncGroupRequest):
+            self.shares = dict(request._group_assignment)
+        return SimpleNamespace(error_code=code, member_assignment=b"our share")
 
     @property
     def names(self) -> list[str]:
         return [name for _, name in self.asked]
+
+
+async def _assign(generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    return {member: b"%d: %s" % (generation, said) for member, said in joined.items()}
 
 
 def _member(*answers: Any) -> tuple[Membership, Coordinators]:
@@ -62,7 +74,7 @@ def _member(*answers: Any) -> tuple[Membership, Coordinators]:
 async def _joined(*answers: Any) -> tuple[Membership, Coordinators]:
     """Join, and have the coordinator say these things from then on."""
     member, coordinators = _member()
-    assert await member.join(b"")
+    assert await member.join(b"", _assign)
     coordinators.asked.clear()
     coordinators.answers = list(answers)
     return member, coordinators
@@ -72,7 +84,7 @@ async def test_a_member_gets_its_name_first_and_joins_by_it() -> None:
     """Since KIP-394 a coordinator wants a member to join by the id that it was given."""
     member, coordinators = _member(ErrorCode.MEMBER_ID_REQUIRED)
 
-    assert await member.join(b"")
+    assert await member.join(b"", _assign)
     assert member.is_in
     assert coordinators.names == ["JoinGroup", "JoinGroup", "SyncGroup"]
 
@@ -82,33 +94,41 @@ async def test_a_name_that_is_no_answer_to_the_question_is_an_error() -> None:
     member, _ = await _joined(*[ErrorCode.MEMBER_ID_REQUIRED] * 100)
 
     with pytest.raises(BrokerAnsweredError, match="MEMBER_ID_REQUIRED"):
-        await member.beat(b"")
+        await member.beat()
 
 
-async def test_who_is_not_the_leader_leaves() -> None:
-    """Another member joined first: it keeps the place, and ours leaves at once."""
+async def test_the_leader_says_who_gets_what() -> None:
+    """It alone learns what the members joined with."""
     member, coordinators = _member()
-    coordinators.leader = "another"
 
-    assert not await member.join(b"")
-    assert not member.is_in
-    assert coordinators.names == ["JoinGroup", "LeaveGroup"]
+    assert await member.join(b"our metadata", _assign) == b"our share"
+    assert coordinators.shares == {"us": b"1: our metadata", "them": b"1: "}
+
+
+async def test_who_is_not_the_leader_is_told_what_it_gets() -> None:
+    member, coordinators = _member()
+    coordinators.leader = "them"
+
+    assert await member.join(b"", _assign) == b"our share"
+    assert member.is_in
+    assert coordinators.shares == {}
 
 
 async def test_a_round_that_another_overtakes_is_gone_through_again() -> None:
     """Another member joined meanwhile, so all are asked to join again; the leader stays the leader."""
     member, coordinators = _member(OK, ErrorCode.REBALANCE_IN_PROGRESS)
 
-    assert await member.join(b"")
+    assert await member.join(b"", _assign)
     assert coordinators.names == ["JoinGroup", "SyncGroup"] * 2
 
 
-async def test_a_heartbeat_that_meets_a_rebalance_joins_again() -> None:
-    """A node that came second makes one more round; the place stays ours."""
+async def test_a_heartbeat_that_meets_a_rebalance_says_so() -> None:
+    """The member decides itself when it joins again, and with what."""
     member, coordinators = await _joined(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    assert await member.beat(b"")
-    assert coordinators.names == ["Heartbeat", "JoinGroup", "SyncGroup"]
+    assert await member.beat() is Heartbeat.REBALANCE
+    assert member.is_in
+    assert coordinators.names == ["Heartbeat"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
@@ -116,7 +136,7 @@ async def test_a_place_that_is_lost_is_not_taken_again_unseen(code: ErrorCode) -
     """Who was away for a session looks first who is there now."""
     member, coordinators = await _joined(code)
 
-    assert not await member.beat(b"")
+    assert await member.beat() is Heartbeat.LOST
     assert not member.is_in
     assert coordinators.names == ["Heartbeat"]
 
@@ -126,7 +146,7 @@ async def test_a_coordinator_that_moved_is_looked_up_again(trouble: Any) -> None
     """The place moves with the group."""
     member, coordinators = await _joined(trouble)
 
-    assert await member.beat(b"")
+    assert await member.beat() is Heartbeat.OK
     assert coordinators.asked == [(1, "Heartbeat"), (2, "Heartbeat")]
 
 
@@ -134,7 +154,7 @@ async def test_a_refusal_names_what_lacks() -> None:
     """The right to the group is asked for in an operator's words."""
     member, _ = _member(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(NotAuthorizedError) as caught:
-        await member.join(b"")
+        await member.join(b"", _assign)
 
     assert caught.value.grant == "READ on group A-mm2"
 

@@ -1,0 +1,193 @@
+"""How a flow's work is shared by the nodes in its group: tasks by number, and the hash slots of partitions.
+
+Shares are sticky: what a node has stays there unless it carries clearly more than its part. What is to move is first
+released by the node that has it, and given to the other one in the next rebalance (as KIP-415 does for connectors):
+everything else is copied without a pause.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.transform.matching import TopicTransforms
+from mm2py.model.share import ALL_SLOTS, NO_SHARE, SLOTS, Candidate, Share, SharedFlow
+
+
+#: A node may carry this many times its part before slots move away from it.
+TOLERATED_RATIO: Final = 1.25
+#: Where slots move at all, they move until no node carries more than this.
+_LEVEL_RATIO: Final = 1.05
+#: Slots move only if the heaviest node then carries at most this share of its load: one hot slot cannot be divided.
+_WORTH_MOVING: Final = 0.9
+_ROUNDS: Final = 4
+#: Below so many bytes per second, the load of other flows does not count.
+_NOTICEABLE: Final = 1024.0 * 1024.0
+#: Weight of a partition besides its bytes per second, and of a slot without any.
+_PARTITION_WEIGHT: Final = 1024.0
+_SLOT_WEIGHT: Final = 1.0
+
+
+def flow_tasks(settings: FlowSettings) -> tuple[int, int]:
+    """Return how many tasks a flow has on all its nodes, and how many of them transform records; these come first."""
+    record_tasks = len(TopicTransforms(settings.transforms).tasks)
+    return record_tasks + settings.copying.tasks_max, record_tasks
+
+
+@attrs.frozen
+class Work:
+    """What there is to share: *tasks* in all, of which the first `record_tasks` transform records and have no slots;
+    partitions and bytes per second of each slot, as far as known.
+    """
+
+    tasks: int
+    record_tasks: int = 0
+    partitions: Mapping[int, int] = attrs.field(factory=dict)
+    rates: Mapping[int, float] = attrs.field(factory=dict)
+
+    def weights(self) -> dict[int, float]:
+        """Return the weight of each slot."""
+        return {
+            slot: _SLOT_WEIGHT + _PARTITION_WEIGHT * self.partitions.get(slot, 0) + self.rates.get(slot, 0.0)
+            for slot in range(SLOTS)
+        }
+
+
+def share_work(flow: str, generation: int, members: Mapping[str, Candidate], work: Work) -> SharedFlow:
+    """Return what each of *members* has to do from now on; what another one still holds is given to nobody yet."""
+    wanted = _wanted(flow, members, work)
+    held = {member: candidate.held for member, candidate in members.items()}
+    granted = {member: _granted(member, share, held) for member, share in wanted.items()}
+    nodes = {member: candidate.node for member, candidate in members.items()}
+    owner = next((member for member, share in wanted.items() if share.is_owner), "")
+    return SharedFlow(generation, nodes, granted, _differences(members, owner))
+
+
+def needs_rebalance(flow: str, members: Mapping[str, Candidate], work: Work) -> bool:
+    """Whether *members*, who hold their shares and nothing is moving, would get other ones now."""
+    return any(members[member].held != share for member, share in _wanted(flow, members, work).items())
+
+
+def _granted(member: str, wanted: Share, held: Mapping[str, Share]) -> Share:
+    for other, share in held.items():
+        if other != member:
+            wanted -= share
+    return wanted
+
+
+def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, Share]:
+    """Return the shares that *members* would have if nothing had to be released first."""
+    able = {member: candidate for member, candidate in members.items() if not candidate.is_drained}
+    if not able:
+        return dict.fromkeys(members, NO_SHARE)
+    tasks = _tasks(flow, able, work.tasks)
+    copying = [member for member in sorted(able) if any(task >= work.record_tasks for task in tasks[member])]
+    slots = _slots({member: able[member].held.slots for member in copying}, work.weights())
+    owners = [member for member in able if able[member].held.is_owner and tasks[member]]
+    owner = owners[0] if owners else next(member for member, some in tasks.items() if 0 in some)
+    shares = {
+        member: Share(member == owner, frozenset(tasks[member]), slots.get(member, frozenset())) for member in able
+    }
+    return {member: shares.get(member, NO_SHARE) for member in members}
+
+
+def _tasks(flow: str, members: Mapping[str, Candidate], tasks: int) -> dict[str, list[int]]:
+    """Give each member about as many tasks as any other; those that have some keep them."""
+    most = -(-tasks // len(members))
+    #: So many members may have one task more than the others.
+    larger = tasks - (most - 1) * len(members)
+    left = set(range(tasks))
+    chosen: dict[str, list[int]] = {member: [] for member in members}
+    for member in sorted(members, key=lambda it: (-len(members[it].held.tasks), it)):
+        own = sorted(members[member].held.tasks & left)
+        limit = most if larger > 0 else most - 1
+        chosen[member] = own[:limit]
+        larger -= len(chosen[member]) == most
+        left -= set(chosen[member])
+    for task in sorted(left):
+        member = min(members, key=lambda it: _preference(flow, it, members[it], len(chosen[it])))
+        chosen[member].append(task)
+    return chosen
+
+
+def _preference(flow: str, member: str, candidate: Candidate, tasks: int) -> tuple[float, ...]:
+    """Order members for one more task: with few tasks here first, then with little to do for other flows."""
+    load = candidate.load
+    chance = zlib.crc32(f"{flow}/{candidate.node.host}/{candidate.node.pid}/{member}".encode())
+    elsewhere = load.elsewhere_bytes_per_s if load.elsewhere_bytes_per_s > _NOTICEABLE else 0.0
+    return (tasks, elsewhere, load.elsewhere_tasks, chance)
+
+
+def _slots(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -> dict[str, frozenset[int]]:
+    """Spread all slots over the members of *held*, who keep theirs unless one carries clearly more than its part."""
+    if len(held) <= 1:
+        return dict.fromkeys(held, ALL_SLOTS)
+    loads: dict[str, set[int]] = {}
+    homeless = set(ALL_SLOTS)
+    for member in sorted(held):
+        loads[member] = homeless & set(held[member])
+        homeless -= loads[member]
+    totals = {member: sum(weights[slot] for slot in some) for member, some in loads.items()}
+    for slot in sorted(homeless, key=lambda it: (-weights[it], it)):
+        lightest = min(totals, key=lambda it: (totals[it], it))
+        loads[lightest].add(slot)
+        totals[lightest] += weights[slot]
+    if max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals):
+        levelled = _levelled(loads, totals, weights)
+        most = max(sum(weights[slot] for slot in some) for some in levelled.values())
+        if most <= _WORTH_MOVING * max(totals.values()):
+            loads = levelled
+    return {member: frozenset(some) for member, some in loads.items()}
+
+
+def _levelled(
+    before: Mapping[str, set[int]], totals: Mapping[str, float], weights: Mapping[int, float]
+) -> dict[str, set[int]]:
+    """Move slots from the heaviest to the lightest member until each carries its part, as far as that is possible."""
+    loads, now = {member: set(some) for member, some in before.items()}, dict(totals)
+    mean = sum(now.values()) / len(now)
+    for _ in range(_ROUNDS * len(now)):
+        heaviest = max(now, key=lambda it: (now[it], it))
+        lightest = min(now, key=lambda it: (now[it], it))
+        if now[heaviest] <= mean * _LEVEL_RATIO:
+            break
+        room = min(now[heaviest] - mean, mean - now[lightest])
+        moved: list[int] = []
+        for slot in sorted(loads[heaviest], key=lambda it: (-weights[it], it)):
+            if weights[slot] <= room:
+                moved.append(slot)
+                room -= weights[slot]
+        if not moved:
+            # All are heavier than the gap to the mean; one that is lighter than the gap between the two still helps.
+            gap = now[heaviest] - now[lightest]
+            moved = sorted((it for it in loads[heaviest] if weights[it] < gap), key=lambda it: (weights[it], it))[:1]
+        if not moved:
+            break
+        weight = sum(weights[slot] for slot in moved)
+        loads[heaviest] -= set(moved)
+        loads[lightest] |= set(moved)
+        now[heaviest] -= weight
+        now[lightest] += weight
+    return loads
+
+
+def _differences(members: Mapping[str, Candidate], owner: str) -> dict[str, tuple[str, ...]]:
+    """Return the settings of each member that are not the owner's."""
+    if owner not in members:
+        return {}
+    right = members[owner].settings
+    found: dict[str, tuple[str, ...]] = {}
+    for member, candidate in members.items():
+        keys = right.keys() | candidate.settings.keys()
+        found[member] = tuple(sorted(key for key in keys if right.get(key) != candidate.settings.get(key)))
+    return found
+
+
+def tasks_without_holder(tasks: int, members: Sequence[Candidate]) -> tuple[int, ...]:
+    """Return the tasks that no member holds: their former node may have vanished, and may still write."""
+    held = frozenset().union(*(candidate.held.tasks for candidate in members)) if members else frozenset()
+    return tuple(task for task in range(tasks) if task not in held)

@@ -1,0 +1,124 @@
+"""What of a flow the source group copies on this node, where the flow's nodes share its tasks.
+
+A share changes while everything else is copied. What this node loses is returned by its tasks between two epochs, and
+its positions are written, before it is released. What it gains begins at the positions that the other node wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+import attrs
+
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.flow.source.position_writer import PositionWriter
+from mm2py.flow.source.positions import Positions
+from mm2py.flow.source.transactions import end_open_transactions
+from mm2py.flow.task_group import FlowContext
+from mm2py.flow.topics.remote_topics import Mirrored, Topics
+from mm2py.model.flow import TopicPartition
+from mm2py.model.run_chunk import KeptChunk
+from mm2py.model.share import Share
+from mm2py.wire.cluster import Cluster
+
+
+#: How often the owner reads what other nodes wrote.
+_FOLLOW_EVERY_S = 5.0
+#: Pause between attempts to write the positions of what is to be released.
+_RETRY_S = 0.5
+
+
+class ShareKeeper:
+    """Applies changes of our share to one life of the source group; *adopt* begins what is new of the mirrored."""
+
+    #: Its name as a loop beside the copying, which follows what other nodes copy.
+    name = "other-nodes"
+    is_for_owner = True
+
+    def __init__(
+        self,
+        around: FlowContext,
+        target: Cluster,
+        *,
+        topics: Topics,
+        positions: Positions,
+        tasks: SourceTasks,
+        writer: PositionWriter,
+        translations: Translations,
+        adopt: Callable[[Mirrored], Awaitable[Mirrored]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Create one; *is_over* says whether the life ends, and writing is no use any more."""
+        self._around = around
+        self._clock = around.clock
+        self._target = target
+        self._topics = topics
+        self._positions = positions
+        self._tasks = tasks
+        self._writer = writer
+        self._translations = translations
+        self._adopt = adopt
+        self._is_over = is_over
+
+    async def apply(self, share: Share) -> None:
+        """Release what is not in *share*, and copy what is new in it."""
+        before = self._tasks.share
+        self._tasks.take_share(share)
+        self._topics.may_act = share.is_owner
+        await self._release()
+        if not (share - before).is_empty or share.slots - before.slots:
+            await self._gain(share.tasks - before.tasks)
+
+    async def _release(self) -> None:
+        states, tasks = self._tasks.ledger.states, self._tasks
+        latest = self._topics.latest
+        left = {it: place for it, place in latest.places.items() if it in states and tasks.is_ours(it)}
+        tasks.adopt(attrs.evolve(latest, places=left), {})
+        lost = [source for source in states if not tasks.is_ours(source)]
+        if not lost:
+            return
+        await tasks.until_returned(lost)
+        while not await self._writer.write(is_interval_over=True) and not self._is_over():
+            await self._clock.sleep(_RETRY_S)
+        tasks.forget(lost)
+
+    async def _gain(self, tasks: Collection[int]) -> None:
+        reach, flow = self._around.reach, self._around.flow
+
+        async def gain() -> bool:
+            # A node that vanished may have left a transaction open, or may be about to write.
+            await end_open_transactions(self._around.settings, self._target, tasks)
+            await self.follow()
+            await self._adopt(self._topics.latest)
+            return True
+
+        while not self._is_over() and not await reach.once("take over partitions", [flow.source, flow.target], gain):
+            await self._clock.sleep(_RETRY_S)
+
+    async def follow(self) -> bool:
+        """Read what other nodes wrote: positions, and where records went, so that their offsets are translated."""
+        places = self._topics.latest.places
+        chunks: dict[TopicPartition, list[KeptChunk]] = {}
+        for chunk in await self._positions.follow():
+            chunks.setdefault(chunk.source, []).append(chunk)
+        for source, some in chunks.items():
+            if source in places and (position := self._positions.known.get(source)) is not None:
+                self._translations.renew(source, some, position, places[source].remote_topic)
+        return True
+
+    async def run(self) -> None:
+        """Follow the other nodes, where there are any."""
+        while True:
+            await self._clock.sleep(_FOLLOW_EVERY_S)
+            if not self._tasks.share.is_whole:
+                await self._around.reach.once("follow other nodes", [self._around.flow.target], self.follow)
+
+    async def finish(self) -> None:
+        """Leave nothing: it only reads."""
+
+    def is_kept_here(self, source: TopicPartition) -> bool:
+        """Whether this node writes what the positions topic lacks of a partition."""
+        if source in self._tasks.ledger.states:
+            return True
+        return self._tasks.share.is_owner and source not in self._topics.latest.places

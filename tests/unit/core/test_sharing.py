@@ -1,0 +1,169 @@
+"""Who gets what of a flow, by who is there and what each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mm2py.core.sharing import TOLERATED_RATIO, Work, needs_rebalance, share_work
+from mm2py.model.node import Node
+from mm2py.model.share import ALL_SLOTS, NO_SHARE, Candidate, NodeLoad, Share, SharedFlow
+
+
+FLOW = "A->B"
+
+
+def _fresh(*names: str) -> dict[str, Candidate]:
+    return {name: Candidate(Node(name, 1)) for name in names}
+
+
+def _after(members: Mapping[str, Candidate], shared: SharedFlow) -> dict[str, Candidate]:
+    """Return the members once each has released what it no longer has, and taken what it was given."""
+    return {name: attrs.evolve(it, held=shared.share_of(name)) for name, it in members.items()}
+
+
+def _settled(members: Mapping[str, Candidate], work: Work) -> dict[str, Candidate]:
+    """Return the members after as many rebalances as it takes; two are enough."""
+    for generation in range(2):
+        members = _after(members, share_work(FLOW, generation, members, work))
+    assert not needs_rebalance(FLOW, members, work)
+    return dict(members)
+
+
+def _assert_shared(members: Iterable[Share], tasks: int) -> None:
+    shares = list(members)
+    assert sorted(task for share in shares for task in share.tasks) == list(range(tasks))
+    assert sorted(slot for share in shares for slot in share.slots) == sorted(ALL_SLOTS)
+    assert sum(share.is_owner for share in shares) == 1
+    counts = [len(share.tasks) for share in shares]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_the_only_node_has_everything() -> None:
+    shared = share_work(FLOW, 1, _fresh("a"), Work(3))
+
+    assert shared.share_of("a") == Share(is_owner=True, tasks=frozenset({0, 1, 2}), slots=ALL_SLOTS)
+
+
+def test_what_moves_is_released_before_another_node_gets_it() -> None:
+    work = Work(2)
+    members = _settled(_fresh("a"), work) | _fresh("b")
+
+    first = share_work(FLOW, 2, members, work)
+    second = share_work(FLOW, 3, _after(members, first), work)
+
+    assert first.share_of("b") == NO_SHARE
+    assert first.share_of("a") == second.share_of("a")
+    assert first.share_of("a").is_owner
+    _assert_shared(second.shares.values(), 2)
+    assert 450 < len(second.share_of("b").slots) < 570
+
+
+def test_what_a_vanished_node_had_is_given_out_at_once_and_nothing_else_moves() -> None:
+    work = Work(6)
+    members = _settled(_fresh("a", "b", "c"), work)
+    owner = next(name for name, it in members.items() if it.held.is_owner)
+    left = {name: it for name, it in members.items() if name != owner}
+
+    shared = share_work(FLOW, 9, left, work)
+
+    _assert_shared(shared.shares.values(), 6)
+    for name, it in left.items():
+        share = shared.share_of(name)
+        assert it.held.tasks <= share.tasks
+        assert it.held.slots <= share.slots
+
+
+def test_a_node_without_a_task_stands_by() -> None:
+    members = _settled(_fresh("a", "b", "c"), Work(1))
+
+    shares = sorted((it.held for it in members.values()), key=lambda it: len(it.tasks))
+
+    assert shares[:2] == [NO_SHARE, NO_SHARE]
+    assert shares[2] == Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS)
+
+
+def test_a_drained_node_has_nothing_and_comes_back() -> None:
+    work = Work(2)
+    members = _settled(_fresh("a", "b"), work)
+    drained = _settled({**members, "a": attrs.evolve(members["a"], is_drained=True)}, work)
+    back = _settled({**drained, "a": attrs.evolve(drained["a"], is_drained=False)}, work)
+
+    assert drained["a"].held == NO_SHARE
+    assert drained["b"].held == Share(is_owner=True, tasks=frozenset({0, 1}), slots=ALL_SLOTS)
+    _assert_shared((it.held for it in back.values()), 2)
+
+
+def test_slots_follow_the_load() -> None:
+    """Ten times the load on what one node has is spread within two rebalances."""
+    work = Work(3, partitions=dict.fromkeys(ALL_SLOTS, 1))
+    members = _settled(_fresh("a", "b", "c"), work)
+    hot = dict.fromkeys(members["a"].held.slots, 1e6) | dict.fromkeys(ALL_SLOTS - members["a"].held.slots, 1e5)
+    skewed = attrs.evolve(work, rates=hot)
+
+    assert needs_rebalance(FLOW, members, skewed)
+    after = _settled(members, skewed)
+
+    loads = [sum(hot[slot] for slot in it.held.slots) for it in after.values()]
+    assert max(loads) <= TOLERATED_RATIO * sum(loads) / 3
+
+
+def test_one_hot_slot_moves_nothing_as_it_cannot_be_divided() -> None:
+    work = Work(2, partitions=dict.fromkeys(ALL_SLOTS, 1))
+    members = _settled(_fresh("a", "b"), work)
+    slot = min(members["a"].held.slots)
+
+    assert not needs_rebalance(FLOW, members, attrs.evolve(work, rates={slot: 1e8}))
+
+
+def test_a_file_that_differs_is_named_by_its_keys() -> None:
+    members = {
+        "a": Candidate(Node("a", 1), Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS), settings={"x": "1"}),
+        "b": Candidate(Node("b", 1), settings={"x": "2", "y": "1"}),
+    }
+
+    assert share_work(FLOW, 1, members, Work(1)).differences == {"a": (), "b": ("x", "y")}
+
+
+def test_a_task_goes_to_the_node_that_has_less_to_do_for_other_flows() -> None:
+    members = {
+        "a": Candidate(Node("a", 1), load=NodeLoad(elsewhere_tasks=4)),
+        "b": Candidate(Node("b", 1), load=NodeLoad(elsewhere_tasks=1)),
+    }
+
+    assert share_work(FLOW, 1, members, Work(1)).share_of("b").tasks == {0}
+
+
+SHARES = st.builds(
+    Share,
+    is_owner=st.booleans(),
+    tasks=st.frozensets(st.integers(0, 7), max_size=8),
+    slots=st.frozensets(st.integers(0, 1023), max_size=200),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    held=st.dictionaries(st.sampled_from("abcde"), SHARES, min_size=1),
+    tasks=st.integers(1, 8),
+    rates=st.dictionaries(st.integers(0, 1023), st.floats(0, 1e9), max_size=20),
+)
+def test_whatever_nodes_hold_two_rebalances_share_everything_once(
+    held: dict[str, Share], tasks: int, rates: dict[int, float]
+) -> None:
+    """Nodes may claim anything, even the same; no two of them ever get the same, and after two rounds all is given."""
+    members = {name: Candidate(Node(name, 1), share) for name, share in held.items()}
+    work = Work(tasks, rates=rates)
+    for generation in range(3):
+        shared = share_work(FLOW, generation, members, work)
+        for name, share in shared.shares.items():
+            for other, it in members.items():
+                assert other == name or (share & it.held) == NO_SHARE
+        members = _after(members, shared)
+    shares = [it.held for it in members.values()]
+    assert sorted(task for share in shares for task in share.tasks) == list(range(tasks))
+    assert sorted(slot for share in shares for slot in share.slots) == sorted(ALL_SLOTS)
+    assert sum(share.is_owner for share in shares) == 1
