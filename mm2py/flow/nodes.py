@@ -36,6 +36,7 @@ from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow
 from mm2py.model.state import FlowState, FlowView, NodeView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -47,6 +48,8 @@ _ROUND_MS: Final = 20_000
 #: Changes are written at once, but no more often than this.
 _LEAST_PAUSE_S: Final = 1.0
 _LEAVE_S: Final = 2.0
+#: So often a topic may be unknown right after it was created: nodes create it at once, and brokers may be busy.
+_MISSES: Final = 3
 #: The first read goes back so many records: a log that was not compacted for long may be large.
 _FIRST_READ: Final = 2000
 #: What the owner has and this node has not is asked for again after this time.
@@ -276,14 +279,15 @@ class FlowNodes:
         except Mm2Error as error:
             self._around.reach.failed(_STEP, error)
             done = None
-        if done is None:
+        if not done:
             log.is_open = False
-        return done is not None
+        return bool(done)
 
     async def _round(self, log: _StatusLog) -> bool:
         is_late = not log.is_open
         self._own = Heard(self.own(), self._clock.monotonic())
-        await log.write(self._own.status)
+        if not await log.write(self._own.status):
+            return False
         self._take(log.topic, await log.read(), is_late=is_late)
         gone = obsolete(self._heard, self._us(), self._read_at) - {
             node_id for node_id in self.members if self.answers(node_id)
@@ -371,16 +375,24 @@ class _StatusLog:
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False
-        self._position = self._caught_up_at = 0
+        self._position = self._caught_up_at = self._misses = 0
         self._has_written = False
 
-    async def write(self, status: NodeStatus) -> None:
-        """Write a node's own status."""
+    async def write(self, status: NodeStatus) -> bool:
+        """Write a node's own status; False if the topic has just been created, and the brokers do not know it yet."""
         if not self.is_open:
-            await self._open()
+            try:
+                await self._open()
+            except BrokerAnsweredError as error:
+                self._misses += 1
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._misses >= _MISSES:
+                    raise
+                return False
+            self._misses = 0
         self._has_written = True
         key = status_key(self._flow, status.node.id)
         await self._log.append([LogRecord(key, encode_status(self._flow, status), partition=PARTITION)])
+        return True
 
     async def _open(self) -> None:
         storage = self._settings.status_storage

@@ -280,6 +280,21 @@ async def test_a_topic_that_cannot_be_created_is_reported_once_and_tried_again(b
         assert set(await _kept(brokers)) == {ONE.id}
 
 
+async def test_a_topic_that_brokers_learn_of_late_is_no_event(brokers: FakeBrokers) -> None:
+    """All nodes create it at once; the brokers say that it is there, and for seconds do not know it."""
+
+    def exists(_node: int, request: object) -> object:
+        return request.RESPONSE_TYPE(0, [(TOPIC, 36, None)])  # type: ignore[attr-defined]
+
+    brokers.script(CREATE_TOPICS, exists, exists)
+    async with running(ONE) as (one,):
+        one.its.know(None, is_standby=True)
+        await asyncio.sleep(40)
+
+        assert not one.events.of(StepFailed)
+        assert set(await _kept(brokers)) == {ONE.id}
+
+
 async def test_a_topic_that_vanishes_is_created_again(brokers: FakeBrokers) -> None:
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
