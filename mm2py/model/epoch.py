@@ -121,6 +121,8 @@ class PartitionPlan:
     producer: ProducerMark | None = None
     topic_id: str | None = None
     remote_topic_id: str | None = None
+    #: Whether the remote topic keeps the records' timestamps for sure (CreateTime).
+    keeps_timestamps: bool = False
     leader: LeaderMark | None = None
     #: The target's last records come from before this upstream offset; otherwise it is not this mirror's copy.
     found_before: int | None = None
@@ -176,6 +178,8 @@ class EpochPlan:
     transform: Transform | None = None
     #: None if records become visible as they are written.
     transactions: Transactions | None = None
+    #: Wall time after which nothing is sent: the machine was suspended, and brokers may have forgotten the producers.
+    void_after_ms: int | None = None
 
     @property
     def longest_ms(self) -> int:

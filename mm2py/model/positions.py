@@ -69,7 +69,8 @@ class Position:
     with the next record's sequence. `remote_topic_id` is the remote topic's, and `leader` the source's leader epoch of
     the last replicated record, if known. With `search_from` the position is used only if the target's last record is
     not in the source from there on. `claimed` is the producer that a node is about to use in place of `producer`,
-    unless another node's claim came first: see `PositionsTopic`.
+    unless another node's claim came first: see `PositionsTopic`. `written_ms` is when a position that was read was
+    written, by its record's timestamp.
     """
 
     source: TopicPartition
@@ -81,6 +82,7 @@ class Position:
     leader: LeaderMark | None = None
     search_from: int | None = None
     claimed: ProducerMark | None = None
+    written_ms: int | None = attrs.field(default=None, eq=False)
 
     @property
     def producer_identity(self) -> tuple[int, int] | None:

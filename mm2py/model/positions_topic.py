@@ -74,6 +74,10 @@ class PositionsTopic:
                 return unreadable
         return None
 
+    def stamp(self, source: TopicPartition, written_ms: int | None) -> None:
+        """Note when the position of *source* was written."""
+        self.positions[source] = attrs.evolve(self.positions[source], written_ms=written_ms)
+
     def _take_position(self, position: Position) -> None:
         source = position.source
         if position.claimed is None:

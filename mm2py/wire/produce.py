@@ -43,13 +43,19 @@ _ANSWER: Final = struct.Struct(">ihqqqi")
 
 @attrs.frozen
 class PartitionAck:
-    """The broker's result for one partition's batch; `base_offset` is the downstream offset of its first record."""
+    """
+    The broker's result for one partition's batch; `base_offset` is the downstream offset of its first record.
+
+    Where records keep their own timestamps (CreateTime), `append_ms` is -1 for a batch that was appended. For one that
+    the broker takes for a repetition, by its sequences alone, it is the last timestamp of the batch that it has.
+    """
 
     topic: bytes
     partition: int
     error_code: int
     base_offset: int
     message: str
+    append_ms: int = -1
 
 
 def request_pieces(
@@ -91,10 +97,10 @@ def _read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
         (count,) = _INT32.unpack_from(frame, at)
         at += 4
         for _ in range(count):
-            number, error_code, base_offset, _, _, record_errors = _ANSWER.unpack_from(frame, at)
+            number, error_code, base_offset, append_ms, _, record_errors = _ANSWER.unpack_from(frame, at)
             at += _ANSWER.size
             message, at = _message(frame, at, record_errors)
-            acks.append(PartitionAck(topic, number, error_code, base_offset, message))
+            acks.append(PartitionAck(topic, number, error_code, base_offset, message, append_ms))
     (throttle_ms,) = _INT32.unpack_from(frame, at)
     return acks, throttle_ms
 

@@ -90,7 +90,9 @@ class Copying:
             limit = int((await topic_configs(target.bootstrap_servers, remote))["max.message.bytes"])
             for number in sorted(numbers):
                 tp = TopicPartition(topic, number)
-                plans[tp] = PartitionPlan(tp, remote, 0, -1, is_unsure=False, max_message_bytes=limit)
+                plans[tp] = PartitionPlan(
+                    tp, remote, 0, -1, is_unsure=False, max_message_bytes=limit, keeps_timestamps=True
+                )
         return cls(
             endpoint("A", source, request_timeout_ms=request_timeout_ms),
             endpoint("B", target, request_timeout_ms=request_timeout_ms),

@@ -62,8 +62,8 @@ class ModelPartition:
     stable_end: int | None = None
     aborted: list[tuple[int, int]] = attrs.field(factory=list)
     batches: list[tuple[int, int, bytes]] = attrs.field(factory=list)
-    #: Per producer id its last batches: first and last sequence, base offset.
-    producers: dict[int, collections.deque[tuple[int, int, int]]] = attrs.field(factory=dict)
+    #: Per producer id its last batches: first and last sequence, base offset, last timestamp.
+    producers: dict[int, collections.deque[tuple[int, int, int, int]]] = attrs.field(factory=dict)
 
     @property
     def high_watermark(self) -> int:
@@ -77,25 +77,26 @@ class ModelPartition:
             self.batches.append((view.base_offset, last, raw))
             self.end = last + 1
 
-    def append(self, raw: bytes) -> tuple[int, int]:
-        """Take a produced batch as a leader does; return the error code and its base offset."""
+    def append(self, raw: bytes) -> tuple[int, int, int]:
+        """Take a produced batch as a leader does; return the error code, its base offset, and the append time."""
         (view,) = batches(memoryview(raw))
         if not view.matches_crc():
-            return ErrorCode.CORRUPT_MESSAGE, -1
+            return ErrorCode.CORRUPT_MESSAGE, -1, -1
         if view.base_offset or view.has_holes or view.is_control or view.is_transactional:
-            return ErrorCode.INVALID_RECORD, -1
+            return ErrorCode.INVALID_RECORD, -1, -1
         (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
         last = next_sequence(first, view.record_count - 1)
         known = self.producers.get(view.producer_id)
-        for seen_first, seen_last, base in known or ():
+        for seen_first, seen_last, base, timestamp in known or ():
             if (seen_first, seen_last) == (first, last):
-                return OK, base
+                return OK, base, timestamp
         if known and first != next_sequence(known[-1][1], 1):
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1
         base = self.end
         self.load(_BASE_OFFSET.pack(base) + raw[_BASE_OFFSET.size :])
-        self.producers.setdefault(view.producer_id, collections.deque(maxlen=_REMEMBERED)).append((first, last, base))
-        return OK, base
+        remembered = self.producers.setdefault(view.producer_id, collections.deque(maxlen=_REMEMBERED))
+        remembered.append((first, last, base, view.max_timestamp))
+        return OK, base, -1
 
     def read(self, offset: int, max_bytes: int, *, is_first: bool) -> bytes:
         """
@@ -420,26 +421,26 @@ class ModelCluster:
         topics = []
         for topic, wanted in ProduceRequest_v8.decode(request.body).topics:
             rows = [
-                (number, *self._append(connection.node, TopicPartition(topic, number), raw), -1, 0, [], None)
+                (number, *self._append(connection.node, TopicPartition(topic, number), raw), 0, [], None)
                 for number, raw in wanted
             ]
             topics.append((topic, rows))
         body: bytes = ProduceResponse_v8(topics, self.throttle_ms).encode()
         return body
 
-    def _append(self, node: int, tp: TopicPartition, raw: bytes) -> tuple[int, int]:
+    def _append(self, node: int, tp: TopicPartition, raw: bytes) -> tuple[int, int, int]:
         partition = self.partitions.get(tp)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1
         if partition.leader != node:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1
         fault = self.produce_fault(tp, raw)
         if fault is None:
             return partition.append(raw)
         code, appends = fault
         if appends:
             partition.append(raw)
-        return code, -1
+        return code, -1, -1
 
     def _fetch(self, connection: ModelConnection, request: _Request) -> bytes:
         is_by_id = request.api_version >= BY_ID

@@ -130,7 +130,8 @@ class NumberedStream:
     Records whose values begin with their number, dealt out to the partitions in turn, at a steady rate.
 
     `sent` numbers have been acknowledged. Several hundred thousand records a second without a rate. With keys, each
-    record has a key and two headers too. An open-ended stream goes on past its count until `done` is called.
+    record has a key and two headers too. Batches hold up to *batch_records*. An open-ended stream goes on past its
+    count until `done` is called.
     """
 
     def __init__(
@@ -142,7 +143,9 @@ class NumberedStream:
         *,
         with_keys: bool = False,
         open_ended: bool = False,
+        batch_records: int = 1_000_000,
     ) -> None:
+        self._batch_records = batch_records
         self._producer = connected
         self._topic = topic
         self._partitions = partitions
@@ -186,7 +189,8 @@ class NumberedStream:
         for number in numbers:
             key, headers = self._key_and_headers(number)
             value = b"%012d" % number + self._filler
-            if batch.append(timestamp=now_ms, key=key, value=value, headers=headers) is None:
+            is_full = batch.record_count() >= self._batch_records
+            if is_full or batch.append(timestamp=now_ms, key=key, value=value, headers=headers) is None:
                 delivered.append(await self._producer.send_batch(batch, self._topic, partition=partition))
                 batch = self._producer.create_batch()
                 now_ms = time.time_ns() // 1_000_000
@@ -228,10 +232,19 @@ async def numbered_stream(
     codec: str | None = None,
     with_keys: bool = False,
     open_ended: bool = False,
+    batch_records: int = 1_000_000,
 ) -> AsyncIterator[NumberedStream]:
     """Write *count* numbered records in the background, exactly once each, also when a broker goes and comes back."""
     async with producer(bootstrap, codec=codec, idempotent=True, batch_bytes=65_536) as connected:
-        stream = NumberedStream(connected, topic, partitions, size, with_keys=with_keys, open_ended=open_ended)
+        stream = NumberedStream(
+            connected,
+            topic,
+            partitions,
+            size,
+            with_keys=with_keys,
+            open_ended=open_ended,
+            batch_records=batch_records,
+        )
         async with asyncio.TaskGroup() as group:
             stream._task = task = group.create_task(stream.run(count, rate))
             try:

@@ -38,6 +38,7 @@ def begin(
         topic_id=position.topic_id or topic_id,
         remote_topic_id=position.remote_topic_id or remote_topic_id,
         producer=position.producer,
+        produced_ms=position.written_ms,
         leader=position.leader,
     )
     if position.search_from is None:
@@ -56,7 +57,7 @@ def fence(state: PartitionState, written: Position) -> PartitionState:
     """Record that the positions topic has *written*, and copy with its producer; skip one that has changed since."""
     if state.is_fenced or attrs.evolve(state.standing, producer=written.producer) != written:
         return state
-    return write(attrs.evolve(state, producer=written.producer), written)
+    return write(attrs.evolve(state, producer=written.producer, produced_ms=None), written)
 
 
 def take_over(state: PartitionState, written: Position) -> PartitionState:
@@ -73,6 +74,7 @@ def take_over(state: PartitionState, written: Position) -> PartitionState:
         topic_id=begun.topic_id,
         remote_topic_id=begun.remote_topic_id,
         producer=begun.producer,
+        produced_ms=None,
         leader=begun.leader,
         repair=begun.repair,
     )

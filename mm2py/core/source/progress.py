@@ -26,6 +26,8 @@ from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 
 
+#: Brokers forget a producer after a day without a batch of it (`producer.id.expiration.ms`).
+PRODUCER_LIFE_MS = 12 * 3_600_000
 #: The weight of a new measurement against earlier ones.
 _FRESH_SHARE = 0.5
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
@@ -104,6 +106,8 @@ class PartitionState(Counters):
     topic_id: str | None = None
     remote_topic_id: str | None = None
     producer: ProducerMark | None = None
+    #: When the broker took a batch of that producer, or its position was written; None if that is unknown.
+    produced_ms: int | None = None
     leader: LeaderMark | None = None
     repair: Repair | None = None
     #: From here on the target has lost copied records, and has a batch that belongs further back.
@@ -111,6 +115,7 @@ class PartitionState(Counters):
     is_questioned: bool = False
     look_at: float = 0.0
     max_message_bytes: int = 1_048_588
+    keeps_timestamps: bool = False
     stage: PartitionStage = PartitionStage.COPYING
     failures: int = 0
     failed_at: float = 0.0
@@ -170,6 +175,7 @@ class PartitionState(Counters):
             downstream=self.downstream,
             is_unsure=self.is_unsure,
             max_message_bytes=self.max_message_bytes,
+            keeps_timestamps=self.keeps_timestamps,
             producer=self.producer,
             topic_id=self.topic_id,
             remote_topic_id=self.remote_topic_id,
@@ -309,6 +315,20 @@ def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: flo
     if state.is_questioned:
         return attrs.evolve(state, look_at=max(state.look_at, retry_at))
     return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)
+
+
+def renew(state: PartitionState, *, wall_ms: int) -> PartitionState:
+    """
+    Replace a producer that the broker may have forgotten, after `PRODUCER_LIFE_MS` without a batch.
+
+    The broker takes any sequence from a producer that it does not know. So where a node has slept, its sequences may be
+    old ones: it asks the positions topic, and the target, what other nodes have copied since.
+    """
+    if state.producer is None or state.produced_ms is None or state.is_transformed or state.repair is not None:
+        return state
+    if state.is_questioned or wall_ms - state.produced_ms < PRODUCER_LIFE_MS:
+        return state
+    return attrs.evolve(state, producer=None, is_unsure=True)
 
 
 def hasten(state: PartitionState, *, now: float) -> PartitionState:

@@ -31,6 +31,8 @@ from mm2py.telemetry.journal import EventLog
 
 #: The first epochs of a flow's copy tasks have different lengths, so that their boundaries do not coincide.
 _SHORTEST_FIRST_EPOCH_MS = 500
+#: Far longer than an epoch takes, however clocks of machines differ, and far less than brokers remember producers.
+_VOID_AFTER_MS = 4 * 3_600_000
 
 
 class Epochs(Protocol):
@@ -233,6 +235,7 @@ class CopyTask:
             rates=self._planner.rates(self.task, partitions),
             transform=self._transform,
             transactions=transactions_of(settings, self._transform),
+            void_after_ms=self._clock.wall_ms() + _VOID_AFTER_MS,
         )
         self._epoch += 1
         return plan

@@ -73,6 +73,7 @@ class Ledger:
                     remote_topic=place.remote_topic,
                     is_transformed=self._transforms.has_task(partition.topic),
                     max_message_bytes=place.max_message_bytes,
+                    keeps_timestamps=place.keeps_timestamps,
                 )
         self.has_unfenced.set()
 
@@ -95,13 +96,28 @@ class Ledger:
         free = (state for state in self.mirrored() if not self._holders.is_held(state.source))
         return tuple(state for state in free if not state.is_fenced and not state.is_questioned)
 
+    def note_produced(self, source: TopicPartition) -> None:
+        """Note that the target's broker has just taken a batch of a partition's producer."""
+        self.states[source] = attrs.evolve(self.states[source], produced_ms=self._clock.wall_ms())
+
+    def renew(self, sources: Iterable[TopicPartition]) -> None:
+        """Have producers replaced that brokers may have forgotten."""
+        wall_ms = self._clock.wall_ms()
+        for source in sources:
+            state = self.states[source]
+            if state.produced_ms is None and state.producer is not None:
+                self.note_produced(source)  # its position has just been written
+            else:
+                self.states[source] = progress.renew(state, wall_ms=wall_ms)
+
     def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> None:
         """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*."""
         before = {state.source: state.standing for state in asked}
         for position in fenced:
-            state = self.states[position.source]
-            is_ours = attrs.evolve(before[state.source], producer=position.producer) == position
-            if state.standing == before[state.source] and not is_ours:
+            state = self.states.get(position.source)  # another node may have it by now
+            if state is None or state.standing != before[state.source]:
+                continue
+            if attrs.evolve(state.standing, producer=position.producer) != position:
                 self.states[state.source] = due.take_over(state, position)
 
     def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:

@@ -171,6 +171,7 @@ class SourceTasks:
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
         if self._is_suspended:
             return ()
+        self.ledger.renew(self.holders.of_task(task))
         own = self._own(task)
         if not all(state.is_fenced for state in own):
             self.ledger.has_unfenced.set()
@@ -222,6 +223,8 @@ class SourceTasks:
                 pauses=self._pauses,
             )
             self._states[planned.source] = accounted.state
+            if partition is not None and partition.records:
+                self.ledger.note_produced(planned.source)
             if plan.transactions is not None and accounted.state.position > before.position:
                 self.ledger.note_committed(accounted.state)
             if tells_end(partition, accounted.state, fetches=outcome.fetches):

@@ -8,6 +8,7 @@ in the first minute be resumed exactly.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from operator import attrgetter
@@ -75,6 +76,7 @@ class Positions:
         self._stored = PositionsTopic(settings.flow.source)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
+        self._reading = asyncio.Lock()
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -111,6 +113,10 @@ class Positions:
 
     async def _read_on(self) -> list[tuple[LogRecord, str]]:
         """Read what was written since the last time, by any node; return what cannot be read of it."""
+        async with self._reading:
+            return await self._read_the_rest()
+
+    async def _read_the_rest(self) -> list[tuple[LogRecord, str]]:
         # After an open transaction of a killed daemon, or of Java's, more may have been written.
         await self.log.await_stable()
         topic_id = self._target.topic_id(self.log.topic)
@@ -124,6 +130,8 @@ class Positions:
                     found = self._stored.take(record)
                     if isinstance(found, UnreadableRecord):
                         strange.append((record, found.problem))
+                    elif isinstance(found, Position) and found.source in self._stored.positions:
+                        self._stored.stamp(found.source, record.timestamp_ms)
                     self._read_to[record.partition or 0] = (record.offset or 0) + 1
                     match found:
                         case Position(source=source) | KeptChunk(source=source) | (TopicPartition() as source):

@@ -38,6 +38,7 @@ from mm2py.wire.topics.admin import Admin
 
 
 _MAX_MESSAGE_BYTES = "max.message.bytes"
+_TIMESTAMP_TYPE = "message.timestamp.type"
 #: Kafka's default, for a cluster that does not let us read configs.
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 #: Brokers learn of a new topic one after the other: number and interval of checks for it.
@@ -66,12 +67,21 @@ class CopyIntoItselfError(Mm2Error):
 
 @attrs.frozen
 class RemotePartition:
-    """The remote partition of a topic-partition, and its batch size limit."""
+    """The remote partition of a topic-partition, its batch size limit, and whether it keeps timestamps for sure."""
 
     remote_topic: str
     topic_id: str | None
     max_message_bytes: int
     remote_topic_id: str | None = None
+    keeps_timestamps: bool = False
+
+
+@attrs.frozen
+class _Terms:
+    """What a remote topic says of the batches that it takes."""
+
+    max_message_bytes: int = _DEFAULT_MAX_MESSAGE_BYTES
+    keeps_timestamps: bool = False
 
 
 @attrs.frozen
@@ -148,10 +158,14 @@ class Topics:
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
             target = _partition_counts(seen)
         places = copyable(remote_of, source, target)
-        limits = await self._message_limits(sorted(set(places.values())))
+        terms = await self._terms(sorted(set(places.values())))
         found = {
             partition: RemotePartition(
-                remote, view.topics[partition.topic].topic_id, limits[remote], seen.topics[remote].topic_id
+                remote,
+                view.topics[partition.topic].topic_id,
+                terms[remote].max_message_bytes,
+                seen.topics[remote].topic_id,
+                terms[remote].keeps_timestamps,
             )
             for partition, remote in places.items()
         }
@@ -186,9 +200,9 @@ class Topics:
 
     async def measure_again(self) -> Mirrored:
         """Update the batch size limits of remote topics; everything else is as of the last refresh."""
-        limits = await self._message_limits(sorted(set(self._latest.remote_of.values())))
+        terms = await self._terms(sorted(set(self._latest.remote_of.values())))
         places = {
-            partition: attrs.evolve(place, max_message_bytes=limits.get(place.remote_topic, place.max_message_bytes))
+            partition: attrs.evolve(place, max_message_bytes=terms[place.remote_topic].max_message_bytes)
             for partition, place in self._latest.places.items()
         }
         self._latest = attrs.evolve(self._latest, places=places)
@@ -264,14 +278,18 @@ class Topics:
             await self._clock.sleep(_LOOK_PAUSE_S)
         return seen
 
-    async def _message_limits(self, remote_topics: list[str]) -> dict[str, int]:
-        described = await self._target.topic_configs(remote_topics, [_MAX_MESSAGE_BYTES])
-        limits = dict.fromkeys(remote_topics, _DEFAULT_MAX_MESSAGE_BYTES)
+    async def _terms(self, remote_topics: list[str]) -> dict[str, _Terms]:
+        described = await self._target.topic_configs(remote_topics, [_MAX_MESSAGE_BYTES, _TIMESTAMP_TYPE])
+        terms = dict.fromkeys(remote_topics, _Terms())
         for topic, configs in described.items():
-            entry = None if isinstance(configs, BrokerAnsweredError) else configs.get(_MAX_MESSAGE_BYTES)
-            if entry is not None and entry.value is not None:
-                limits[topic] = int(entry.value)
-        return limits
+            if isinstance(configs, BrokerAnsweredError):
+                continue
+            limit, kind = configs.get(_MAX_MESSAGE_BYTES), configs.get(_TIMESTAMP_TYPE)
+            terms[topic] = _Terms(
+                int(limit.value) if limit is not None and limit.value is not None else _DEFAULT_MAX_MESSAGE_BYTES,
+                keeps_timestamps=kind is not None and kind.value == "CreateTime",
+            )
+        return terms
 
     def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int) -> None:
         flow = self._settings.flow

@@ -38,13 +38,14 @@ class BufferedBatch:
 
     `runs` is None where upstream offsets are consecutive; else as in `wire.batches.rebuild.Rebuilt`. `next_upstream` is
     the position once this is acknowledged: it lies beyond what follows the batch and is not copied, such as a control
-    batch. `sequence` is -1 until the batch has been signed.
+    batch. `sequence` is -1 until the batch has been signed; `is_repeated` once it is to be sent another time.
     """
 
     __slots__ = (
         "batch",
         "first_upstream",
         "is_rebuilt",
+        "is_repeated",
         "max_timestamp",
         "next_upstream",
         "record_count",
@@ -70,6 +71,7 @@ class BufferedBatch:
         self.max_timestamp = max_timestamp
         self.runs = runs
         self.is_rebuilt = runs is not None
+        self.is_repeated = False
         self.sequence = -1
 
     @property
@@ -156,6 +158,8 @@ class BatchBuffer:
 
     def send_again(self) -> None:
         """Return what is in flight to the front of the queue, in its order."""
+        for buffered in self.in_flight:
+            buffered.is_repeated = True
         self.queue.extendleft(reversed(self.in_flight))
         self.in_flight.clear()
 

@@ -50,6 +50,8 @@ _FORGOTTEN: Final = frozenset(
     }
 )
 
+_HINT_COMPARED: Final = "the next epoch compares target and source and continues by itself"
+
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the remote topic",
@@ -82,10 +84,13 @@ class BatchSender:
         transactional_id: str = "",
         *,
         last_send_at: float = math.inf,
+        void_after_ms: int | None = None,
     ) -> None:
         #: By the loop's time. A process that was stopped finds queued batches on waking, before any timer signals that
         #: its time is over and another node may have taken over.
         self._last_send_at = last_send_at
+        #: By wall time: the loop's time stands still while the machine is suspended.
+        self._void_after_ms = math.inf if void_after_ms is None else void_after_ms
         self.target = target
         #: Empty where batches belong to no transaction.
         self.transactional_id = transactional_id.encode()
@@ -118,7 +123,8 @@ class BatchSender:
 
     @property
     def may_send(self) -> bool:
-        return not self.is_stopped and self._loop.time() < self._last_send_at
+        is_in_time = self._loop.time() < self._last_send_at and self.clock.wall_ms() <= self._void_after_ms
+        return not self.is_stopped and is_in_time
 
     def close_unanswered(self) -> None:
         """Close the connections on which an answer is still due: it would never be read."""
@@ -216,6 +222,8 @@ class BatchSender:
                 self._fail(copy, buffered, ack)
             elif copy.downstream is not None and ack.base_offset <= copy.downstream:
                 self._rewound(copy, buffered, ack)
+            elif ack.append_ms >= 0 and _is_of_another_writer(copy, buffered, ack):
+                self._overtaken(copy, buffered, ack)
             else:
                 self._acknowledge(copy, buffered, ack, now_ms)
                 return
@@ -268,8 +276,9 @@ class BatchSender:
             sending.is_contested = True
             if ack.error_code in _FORGOTTEN:
                 sending.forget_producer()
-            hint = "the next epoch compares target and source and continues by itself"
-            self._give_up(copy, Ended.INTERRUPTED, PartitionFailure(where, hint, name, buffered.first_upstream))
+            self._give_up(
+                copy, Ended.INTERRUPTED, PartitionFailure(where, _HINT_COMPARED, name, buffered.first_upstream)
+            )
         elif ack.error_code in _REFUSED:
             hint = _REFUSED[ErrorCode(ack.error_code)]
             if ack.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -289,6 +298,15 @@ class BatchSender:
         sending.stray_from = ack.base_offset
         sending.forget_producer()
         self._give_up(copy, Ended.TARGET_REWOUND, failure)
+
+    def _overtaken(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
+        """Have the next epoch compare what the target has with the source. Two nodes number the same records alike. But
+        one may have read the source before a compaction, and the other after it: the numbers then hide other records.
+        """
+        copy.sending.is_failing = True
+        where = f"another writer's batch is at offset {ack.base_offset} of {copy.remote} in place of ours"
+        failure = PartitionFailure(where, _HINT_COMPARED, "Overtaken", buffered.first_upstream)
+        self._give_up(copy, Ended.INTERRUPTED, failure)
 
     @staticmethod
     def _give_up(copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
@@ -312,6 +330,12 @@ class BatchSender:
         buffer.send_again()
         sending.is_failing = False
         self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
+
+
+def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> bool:
+    """Whether the broker had a batch with our sequences that we have not sent."""
+    is_ours = buffered.is_repeated and ack.append_ms == buffered.max_timestamp
+    return copy.plan.keeps_timestamps and not is_ours
 
 
 class _Request:

@@ -105,7 +105,7 @@ def test_answer_is_taken_apart() -> None:
     assert acks == [
         PartitionAck(b"orders", 0, 0, 1 << 40, ""),
         PartitionAck(b"orders", 3, 6, -1, "x" * 300 + "; moved"),
-        PartitionAck(b"users", 0, 0, 17, ""),
+        PartitionAck(b"users", 0, 0, 17, "", 99),
     ]
     assert throttle_ms == 1500
 

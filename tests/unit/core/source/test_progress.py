@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mm2py.core.source.due import begin, due_positions, next_plans, next_retry_at
 from mm2py.core.source.progress import (
+    PRODUCER_LIFE_MS,
     Occurrence,
     PartitionState,
     Repair,
@@ -19,6 +20,7 @@ from mm2py.core.source.progress import (
     clear_doubt,
     lose,
     question,
+    renew,
     stop,
 )
 from mm2py.model.epoch import Ended, LogOffsets, PartitionFailure, PartitionOutcome, ProducerMark
@@ -310,3 +312,16 @@ def test_the_next_retry_is_the_first_of_all() -> None:
     """A copy task waits for the first of its partitions."""
     assert next_retry_at([state(retry_at=7.0), state(retry_at=5.0)]) == 5.0
     assert next_retry_at([]) is None
+
+
+def test_a_producer_that_brokers_may_have_forgotten_is_renewed() -> None:
+    """After half a day without a batch another node may have gone on, so the target is compared first."""
+    idle = attrs.evolve(state(), produced_ms=1_000, is_unsure=False, producer=ProducerMark(7, 0, 90))
+    due = 1_000 + PRODUCER_LIFE_MS
+    renewed = renew(idle, wall_ms=due)
+
+    assert renew(idle, wall_ms=due - 1) == idle
+    assert (renewed.producer, renewed.is_unsure, renewed.position) == (None, True, idle.position)
+    for change in ({"produced_ms": None}, {"is_transformed": True}, {"is_questioned": True}, {"repair": REPAIR}):
+        other = attrs.evolve(idle, **change)
+        assert renew(other, wall_ms=due) == other

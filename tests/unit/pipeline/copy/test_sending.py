@@ -10,8 +10,10 @@ import attrs
 import pytest
 
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure, ProducerMark
+from mm2py.wire.batches.batch import sign
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.sending import Sender, drained, sender, settle
+from tests.support.batches import START_MS, Content, build_batch
+from tests.support.sending import PRODUCER, Sender, drained, sender, settle
 
 
 _FAILURE = PartitionFailure("read no further", "look at the source", offset=1)
@@ -535,3 +537,33 @@ async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
 
         assert s.values() == list(range(7))
         assert (copy.position, copy.downstream, copy.is_unsure) == (7, 6, False)
+
+
+async def test_nothing_is_sent_by_a_plan_that_is_void() -> None:
+    """A machine that was suspended does not notice by the loop's time that its plan is hours old."""
+    async with sender() as rig:
+        rig.sender._void_after_ms = rig.sender.clock.wall_ms() - 1
+        rig.put(rig.copies[0], 3)
+        await settle()
+        assert rig.values() == []
+
+        rig.sender._void_after_ms = rig.sender.clock.wall_ms() + 1_000
+        rig.sender.pump()
+        await drained(rig.sender)
+        assert rig.values() == [0, 1, 2]
+
+
+async def test_a_batch_of_another_writer_is_noticed() -> None:
+    """The broker takes our batch for a repetition of one that we have not sent: the next epoch compares."""
+    async with sender() as rig:
+        (copy,) = rig.copies
+        copy.plan = attrs.evolve(copy.plan, keeps_timestamps=True)
+        theirs = bytearray(build_batch([Content(0, START_MS, b"k", b"0")]))
+        sign(memoryview(theirs), PRODUCER.producer_id, PRODUCER.producer_epoch, 0)
+        rig.target.partitions[copy.remote].append(bytes(theirs))
+        rig.put(copy, 1)
+        await settle()
+
+        assert (copy.ended, copy.is_unsure, copy.position) == (Ended.INTERRUPTED, True, 0)
+        assert copy.failure is not None
+        assert copy.failure.error == "Overtaken"
