@@ -33,7 +33,7 @@ from mm2py.model.node_status import (
     topics_mark,
 )
 from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow
-from mm2py.model.state import FlowView, NodeView
+from mm2py.model.state import FlowState, FlowView, NodeView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -106,6 +106,8 @@ class FlowNodes:
 
     def know(self, shared: SharedFlow | None, *, is_standby: bool = False) -> None:
         """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
+        if (shared, is_standby) == (self._shared, self._is_standby):
+            return
         self._shared, self._is_standby = shared, is_standby
         nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
         self._member_id = nodes.get(self._id, "")
@@ -194,7 +196,7 @@ class FlowNodes:
         """Return all nodes of the flow, even if this is the only one."""
         shared = self._shared
         this = node_view(self._status_of(view), shared, is_this=True, heard_s=0.0, answers=True)
-        if shared is None and not self._is_standby:
+        if shared is None and not self._is_standby and view.state is not FlowState.STANDBY:
             this = attrs.evolve(this, is_owner=True, assigned=tuple(task.task for task in view.tasks))
         found = [this]
         unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}

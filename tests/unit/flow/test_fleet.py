@@ -60,3 +60,16 @@ async def test_flows_are_listed_by_name() -> None:
     fleet.add(attrs.evolve(SETTINGS, flow=flow) for flow in flows)
 
     assert [str(runner.flow) for runner in fleet.runners] == ["A->B", "A->C", "C->A"]
+
+
+async def test_a_drained_node_takes_no_tasks_of_later_flows_either() -> None:
+    """Each flow reports it to the other nodes, also one that is made again for new settings, until it is resumed."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    fleet.set_drained(is_drained=True)
+    fleet.add([attrs.evolve(SETTINGS, flow=BACK)])
+    drained = [runner.nodes is not None and runner.nodes.own().is_drained for runner in fleet.runners]
+    fleet.set_drained(is_drained=False)
+
+    assert drained == [True, True]
+    assert not any(runner.nodes is not None and runner.nodes.own().is_drained for runner in fleet.runners)

@@ -107,6 +107,26 @@ async def test_a_single_node_sends_nothing(brokers: FakeBrokers) -> None:
     assert not brokers.connections
 
 
+async def test_a_node_is_shown_with_the_others(brokers: FakeBrokers) -> None:
+    """Alone, nothing is shown unless it is asked for; a member that has just joined has some seconds to report."""
+    async with running(ONE) as (one,):
+        alone, asked = one.its.views(_view()), one.its.all_views(_view())
+        one.its.know(shared(ONE, OTHER))
+        (this, joining) = one.its.views(_view())
+        await asyncio.sleep(20)
+        (_, missing) = one.its.views(_view())
+        one.its.know(None)
+        standing_by = one.its.all_views(attrs.evolve(_view(), state=FlowState.STANDBY))
+
+    assert alone == ()
+    assert [(it.is_this, it.is_owner, it.assigned) for it in asked] == [(True, True, (0,))]
+    assert (this.is_this, this.is_owner, this.assigned, this.tasks[0].task) == (True, True, (0,), 0)
+    assert (joining.worker_id, joining.answers, joining.assigned, joining.heard_ms) == ("other:8083", True, (1,), None)
+    assert not missing.answers
+    assert not standing_by[0].is_owner
+    assert brokers.requests
+
+
 async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None:
     """The topic is created, and after one interval each has the other's share, tasks, differing settings and rates."""
     async with running(ONE, OTHER) as (one, other):
