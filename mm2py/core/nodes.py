@@ -14,10 +14,11 @@ from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus
 
 
-#: How often each node reports.
+#: How often each node reports, and how often if nothing changes on any of them.
 INTERVAL_S: Final = 5.0
+IDLE_INTERVAL_S: Final = 10.0
 #: A node that was not heard of for this long does not answer.
-SILENT_S: Final = 3 * INTERVAL_S
+SILENT_S: Final = 3 * IDLE_INTERVAL_S
 #: After this its record is removed.
 GONE_S: Final = 3600.0
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.core.nodes import INTERVAL_S, SILENT_S, Heard, obsolete, owner_of, slot_loads
+from mm2py.core.nodes import IDLE_INTERVAL_S, INTERVAL_S, SILENT_S, Heard, obsolete, owner_of, slot_loads
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.supervise import supervise
@@ -92,6 +92,8 @@ class FlowNodes:
         self._heard: dict[str, Heard] = {}
         #: This node's own status, as it was last written or needed.
         self._own: Heard | None = None
+        #: Whether no node has reported anything new.
+        self._is_idle = False
         #: Since when a node is a member of the group; it may take an interval to report.
         self._member_since: dict[str, float] = {}
         self._silent: set[str] = set()
@@ -151,7 +153,7 @@ class FlowNodes:
         return {node_id: heard.status for node_id, heard in self._heard.items()}
 
     def answers(self, node_id: str) -> bool:
-        """Whether a node reported within three intervals, or joined the group since."""
+        """Whether a node reported within half a minute, or joined the group since."""
         heard = self._heard.get(node_id)
         if heard is not None:
             return heard.answers(self._read_at)
@@ -168,7 +170,7 @@ class FlowNodes:
         report.
         """
         own, now = self._own, self._clock.monotonic()
-        if own is None or now - own.at >= INTERVAL_S:
+        if own is None or now - own.at >= IDLE_INTERVAL_S:
             own = self._own = Heard(self.own(), now)
         return slot_loads([own.status, *(it.status for it in self._heard.values() if it.answers(self._read_at))])
 
@@ -265,8 +267,9 @@ class FlowNodes:
 
     async def _pause(self) -> None:
         await self._clock.sleep(_LEAST_PAUSE_S)
+        interval_s = IDLE_INTERVAL_S if self._is_idle else INTERVAL_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(INTERVAL_S - _LEAST_PAUSE_S):
+            async with asyncio.timeout(interval_s - _LEAST_PAUSE_S):
                 await self._news.wait()
         self._news.clear()
 
@@ -285,8 +288,10 @@ class FlowNodes:
 
     async def _round(self, log: _StatusLog) -> bool:
         is_late = not log.is_open
-        self._own = Heard(self.own(), self._clock.monotonic())
-        if not await log.write(self._own.status):
+        status, before = self.own(), self._own
+        self._own = Heard(status, self._clock.monotonic(), encode_status(self._flow, status))
+        self._is_idle = before is not None and before.raw == self._own.raw
+        if not await log.write(self._id, self._own.raw):
             return False
         self._take(log.topic, await log.read(), is_late=is_late)
         gone = obsolete(self._heard, self._us(), self._read_at) - {
@@ -320,6 +325,7 @@ class FlowNodes:
         before, value = self._heard.get(node_id), record.value or b""
         if before is not None and before.raw == value:
             return attrs.evolve(before.status, at_ms=at_ms)
+        self._is_idle = False
         try:
             return decode_status(self._flow, value, at_ms)
         except ValueError as error:
@@ -378,8 +384,12 @@ class _StatusLog:
         self._position = self._caught_up_at = self._misses = 0
         self._has_written = False
 
-    async def write(self, status: NodeStatus) -> bool:
-        """Write a node's own status; False if the topic has just been created, and the brokers do not know it yet."""
+    async def write(self, node_id: str, raw: bytes) -> bool:
+        """
+        Write a node's own status, as *raw* bytes.
+
+        Return False if the topic has just been created, and the brokers do not know it yet.
+        """
         if not self.is_open:
             try:
                 await self._open()
@@ -390,8 +400,7 @@ class _StatusLog:
                 return False
             self._misses = 0
         self._has_written = True
-        key = status_key(self._flow, status.node.id)
-        await self._log.append([LogRecord(key, encode_status(self._flow, status), partition=PARTITION)])
+        await self._log.append([LogRecord(status_key(self._flow, node_id), raw, partition=PARTITION)])
         return True
 
     async def _open(self) -> None:

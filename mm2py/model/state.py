@@ -212,7 +212,7 @@ class NodeView:
     One node of those that run a flow, as this node knows it. `is_this` marks this one.
 
     `assigned` are the numbers of the tasks that it has by the flow's assignment, `tasks` those that it reports; both
-    are empty of a node that `is_member` no longer. A node that does not answer has not reported for three intervals;
+    are empty of a node that `is_member` no longer. A node that does not answer has not reported for half a minute;
     `heard_ms` is how long ago it did, None if it never has. `differs` are settings that are not the owner's.
     """
 

@@ -113,7 +113,7 @@ async def test_a_node_is_shown_with_the_others(brokers: FakeBrokers) -> None:
         alone, asked = one.its.views(_view()), one.its.all_views(_view())
         one.its.know(shared(ONE, OTHER))
         (this, joining) = one.its.views(_view())
-        await asyncio.sleep(20)
+        await asyncio.sleep(35)
         (_, missing) = one.its.views(_view())
         one.its.know(None)
         standing_by = one.its.all_views(attrs.evolve(_view(), state=FlowState.STANDBY))
@@ -144,15 +144,22 @@ async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None
 
 
 async def test_following_costs_two_requests_in_an_interval(brokers: FakeBrokers) -> None:
-    """A round writes once and fetches once, and asks for nothing else."""
+    """A round writes once and fetches once, and asks for nothing else; if nothing changes there are half as many."""
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
-        before = len(brokers.requests)
-        await asyncio.sleep(50)
-        sent = [request.API_KEY for _, request in brokers.requests[before:]]
+        await asyncio.sleep(20)
+        sent = []
+        for is_busy in (False, True):
+            before = len(brokers.requests)
+            for turn in range(10):
+                one.its.overrides_revision = lambda turn=turn, is_busy=is_busy: turn * is_busy  # type: ignore[misc]
+                await asyncio.sleep(5)
+            sent.append([request.API_KEY for _, request in brokers.requests[before:]])
 
-    assert len(sent) == 40
-    assert (sent.count(PRODUCE), sent.count(FETCH)) == (20, 20)
+    idle, busy = sent
+    assert (idle.count(PRODUCE), idle.count(FETCH), len(idle)) == (10, 10, 20)
+    assert 36 <= len(busy) <= 42
+    assert set(busy) == {PRODUCE, FETCH}
 
 
 async def test_a_change_is_written_at_once(brokers: FakeBrokers) -> None:
@@ -176,7 +183,7 @@ async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brok
         await other.stop()
         one.its.know(shared(ONE))
         assert one.its.answers(OTHER.id)
-        await asyncio.sleep(25)
+        await asyncio.sleep(45)
         silent, heard_s = one.its.others, one.its.last_heard_s(OTHER.id)
         assert not one.its.answers(OTHER.id)
         assert one.its.loads() == {slot_of(BUSY): 7_000.0}
@@ -186,7 +193,7 @@ async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brok
 
         assert list(silent) == [OTHER.id]
         assert heard_s is not None
-        assert 15 < heard_s < 35
+        assert 30 < heard_s < 60
         assert [(event.node, event.rest) for event in one.events.of(NodeSilent)] == [(str(OTHER), OTHER.rest)]
         assert not one.its.others
         assert len(brokers.requests) == sent
@@ -215,7 +222,7 @@ async def test_a_successor_at_the_same_address_replaces_a_killed_node(brokers: F
         await other.stop()
         for it in (one, later):
             it.its.know(shared(ONE, successor))
-        await asyncio.sleep(7)
+        await asyncio.sleep(14)
 
         assert list(one.its.others) == [successor.id]
         assert set(await _kept(brokers)) == {ONE.id, successor.id}
@@ -227,9 +234,9 @@ async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
         await together(one, other)
         other.its.hand_over()
         await other.stop()
-        await asyncio.sleep(30)
+        await asyncio.sleep(45)
         await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
-        await asyncio.sleep(6)
+        await asyncio.sleep(11)
 
         assert one.its.answers(OTHER.id)
         assert (len(one.events.of(NodeSilent)), len(one.events.of(NodeAnswersAgain))) == (1, 1)
