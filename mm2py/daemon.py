@@ -19,6 +19,7 @@ import attrs
 
 import mm2py
 from mm2py.clock import Clock
+from mm2py.config.explain import digests
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.control.reload import compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
@@ -139,6 +140,7 @@ class MirrorMaker:
         )
         stored = self._overrides.stored(settings.flow)
         runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+        runner.compare_settings(lambda: digests(self.settings.effective, settings.flow))
         if (nodes := runner.nodes) is not None:
             nodes.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
             nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,6 +16,7 @@ from mm2py.model.flow import Flow
 
 
 MASK = "***"
+_OF_CLIENTS = ("source.", "target.", "consumer.", "producer.", "admin.")
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z|private", re.IGNORECASE)
 
 
@@ -49,6 +51,17 @@ def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> I
                 ways = spellings(key, flow, side)
                 yield from _value_of(layers, attrs.evolve(key, name=f"{side.value}.{key.name}"), str(flow), ways)
         yield from _of_rows_for_many(lines, str(flow))
+
+
+def digests(rows: Iterable[Effective], flow: Flow) -> dict[str, str]:
+    """Return a digest of each setting of *flow* that is not the default, by key: nodes compare them. What clients use
+    is left out; it may differ from machine to machine.
+    """
+    return {
+        row.key: hashlib.sha256(row.value.encode()).hexdigest()[:8]
+        for row in rows
+        if row.owner == str(flow) and row.is_changed and row.acts and not row.key.startswith(_OF_CLIENTS)
+    }
 
 
 def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:

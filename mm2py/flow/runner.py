@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import attrs
@@ -164,6 +164,11 @@ class FlowRunner:
         """Ask the flow to end its epochs, write its positions and return from `run`."""
         self._drain_within_s = within_s
         self._draining.set()
+
+    def compare_settings(self, digests: Callable[[], Mapping[str, str]]) -> None:
+        """Have the nodes of the flow compare their settings: *digests* returns one for each key of this node."""
+        if self._membership is not None:
+            self._membership.digests = digests
 
     def hand_over(self) -> None:
         """Keep the flow's membership for this node's next runner; see `succeed`."""
