@@ -246,6 +246,7 @@ class SourceGroup(FlowGroup):
         """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
         everything = mirrored.places
         mirrored = attrs.evolve(mirrored, places={it: place for it, place in everything.items() if tasks.is_ours(it)})
+        tasks.take_part(everything)
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.heartbeats = mirrored.heartbeats
         unknown = tasks.ledger.unknown(mirrored)

@@ -142,6 +142,10 @@ class SourceTasks:
         quiet = max((self._states[it].quiet_until for it in partitions if it in self._states), default=0.0)
         await self._clock.sleep(max(0.0, quiet - self._clock.monotonic()))
 
+    def take_part(self, everything: Collection[TopicPartition]) -> None:
+        """Use this node's part of the flow's rate limits; the flow mirrors *everything*."""
+        self._rates.take_part([it for it in everything if self.is_ours(it)], everything)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop what is known of *partitions*, which another node copies from now on."""
         for source in partitions:

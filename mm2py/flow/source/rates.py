@@ -7,6 +7,7 @@ What is decided is in `core.rates`; here it is remembered who has which part, an
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import attrs
@@ -36,7 +37,15 @@ class RateShares:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._limits: dict[Metered, float] = {}
+        #: This node's part of the flow's partitions, and of each topic's: other nodes have the rest of a limit.
+        self._parts: Mapping[str, float] = {}
         self._buckets: dict[Metered, dict[int, _Bucket]] = {}
+
+    def take_part(self, ours: Collection[TopicPartition], everything: Collection[TopicPartition]) -> None:
+        """Use of each limit the part that *ours* are of *everything* that the limit is for."""
+        here, all_of = Counter(it.topic for it in ours), Counter(it.topic for it in everything)
+        parts = {topic: here[topic] / count for topic, count in all_of.items()}
+        self._parts = {**parts, "": len(ours) / len(everything)} if everything else {}
 
     def apply_overrides(self, overrides: Overrides) -> bool:
         """Apply the limits of *overrides*; return whether any changed. Changed ones begin with empty buckets."""
@@ -67,7 +76,7 @@ class RateShares:
             wants = {sharer: buckets[sharer].want if sharer in buckets else math.inf for sharer in sharers}
             others = {other: bucket.given for other, bucket in buckets.items() if other != task}
             bucket = buckets.setdefault(task, _Bucket())
-            bucket.given = share_now(per_s, wants, task, others)
+            bucket.given = share_now(per_s * self._parts.get(of.topic, 1.0), wants, task, others)
             level = 0.0 if math.isinf(bucket.at) else refilled(bucket.level, bucket.given, now - bucket.at)
             found.append(RateShare(of, bucket.given, level))
         return tuple(found)

@@ -237,3 +237,15 @@ async def test_a_topic_s_limit_concerns_those_who_copy_it() -> None:
 
     assert shares.plan(1, [other], owners) == ()
     assert [share.per_s for share in shares.plan(0, [_T0, _T1], owners)] == [100.0]
+
+
+async def test_a_node_uses_its_part_of_a_limit() -> None:
+    """Where several nodes copy a flow, each has as much of a limit as it has of the partitions that it is for."""
+    shares, theirs = RateShares(LoopClock()), TopicPartition("u", 0)
+    limits = verbs.set_limit(NO_OVERRIDES, RateLimit(bytes_per_s=1_200.0))
+    shares.apply_overrides(verbs.set_topic_limit(limits, "t", RateLimit(bytes_per_s=100.0)))
+    shares.take_part([_T0], [_T0, _T1, theirs])
+
+    found = {share.of.topic: share.per_s for share in shares.plan(0, [_T0], {_T0: 0})}
+
+    assert found == {"": pytest.approx(400.0), "t": pytest.approx(50.0)}
