@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.source import progress
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import TopicPartition
@@ -24,7 +25,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import InProcessEpochs, RunningFlow, flow_settings, running_flow
 from tests.support.held_requests import HeldRequests, held_requests
 from tests.support.producing import produce, producer
-from tests.support.reading import read_numbers
+from tests.support.reading import read_batches, read_numbers
 from tests.support.records import MIDDLE_MS, NewRecord, assert_numbers
 from tests.support.topics import create_topic, end_offsets
 
@@ -165,3 +166,26 @@ async def test_a_batch_behind_what_java_copied_arrives_late(scene: Scene) -> Non
 
     assert not killed.events.of(ResumeUnproven)
     assert_numbers(await read_numbers(scene.target, scene.remote), COUNT + 10)
+
+
+async def test_a_batch_of_a_producer_that_was_replaced_arrives_late(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A mirror is killed while a batch is on its way, and the next one replaces the producer before it copies the same.
+
+    The batch has just the sequences that the broker expects next of the former epoch, and is rejected.
+    """
+    async with running_flow(scene.settings, scene.work_dir) as flow:
+        await scene.arrived(COUNT)
+        await flow.drain()
+    await write_numbers(scene.source, scene.topic, COUNT, 10)
+    held, _ = await scene.kill_while_sending()
+    monkeypatch.setattr(progress, "PRODUCER_LIFE_MS", 1)
+    await scene.go_on(held, COUNT + 10)
+
+    numbers = (await read_numbers(scene.target, scene.remote))[0]
+    batches = await read_batches(scene.target, scene.remote)
+    assert numbers == [*range(COUNT + 10), *range(COUNT, COUNT + 10)]
+    assert len({batch.producer_id for batch in batches}) == 1
+    assert batches[0].producer_epoch < batches[-1].producer_epoch
