@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import attrs
 
@@ -14,6 +15,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.nodes import FlowNodes
 from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext
+from mm2py.model.all_nodes import flow_of_all_nodes
 from mm2py.model.node import Node
 from mm2py.model.node_status import PARTITION, node_id_of, status_topic
 from mm2py.model.share import Share, SharedFlow
@@ -21,7 +23,8 @@ from mm2py.model.state import FlowState, FlowView, TaskState, TaskView
 from mm2py.telemetry.events import StepFailed
 from mm2py.telemetry.journal import EventLog
 from tests.support.eventually import eventually
-from tests.support.flows import flow_settings
+from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.producing import produce_numbers
 from tests.support.reading import read_topic
 from tests.support.topics import create_topic, list_topics
 
@@ -116,3 +119,52 @@ async def test_a_topic_of_java_s_with_records_of_its_own_is_shared(
         )
 
     assert not one.events.of(StepFailed)
+
+
+async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Both list all tasks with their nodes and count all records; a topic that the owner finds is copied on the other
+    node at once; after a drain the other one has all tasks.
+    """
+    servers, alias = primary.bootstrap_servers, prefix[-6:]
+    keys = {f"{alias}->B.topics": f"{prefix}.*", "tasks.max": 4, "refresh.topics.interval.seconds": 600}
+    settings = flow_settings(servers, backup.bootstrap_servers, alias=alias, **{**keys, "B.heartbeat.interval.ms": 300})
+    await create_topic(servers, f"{prefix}-a", partitions=16)
+    await produce_numbers(servers, f"{prefix}-a", count=800, partitions=16)
+    async with (
+        running_flow(settings, tmp_path, us=ONE) as first,
+        running_flow(settings, tmp_path, us=OTHER) as second,
+    ):
+
+        def whole(flow: RunningFlow) -> FlowView:
+            return flow_of_all_nodes(flow.runner.view())
+
+        def is_one_picture() -> bool:
+            views = [whole(flow) for flow in (first, second)]
+            assert [sorted(task.task for task in view.tasks) for view in views] == [[0, 1, 2, 3]] * 2
+            assert [sum(bool(task.node) for task in view.tasks) for view in views] == [2, 2]
+            assert [(view.records, view.lag, view.partition_count) for view in views] == [(800, 0, 16)] * 2
+            return True
+
+        await eventually(is_one_picture, within_s=30, what="both show the whole flow")
+        shown = [flow.runner.view().nodes for flow in (first, second)]
+        owner, other = (first, second) if shown[0][0].is_owner else (second, first)
+        await create_topic(servers, f"{prefix}-b", partitions=16)
+        owner.runner.restart("MirrorSourceConnector")
+        await eventually(
+            lambda: any(it.source.topic == f"{prefix}-b" for it in other.runner.view().partitions),
+            within_s=20,
+            what="the other node has partitions of the new topic",
+        )
+        owner.runner.set_drained(is_drained=True)
+        await eventually(
+            lambda: [task.task for task in other.runner.view().tasks] == [0, 1, 2, 3], within_s=20, what="drained"
+        )
+        left = await eventually(
+            lambda: [it for it in other.runner.view().nodes if it.is_drained], within_s=15, what="it is shown"
+        )
+
+    assert [sorted(it.worker_id for it in nodes) for nodes in shown] == [["one:8083", "other:8083"]] * 2
+    assert [sum(it.is_owner for it in nodes) for nodes in shown] == [1, 1]
+    assert [(it.assigned, it.is_this) for it in left] == [((), False)]

@@ -13,8 +13,10 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.this_node import this_node
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
+from mm2py.model.node import Node
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
@@ -109,16 +111,19 @@ async def running_flow(
     overrides: Overrides = NO_OVERRIDES,
     other_way: FlowSettings | None = None,
     spark: Spark | None = None,
+    us: Node | None = None,
 ) -> AsyncIterator[RunningFlow]:
     """
     Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before.
 
-    Another node runs the flow of *other_way*, in the other direction. Epochs run on *spark* where it is given.
+    Another node runs the flow of *other_way*, in the other direction. Epochs run on *spark* where it is given. This
+    process is the node, or *us*.
     """
     clock, epochs = SystemClock(), InProcessEpochs(work_dir)
     events = spark.events if spark is not None else EventLog(clock)
     copying = spark.runner if spark is not None else epochs
-    runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5)
+    node = (lambda: us) if us is not None else this_node
+    runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, us=node)
     runner.apply_overrides(overrides)
     runner.reverse.settings = other_way
     try:
