@@ -33,6 +33,7 @@ from mm2py.errors import Mm2Error, OverrideRejectedError
 from mm2py.flow.control.connector_offsets import Survey
 from mm2py.flow.control.idle_flow import FlowRunsError, find_runner, kept_idle
 from mm2py.flow.control.mirus_offsets import read_mirus_offsets
+from mm2py.flow.control.worker_settings import worker_group
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.mirus_offset import LineFormat, format_of
@@ -51,7 +52,7 @@ is wrong, nothing is written. The flow must not run.
 
 examples:
   mm2py offsets import mm2.properties 'A->B' positions.csv --dry-run
-  mm2py offsets import worker.properties --connector mirus-source.json --from-mirus mirus-offsets
+  mm2py offsets import worker.properties 'mirus-source->target' --from-mirus mirus-offsets
   mm2py offsets import mm2.properties 'A->B' mirus.csv --connector-id mirus-source --taken-over
 """
 _RESET = """\
@@ -158,7 +159,7 @@ def main(action: str, arguments: Sequence[str]) -> int:
 async def _import(options: argparse.Namespace, clock: Clock) -> None:
     choice = Choice.of(options)
     flow, file = _words(options)
-    mirror = read_settings(options)
+    mirror = await read_settings(options, clock)
     settings = chosen_flow(mirror, flow)
     found = await _brought(options, settings, file, clock)
     lines = [line for line in found.lines if choice.takes(line.source)]
@@ -234,7 +235,7 @@ async def _reset(options: argparse.Namespace, clock: Clock) -> None:
             at_ms = timestamp_ms(options.to_datetime)
         except ValueError as error:
             raise ArgumentsError(f"--to-datetime: {error}") from error
-    mirror = read_settings(options)
+    mirror = await read_settings(options, clock)
     settings = chosen_flow(mirror, options.flow)
     survey = await offsets_of(settings, clock).survey(choice.takes, at_ms)
     if options.remove:
@@ -306,7 +307,7 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
     """Show the change; unless it is a dry run, have it confirmed where that is asked for, and write it."""
     settings = change.settings
     parts, is_any = change.page()
-    runner = await find_runner(settings, clock) or await answering_node(mirror, settings.flow)
+    runner = await _runner(options, settings, clock) or await answering_node(mirror, settings.flow)
     if runner is not None and not options.dry_run:
         raise runner
     show(parts)
@@ -322,6 +323,16 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
     async with kept_idle(settings, clock):
         await offsets_of(settings, clock).alter(SOURCE, change.asked, by=_BY, is_taken_over=change.is_taken_over)
     print("written")
+
+
+async def _runner(options: argparse.Namespace, settings: FlowSettings, clock: Clock) -> FlowRunsError | None:
+    """Return who runs the flow: a member of its group, or of the worker's, which has only Java's workers."""
+    if (runner := await find_runner(settings, clock)) is not None:
+        return runner
+    group = None if options.connector else worker_group(options.file)
+    if group is None:
+        return None
+    return await find_runner(attrs.evolve(settings, membership=attrs.evolve(settings.membership, group=group)), clock)
 
 
 def _say(text: str) -> None:

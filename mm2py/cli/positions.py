@@ -14,7 +14,7 @@ import attrs
 
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.cli.flow import read_flow
-from mm2py.cli.sheets import Note, Part, Sheet, show, text
+from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import FlowSettings, MirrorSettings, import_settings, load_settings
@@ -22,6 +22,7 @@ from mm2py.core.control.connector_offsets import PartitionOffsets
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.control.connector_offsets import ConnectorOffsets, Survey
 from mm2py.flow.control.idle_flow import find_runner
+from mm2py.flow.control.worker_settings import read_worker_settings, worker_group
 from mm2py.flow.plugins import remote_names_of
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.mirus_offset import LineFormat, MirusOffset, write_line
@@ -49,7 +50,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser, *, has_flow: bool = True) -> None:
     """Declare the arguments that name a flow and its topic-partitions."""
     parser.add_argument("file", type=Path, metavar="mm2.properties", help="MirrorMaker 2's properties file; or a "
-                        "Connect worker's, with --connector")  # fmt: skip
+                        "Connect worker's, with connectors in its config topic or named by --connector")  # fmt: skip
     if has_flow:
         parser.add_argument(
             "flow", nargs="?", type=read_flow, metavar="A->B", help="the flow; default: the only one of the file"
@@ -122,11 +123,18 @@ class Choice:
         )
 
 
-def read_settings(options: argparse.Namespace) -> MirrorSettings:
-    """Read the file, or a worker's and its connectors' files. Raise `ConfigError` with all problems."""
+async def read_settings(options: argparse.Namespace, clock: Clock) -> MirrorSettings:
+    """Read the file, a worker's and its connectors' files, or a worker's and the connectors in its config topic. Raise
+    `ConfigError` with all problems.
+    """
     if options.connector:
         return import_settings(import_standalone(options.file, options.connector))
-    return load_settings(options.file)
+    if worker_group(options.file) is None:
+        return load_settings(options.file)
+    composition = await read_worker_settings(options.file, clock)
+    for name, idle in composition.idle.items():
+        print(clean(f"mm2py: connector {name} has no flow: {idle}"), file=sys.stderr)
+    return composition.settings
 
 
 def chosen_flow(settings: MirrorSettings, flow: Flow | None) -> FlowSettings:
@@ -175,7 +183,7 @@ class _Row:
 
 async def _describe(options: argparse.Namespace, clock: Clock) -> None:
     choice = Choice.of(options)
-    settings = chosen_flow(read_settings(options), options.flow)
+    settings = chosen_flow(await read_settings(options, clock), options.flow)
     survey = await _survey(settings, choice, clock)
     name_remote = remote_names_of(settings)
     rows = [
@@ -234,7 +242,7 @@ def _page(flow: Flow, rows: Sequence[_Row], runner: str) -> Iterator[Part]:
 
 async def _export(options: argparse.Namespace, clock: Clock) -> None:
     choice = Choice.of(options)
-    settings = chosen_flow(read_settings(options), options.flow)
+    settings = chosen_flow(await read_settings(options, clock), options.flow)
     positions = await offsets_of(settings, clock).positions()
     connector, form = options.connector_id or settings.flow.source, LineFormat(options.format)
     lines = [

@@ -23,7 +23,9 @@ from mm2py.config.settings import FlowSettings, import_settings, load_settings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import HOST
 from mm2py.flow.control.idle_flow import FlowRunsError, kept_idle
+from mm2py.flow.control.worker_settings import read_worker_settings
 from mm2py.flow.this_node import this_node
+from mm2py.model.connector_configs import config_record
 from mm2py.model.flow import TopicPartition
 from mm2py.model.mirus_offset import LineFormat, MirusOffset, read_line, read_record, write_line
 from mm2py.model.positions import Position
@@ -32,6 +34,7 @@ from mm2py.model.state import FlowState
 from mm2py.telemetry.events import ResumedExactly, ResumeUnproven
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, running_flow
+from tests.support.groups import member
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -268,7 +271,10 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
 _MIRUS = """\
 bootstrap.servers = {target}
 group.id = {name}-workers
+config.storage.topic = {name}-config
+status.storage.topic = {name}-status
 offset.storage.topic = {name}-offsets
+status.storage.replication.factor = 1
 offset.storage.replication.factor = 1
 config.storage.replication.factor = 1
 copy.epoch.ms = 1000
@@ -276,15 +282,18 @@ copy.drain.ms = 2000
 """
 
 
+@pytest.mark.parametrize("is_distributed", [False, True], ids=["standalone", "distributed"])
 async def test_mirus_is_taken_over_where_it_stopped(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, offsets: Type, tmp_path: Path
+    both_clusters: dict[str, KafkaCluster], prefix: str, offsets: Type, tmp_path: Path, is_distributed: bool
 ) -> None:
     """
     Each record is there once, whatever Mirus copied after it last wrote its offsets.
 
     Partition 0 was killed between both; 1 ended in order, 2 was never begun, 3 has a newer offset than its first one.
-    The topic also holds offsets of another connector, of a topic that is gone, and a record that cannot be read.
+    The topic also holds offsets of another connector, of a topic that is gone, and a record that cannot be read. While
+    workers are left, it is refused.
     """
+    primary, backup = both_clusters["primary"], both_clusters["backup"]
     name, topic = f"mirus-{prefix[-6:]}", prefix
     remote_topic, stored = f"{topic}.mirror", f"{name}-offsets"
     worker, connector = tmp_path / "worker.properties", tmp_path / "mirus.json"
@@ -317,16 +326,27 @@ async def test_mirus_is_taken_over_where_it_stopped(
             ]
         ],
     )
-    files = (worker, "--connector", connector)
+    files: tuple[Path | str, ...] = (worker, "--connector", connector)
+    if is_distributed:
+        files, kept = (worker,), f"{name}-config"
+        await create_topic(backup.bootstrap_servers, kept, partitions=1)
+        await produce(backup.bootstrap_servers, kept, [[NewRecord(*config_record(name, body), (), MIDDLE_MS)]])
     dry = await offsets("import", *files, "--from-mirus", stored, "--dry-run")
+    async with member(backup.bootstrap_servers, f"{name}-workers", remote_topic):
+        refused = await offsets("import", *files, "--from-mirus", stored)
     done = await offsets("import", *files, "--from-mirus", stored)
     shown = await offsets("export", *files)
-    settings = import_settings(import_standalone(worker, [connector])).flows[0]
+    imported = import_settings(import_standalone(worker, [connector]))
+    if is_distributed:
+        imported = (await read_worker_settings(worker, SystemClock())).settings
+    settings = imported.flows[0]
     async with running_flow(settings, tmp_path) as running:
         await await_arrived(backup.bootstrap_servers, remote_topic, 800)
         await running.drain()
 
     assert done.code == ExitCode.OK, done.err
+    assert (refused.code, refused.out) == (ExitCode.FAILED, "")
+    assert f"is run by a group of protocol type consumer, at {HOST} (group {name}-workers)" in refused.err
     assert dry.out.replace("dry run: nothing was written", "written") == done.out
     assert [row[:4] for row in _table(done.out)[1:4]] == [
         [topic, "0", "-", "100"],
@@ -335,6 +355,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
     ]
     assert "gone-0 is left out" in done.err
     assert f"{stored}-0, offset 6: it is not valid JSON" in done.err
+    assert settings.offset_storage.topic == (stored if is_distributed else f"mm2-offsets.{name}.internal")
     assert shown.out.splitlines() == [f"{name},{topic},0,100", f"{name},{topic},1,200", f"{name},{topic},3,60"]
     assert_written(records, await read_topic(backup.bootstrap_servers, remote_topic))
     resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}
