@@ -17,7 +17,8 @@ examples:
   mm2py node drain --url http://mirror-2:8083
   mm2py node undrain --url http://mirror-2:8083
 
-A drained node keeps running, but other nodes take its copy tasks. A restart of the node ends the drain, too.
+A drained node keeps running, but other nodes take its copy tasks. Without other nodes its flows are not copied.
+A restart of the node ends the drain, too.
 """
 _REQUESTS = {"drain": ("PUT", "/node/drain"), "undrain": ("PUT", "/node/resume"), "show": ("GET", "/node/drain")}
 

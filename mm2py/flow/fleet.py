@@ -42,7 +42,7 @@ class Fleet:
         self._elsewhere: dict[Flow, FlowSettings] = {}
         self._running: dict[Flow, asyncio.Task[None]] = {}
         self._is_changing = False
-        #: Whether an operator drained the node: it takes no tasks of any flow that another node can run.
+        #: Whether an operator drained the node: it takes no tasks of any flow.
         self.is_drained = False
         self._news = asyncio.Event()
 

@@ -275,15 +275,18 @@ class FlowNodes:
 
     async def _try(self, log: _StatusLog) -> bool:
         """Write and read once; what is missing for it is reported once."""
-        try:
-            done = await self._around.reach.once(
-                _STEP, [self._flow.target], lambda: self._round(log), within_ms=_ROUND_MS
-            )
-        except Mm2Error as error:
-            self._around.reach.failed(_STEP, error)
-            done = None
-        if not done:
+        is_done = await self._once(_STEP, lambda: self._round(log))
+        if not is_done:
             log.is_open = False
+        return is_done
+
+    async def _once(self, step: str, attempt: Callable[[], Awaitable[bool]]) -> bool:
+        """Try a step; no failure of it, whatever it is, may end the flow."""
+        try:
+            done = await self._around.reach.once(step, [self._flow.target], attempt, within_ms=_ROUND_MS)
+        except Mm2Error as error:
+            self._around.reach.failed(step, error)
+            return False
         return bool(done)
 
     async def _round(self, log: _StatusLog) -> bool:
@@ -362,7 +365,7 @@ class FlowNodes:
                 await self.on_overrides(latest)
                 return True
 
-            await self._around.reach.once("read overrides of another node", [self._flow.target], catch_up)
+            await self._once("read overrides of another node", catch_up)
 
     @staticmethod
     def _is_due(last: tuple[object, float], what: object, now: float) -> bool:

@@ -242,7 +242,7 @@ class FlowRunner:
     # Requests of operators.
 
     def set_drained(self, *, is_drained: bool) -> None:
-        """Have this node take no tasks of the flow, while others can, or take them again."""
+        """Have this node take no tasks of the flow, or take them again."""
         if self.nodes is not None and self.nodes.is_drained is not is_drained:
             self.nodes.is_drained = is_drained
             if self._membership is not None:
@@ -263,6 +263,8 @@ class FlowRunner:
             self._source.apply_overrides(overrides)
         for group in self._groups:
             group.requests.want(overrides.wanted(group.connector), by=by)
+        if self.nodes is not None:
+            self.nodes.wake()  # the other nodes read them, too
 
     def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
         """Restart a task group, as in Connect (KIP-745). Without *include_tasks* its copy tasks continue meanwhile;

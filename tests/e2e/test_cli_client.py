@@ -131,6 +131,27 @@ async def test_status(client: Client) -> None:
     assert {flow["flow"]: flow["state"] for flow in plain["flows"]}[_FLOW] == "running"
 
 
+async def test_nodes_and_a_drain(client: Client) -> None:
+    """A node that is alone is shown with all tasks; a drain says that no other node can take them, and is ended."""
+    table, plain = client.type("nodes").stdout, json.loads(client.type("nodes", "--json").stdout)
+    drained = client.type("node", "drain").stdout
+    undrained = client.type("node", "undrain")
+    refused = client.type("node", "drain", token=_READER)
+    await eventually(
+        lambda: client.type("status", "--check").returncode == ExitCode.OK,
+        within_s=60,
+        what="it copies again",
+        every_s=1,
+    )
+
+    ((this,),) = [plain[_FLOW]]
+    assert (this["is_this"], this["is_owner"], this["answers"]) == (True, True, True)
+    assert this["worker_id"] in table
+    assert f"no other node can take tasks of {_FLOW}" in drained
+    assert "takes part" in undrained.stdout
+    assert refused.returncode != ExitCode.OK
+
+
 async def test_a_flow_and_what_belongs_to_it(client: Client) -> None:
     """A flow's page names its clusters and connectors; its topics are searched; its offsets have Connect's shape."""
 

@@ -22,7 +22,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
-from tests.support.flow_rig import FLOW, flow_context
+from tests.support.flow_rig import FLOW, HopelessError, flow_context
 
 
 ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
@@ -257,6 +257,23 @@ async def test_the_owner_s_topics_and_later_overrides_are_followed(brokers: Fake
         assert other.its.owner_topics_mark == one.its.owner_topics_mark == mark
         assert other.asked == followed
         assert not one.asked
+
+
+async def test_a_failure_of_what_is_asked_ends_nothing(brokers: FakeBrokers) -> None:
+    """Even an error that would stop a flow is only reported, and the node goes on reporting."""
+
+    async def fail(_revision: int) -> None:
+        raise HopelessError
+
+    async with running(ONE, OTHER) as (one, other):
+        one.its.overrides_revision = lambda: 4
+        other.its.on_overrides = fail
+        await together(one, other)
+        await asyncio.sleep(60)
+
+        assert [event.error for event in other.events.of(StepFailed)] == ["no"]
+        assert one.its.answers(OTHER.id)
+        assert brokers.requests
 
 
 async def test_what_the_owner_has_is_asked_for_again_while_it_is_missing(brokers: FakeBrokers) -> None:
