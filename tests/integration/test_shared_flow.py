@@ -7,11 +7,13 @@ from pathlib import Path
 
 from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import FlowShared, FlowStarted, TopicCreated
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
-from tests.support.producing import numbered_stream
+from tests.support.groups import commit_plainly, committed
+from tests.support.producing import numbered_stream, produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
 from tests.support.topics import create_topic
@@ -32,6 +34,10 @@ def _tasks(*flows: RunningFlow) -> list[list[int]]:
 
 def _records(*flows: RunningFlow) -> int:
     return sum(flow.runner.view().records for flow in flows)
+
+
+def _has_tasks(flow: RunningFlow) -> bool:
+    return any(event.tasks.startswith("tasks") for event in flow.events.of(FlowShared))
 
 
 async def _sharing(*flows: RunningFlow) -> None:
@@ -82,3 +88,57 @@ async def test_nodes_share_the_tasks_of_a_flow(
     assert sum(partitions) == PARTITIONS
     assert [len(flow.events.of(FlowStarted)) for flow in (one, other)] == [1, 1]
     assert not other.events.of(TopicCreated)
+
+
+async def test_the_owner_does_what_is_done_once_for_all_nodes(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """All copy the topics that it creates, and it translates offsets of what others copy, until it is drained."""
+    settings = _settings(
+        primary,
+        backup,
+        prefix,
+        **{
+            f"{prefix[-6:]}->B.groups": f"{prefix}.*",
+            "refresh.topics.interval.seconds": 1,
+            "emit.checkpoints.interval.seconds": 1,
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": 1,
+            "offset.flush.interval.ms": 1000,
+        },
+    )
+    source, target, topic, group = (
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        f"{prefix}-new",
+        f"{prefix}-group",
+    )
+    async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
+        await eventually(lambda: _has_tasks(one) and _has_tasks(other), within_s=20, what="both have tasks")
+        await create_topic(source, topic, partitions=PARTITIONS)
+        await produce_numbers(source, topic, count=100 * PARTITIONS, partitions=PARTITIONS)
+        await eventually(lambda: _records(one, other) == 100 * PARTITIONS, within_s=30, what="the new topic is copied")
+        copied = [_records(flow) for flow in (one, other)]
+        here = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        await commit_plainly(source, group, dict.fromkeys(here, 50))
+        wanted = {TopicPartition(f"{settings.flow.source}.{topic}", number): 50 for number in range(PARTITIONS)}
+
+        async def are_synced() -> bool:
+            found = await committed(target, group)
+            assert found == wanted
+            return True
+
+        await eventually(are_synced, within_s=40, what="the group's offsets are at the target")
+        owner, rest = (one, other) if one.events.of(TopicCreated) else (other, one)
+        owner.runner.set_drained(is_drained=True)
+        await eventually(lambda: _tasks(rest) == [[0, 1, 2, 3]], within_s=20, what="the other node has all tasks")
+        await eventually(lambda: owner.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
+        await commit_plainly(source, group, dict.fromkeys(here, 60))
+        wanted = dict.fromkeys(wanted, 60)
+        await eventually(are_synced, within_s=40, what="the new owner syncs the group")
+        for flow in (one, other):
+            await flow.drain()
+
+    assert [0 < records < 100 * PARTITIONS for records in copied] == [True, True], copied
+    assert not rest.events.of(TopicCreated)
+    assert_numbers(await read_numbers(target, f"{settings.flow.source}.{topic}"), 100 * PARTITIONS)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
-from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
+from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
 from mm2py.core.offsets.sync_store import Sync
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
@@ -172,8 +172,14 @@ class Translations:
             left = set(range(chunk_count(known.index))) - removed - chunks.keys()
             chunks |= {it: KeptChunk(source, it, known.topic_id, cut_chunk(known.index, it)) for it in left}
         self.forget(source)
-        self._kept[source] = [chunks[number] for number in sorted(chunks)]
         self._written[source] = max(chunks, default=-1) + 1
+        # Chunks are written before the position that rests on them, so they are the newer ones.
+        index = put_together(one for one in chunks.values() if not is_other_topic(one.topic_id, position.topic_id))
+        if index is not None:
+            index.first_changed = None
+            self._known[source] = _Known(topic_id=position.topic_id)
+            self._known[source].index = index
+            self._runs += len(index)
         self.adopt({source: position}, {source: remote})
 
     def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:

@@ -96,6 +96,8 @@ class PositionWriter:
         # Translations are never older than the position: a resume finds the records after it.
         moved = {*(position.source for position in due), *self._tasks.ledger.take_committed()}
         changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
+        # What another node copies, that node writes.
+        changes = [change for change in changes if self._positions.is_kept_here(change.source)]
         if not due and not changes:
             self._reach.succeeded("write positions")
             return True
