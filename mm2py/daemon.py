@@ -13,6 +13,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -23,7 +24,7 @@ from mm2py.config.explain import digests
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.control.reload import compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
-from mm2py.errors import Mm2Error
+from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
@@ -262,7 +263,10 @@ class MirrorMaker:
         settings: list[FlowSettings] = []
 
         async def prepare() -> None:
-            settings.append(await self._overrides.prepare(runner))
+            found = await self._overrides.prepare(runner)
+            if self.worker is not None:
+                await self.worker.take_over(found)
+            settings.append(found)
 
         await supervise(
             f"{runner.flow}/overrides",
@@ -292,12 +296,12 @@ class MirrorMaker:
         return [tasks.create_task(self.worker.run(hooks), name="connectors")]
 
     def _restart_connector(self, place: Place, request: RestartRequest) -> None:
-        """Restart what other nodes were asked to restart, if it runs here."""
+        """Restart what this node runs of a connector, as a client of any node asked."""
         runner = self._fleet.runner(place.flow)
         states = {} if runner is None else {group.connector: group.state for group in runner.view().groups}
         if runner is not None and states.get(place.group) not in {None, FlowState.STANDBY, FlowState.STOPPED}:
-            how = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
-            runner.restart(place.group, **how, by="another node")
+            with suppress(OverrideConflictError, UnknownConnectorError):
+                runner.restart(place.group, include_tasks=request.include_tasks, only_failed=request.only_failed)
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""

@@ -118,14 +118,14 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
 
 
 def decode_position(
-    key: bytes | None, value: bytes | None, headers: Headers = ()
+    key: bytes | None, value: bytes | None, headers: Headers = (), *, connector: str = _CONNECTOR
 ) -> tuple[str, Position | TopicPartition] | UnreadableRecord | None:
     """Parse a record: the source cluster and the position, or just the topic-partition if its position was removed.
-    None if it belongs to another connector. Spaces and the order of the members do not matter. A negative offset means
-    that nothing was replicated.
+    None if it belongs to another connector than *connector*. Spaces and the order of the members do not matter. A
+    negative offset means that nothing was replicated.
     """
     try:
-        owner = _owner(key)
+        owner = _owner(key, connector)
         if owner is None:
             return None
         cluster, source = owner
@@ -157,11 +157,11 @@ def _offset(value: bytes | None) -> int | None:
             raise ValueError("it has no offset")
 
 
-def _owner(key: bytes | None) -> tuple[str, TopicPartition] | None:
+def _owner(key: bytes | None, ours: str) -> tuple[str, TopicPartition] | None:
     """Return the partition of a position, None for another connector's. Raise ValueError if the key is invalid."""
     match read_json(key or b""):
         case [str(connector), dict(place)]:
-            if connector != _CONNECTOR:
+            if connector != ours:
                 return None
             if missing := [name for name in ("cluster", "partition", "topic") if name not in place]:
                 raise ValueError(f"its key names no {missing[0]}")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
+
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
+from mm2py.devkit.ports import free_ports
+from mm2py.devkit.process import start_process
 from mm2py.model.connector_configs import config_record, state_record
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
 from tests.support.checkpointing import checkpoints_in
 from tests.support.daemon import command
 from tests.support.eventually import eventually
-from tests.support.flow_rest import worker_rest
+from tests.support.flow_rest import WorkerRest, worker_rest
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.producing import produce_numbers, producer
+from tests.support.reading import read_numbers
 from tests.support.topics import create_topic, list_topics, topic_configs
 
 
@@ -123,6 +131,83 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
 
     assert {f"{prefix}-configs", f"{prefix}-offsets"} <= await list_topics(target)
     assert (await topic_configs(target, f"{prefix}-configs"))["cleanup.policy"] == "compact"
+
+
+@contextmanager
+def _java_worker(folder: Path, file: str) -> Iterator[str]:
+    """Run Kafka Connect itself with a worker's file; return its address."""
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    java_file = folder / "java.properties"
+    java_file.write_text(Path(file).read_text() + f"listeners={url}\n")
+    line = JvmOptions(heap_mb=256, flags=SERVER_FLAGS).command(
+        "org.apache.kafka.connect.cli.ConnectDistributed", str(java_file), scratch=folder
+    )
+    process = start_process("Kafka Connect", line, log_file=folder / "connect.log")
+    try:
+        yield url
+        process.terminate(60)
+    finally:
+        process.kill()
+
+
+async def test_connectors_of_a_java_worker_continue(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Kafka Connect ran two connectors, of which one is paused. With its file and its topics they start here: each
+    record is at the target once, in order, and the paused one waits.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    runs, waits = f"{prefix}-runs", f"{prefix}-waits"
+    for topic in (runs, waits):
+        await create_topic(source, topic, partitions=2)
+        await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    file = _worker(tmp_path, target, prefix)
+    own = {
+        "target.cluster.bootstrap.servers": target,
+        "replication.factor": 1,
+        "emit.offset-syncs.enabled": "false",
+        "sync.topic.acls.enabled": "false",
+        "refresh.topics.interval.seconds": 1,
+    }
+    configs = {
+        name: {**_mm2("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
+        for name in (runs, waits)
+    }
+    with _java_worker(tmp_path, file) as url:
+        java = WorkerRest(url)
+
+        async def created() -> bool:
+            try:
+                for name, config in configs.items():
+                    await java.ask("PUT", f"/connectors/{name}/config", config)
+            except aiohttp.ClientError as error:
+                raise AssertionError(str(error)) from error
+            return True
+
+        await eventually(created, within_s=90, what="Kafka Connect runs the connectors", every_s=1)
+        for name in configs:
+            await await_arrived(target, f"{name}.{name}", _COUNT)
+        await java.ask("PUT", f"/connectors/{waits}/pause", {}, wanted=202)
+        await java.until(waits, "PAUSED", tasks=2)
+
+    for topic in (runs, waits):
+        await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    async with command(tmp_path, "mm2py.cli.distributed", file, "--override", "rest.port=0") as running:
+        rest = await worker_rest(running)
+        assert sorted(await rest.ask("GET", "/connectors")) == [runs, waits]
+        await running.wait_for_event("connector_positions_taken_over", connector=runs, partitions=2)
+        await await_arrived(target, f"{runs}.{runs}", 2 * _COUNT)
+        await rest.until(waits, "PAUSED", tasks=0)
+        assert await arrived(target, f"{waits}.{waits}") == _COUNT
+        await rest.ask("PUT", f"/connectors/{waits}/resume", wanted=202)
+        await await_arrived(target, f"{waits}.{waits}", 2 * _COUNT)
+        assert not list(running.events("resume_unproven"))
+        assert await running.sigterm() == 0
+
+    for topic in (runs, waits):
+        assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
 
 
 def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:

@@ -25,7 +25,7 @@ from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError
 from mm2py.flow.control.connect_worker import Composition, ConnectWorker
 from mm2py.flow.control.control import Control
-from mm2py.model.connector_configs import ConnectorsTopic, KeyValue, StoredConnector, config_record
+from mm2py.model.connector_configs import ConnectorsTopic, KeyValue, RestartRequest, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
@@ -243,6 +243,7 @@ class _StoreDouble:
     def __init__(self, on_change: Callable[[], object]) -> None:
         self._topic = ConnectorsTopic()
         self._on_change = on_change
+        self.restarts: list[RestartRequest] = []
 
     @property
     def connectors(self) -> Mapping[str, StoredConnector]:
@@ -253,7 +254,9 @@ class _StoreDouble:
 
     async def write(self, *records: KeyValue) -> None:
         for key, value in records:
-            self._topic.take(key, value)
+            found = self._topic.take(key, value)
+            if isinstance(found, RestartRequest):
+                self.restarts.append(found)
         self._on_change()
 
 

@@ -26,12 +26,13 @@ from mm2py.config.importers.distributed import (
     waiting,
 )
 from mm2py.config.importers.lines import ParsedFile
-from mm2py.config.importers.standalone import Connector, ConnectorClass, classify
-from mm2py.config.settings import ConfigError, MirrorSettings, Problem, import_settings
+from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, kind_of
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, import_settings
 from mm2py.core.control.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connector_store import ConnectorStore
 from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.control.takeover import take_over_positions
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.connector_configs import (
@@ -166,6 +167,8 @@ class ConnectWorker:
         self._hooks: Hooks | None = None
         self._changing = asyncio.Lock()
         self._configs: Configs = {}
+        #: Flows that have their positions.
+        self._settled: set[Flow] = set()
         worker = read_worker(path, overrides)
         self.composition = compose(path, worker, {}, is_strict=is_strict)
         [endpoint] = self.composition.settings.clusters.values()
@@ -310,15 +313,29 @@ class ConnectWorker:
             await self._store.write(state_record(name, wanted))
         self._events.emit(ConnectorStored(name, wanted.value, by))
 
-    async def request_restart(self, request: RestartRequest) -> None:
-        """Ask all workers to restart a connector."""
+    async def request_restart(self, request: RestartRequest, *, by: str) -> None:
+        """Ask all nodes, this one too, to restart a connector. Raise as `want`."""
         self._known(request.name)
         await self._store.write(restart_record(request))
+        self._events.emit(ConnectorStored(request.name, "restart", by))
 
     def _known(self, name: str) -> StoredConnector:
         if (known := self.connectors.get(name)) is None:
             raise UnknownConnectorError("", name)
         return known
+
+    # A connector's first start.
+
+    async def take_over(self, settings: FlowSettings) -> None:
+        """Let a flow start at the positions that its connector had in another worker. Raise the target's errors."""
+        flow = settings.flow
+        name = next((name for name, place in self._of_flow(flow) if place.group == SOURCE), SOURCE)
+        if flow in self._settled or name == SOURCE or name not in self.connectors:
+            return
+        kind = kind_of(self.connectors[name].config.get("connector.class", "").strip())
+        is_mirus = kind is ConnectorClass.MIRUS
+        await take_over_positions(settings, name, is_mirus=is_mirus, clock=self._clock, report=self._events.emit)
+        self._settled.add(flow)
 
     # Target states of a flow's task groups; see `OverrideControl`.
 

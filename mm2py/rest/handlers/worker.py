@@ -5,6 +5,7 @@ Each of them is a task group of a flow, which has addresses of its own below the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from mm2py.model.connector_configs import RestartRequest, StoredConnector
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.rest import connect
-from mm2py.rest.errors import RestError, bad_request, not_found
+from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers.connectors import EXPAND, EXPANSIONS, INITIAL, RESTART, RESTARTED, active_topics, offsets_json
 from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
@@ -31,6 +32,8 @@ _ONE: Final = _ALL + "/{connector}"
 _TASK: Final = _ONE + "/tasks/{task}"
 _PLUGINS: Final = "/connector-plugins"
 _PLUGIN: Final = _PLUGINS + "/{plugin}"
+
+_READ: Final = (404, 503)
 
 routes = Routes("worker", ignores_query=True)
 
@@ -60,6 +63,15 @@ def _worker(ask: Ask) -> ConnectWorker:
     raise not_found(f"HTTP 404 Not Found: there is nothing at {ask.request.path}", near)
 
 
+def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
+    """Return the worker's connectors; raise as long as they are unknown."""
+    worker = _worker(ask)
+    if not worker.is_read:
+        headers = ("Retry-After", str(RETRY_AFTER_S))
+        raise RestError(503, "the worker's config topic has not been read yet; its log says why", (), headers)
+    return worker.connectors
+
+
 def _shown(ask: Ask, name: str, stored: StoredConnector) -> _Shown:
     worker = _worker(ask)
     place, idle = worker.place(name), worker.idle(name)
@@ -73,9 +85,9 @@ def _shown(ask: Ask, name: str, stored: StoredConnector) -> _Shown:
 
 def _connector(ask: Ask) -> _Shown:
     """Return the connector that the path names."""
-    worker, name = _worker(ask), ask.part("connector")
-    if (stored := worker.connectors.get(name)) is None:
-        raise not_found(f"Connector {name} not found", nearest(name, list(worker.connectors)))
+    known, name = _connectors(ask), ask.part("connector")
+    if (stored := known.get(name)) is None:
+        raise not_found(f"Connector {name} not found", nearest(name, list(known)))
     return _shown(ask, name, stored)
 
 
@@ -127,10 +139,10 @@ def _info(shown: _Shown) -> Json:
     "The connectors of a worker",
     answers={200: {"anyOf": [STRINGS, {"type": "object", "additionalProperties": ref("ConnectorExpanded")}]}},
     query=EXPAND,
-    errors=(404,),
+    errors=_READ,
 )
 async def get_worker_connectors(ask: Ask) -> object:
-    stored = _worker(ask).connectors
+    stored = _connectors(ask)
     wanted = [word for word in ask.words("expand") if word in EXPANSIONS]
     if not wanted:
         return list(stored)
@@ -138,22 +150,22 @@ async def get_worker_connectors(ask: Ask) -> object:
     return {one.name: {word: _info(one) if word == "info" else _status(ask, one) for word in wanted} for one in shown}
 
 
-@routes.add("GET", _ONE, "A connector with its config and tasks", answers={200: ref("ConnectorInfo")}, errors=(404,))
+@routes.add("GET", _ONE, "A connector with its config and tasks", answers={200: ref("ConnectorInfo")}, errors=_READ)
 async def get_worker_connector(ask: Ask) -> object:
     return _info(_connector(ask))
 
 
-@routes.add("GET", _ONE + "/config", "A connector's config; secrets masked", answers={200: CONFIG}, errors=(404,))
+@routes.add("GET", _ONE + "/config", "A connector's config; secrets masked", answers={200: CONFIG}, errors=_READ)
 async def get_worker_config(ask: Ask) -> object:
     return _connector(ask).config
 
 
-@routes.add("GET", _ONE + "/status", "A connector's status", answers={200: ref("ConnectorStateInfo")}, errors=(404,))
+@routes.add("GET", _ONE + "/status", "A connector's status", answers={200: ref("ConnectorStateInfo")}, errors=_READ)
 async def get_worker_connector_status(ask: Ask) -> object:
     return _status(ask, _connector(ask))
 
 
-@routes.add("GET", _ONE + "/tasks", "A connector's tasks", answers={200: array(ref("TaskInfo"))}, errors=(404,))
+@routes.add("GET", _ONE + "/tasks", "A connector's tasks", answers={200: array(ref("TaskInfo"))}, errors=_READ)
 async def get_worker_tasks(ask: Ask) -> object:
     shown = _connector(ask)
     return [{"id": {"connector": shown.name, "task": number}, "config": shown.config} for number in _tasks(shown)]
@@ -164,14 +176,14 @@ async def get_worker_tasks(ask: Ask) -> object:
     _ONE + "/tasks-config",
     "The configs of a connector's tasks (older versions of Connect, and kcctl)",
     answers={200: {"type": "object", "additionalProperties": CONFIG}},
-    errors=(404,),
+    errors=_READ,
 )
 async def get_worker_tasks_config(ask: Ask) -> object:
     shown = _connector(ask)
     return {f"{shown.name}-{number}": shown.config for number in _tasks(shown)}
 
 
-@routes.add("GET", _TASK + "/status", "A task's status", answers={200: ref("TaskState")}, errors=(404,))
+@routes.add("GET", _TASK + "/status", "A task's status", answers={200: ref("TaskState")}, errors=_READ)
 async def get_worker_task_status(ask: Ask) -> object:
     shown, number = _connector(ask), ask.number("task")
     for one in _status(ask, shown)["tasks"]:
@@ -185,7 +197,7 @@ async def get_worker_task_status(ask: Ask) -> object:
     _ONE + "/topics",
     "The topics that a connector writes at the target",
     answers={200: {"type": "object", "additionalProperties": {"type": "object", "properties": {"topics": STRINGS}}}},
-    errors=(404,),
+    errors=_READ,
 )
 async def get_worker_topics(ask: Ask) -> object:
     shown = _connector(ask)
@@ -199,7 +211,7 @@ async def get_worker_topics(ask: Ask) -> object:
     _ONE + "/topics/reset",
     "Accepted as in Connect: the list always has the connector's current topics",
     answers={202: None},
-    errors=(404,),
+    errors=_READ,
 )
 async def reset_worker_topics(ask: Ask) -> object:
     _connector(ask)
@@ -330,15 +342,14 @@ async def stop_worker_connector(ask: Ask) -> object:
 
 
 async def _restart(ask: Ask) -> Answer:
-    shown, flow, group = _running(ask)
+    """Ask all nodes of the worker, this one too: each restarts what it runs of the connector."""
+    shown, _, group = _running(ask)
     include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
+    if group.state is FlowState.STOPPED:
+        raise RestError(409, f"Connector {shown.name} is stopped: resume it instead")
     state = _status(ask, shown)
     connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
-    if group.state is FlowState.STANDBY:  # another node runs it, and follows the same topic
-        await whole(ask, _worker(ask).request_restart(RestartRequest(shown.name, include_tasks, only_failed)))
-    else:
-        how = {"include_tasks": include_tasks, "only_failed": only_failed}
-        await whole(ask, ask.control.restart(flow.flow, group.connector, **how, by=ask.by))
+    await whole(ask, _worker(ask).request_restart(RestartRequest(shown.name, include_tasks, only_failed), by=ask.by))
     return Answer(202, state) if include_tasks or only_failed else Answer(204)
 
 

@@ -3,6 +3,7 @@
 from mm2py.telemetry.events.base import Event, Level
 from mm2py.telemetry.events.connectors import (
     ConnectorNotRun,
+    ConnectorPositionsTakenOver,
     ConnectorRecordUnreadable,
     ConnectorsRead,
     ConnectorsRefilled,
@@ -142,6 +143,7 @@ __all__ = [
     "ClusterUnreachable",
     "ConnectorNotRun",
     "ConnectorPaused",
+    "ConnectorPositionsTakenOver",
     "ConnectorRecordUnreadable",
     "ConnectorRestarted",
     "ConnectorResumed",

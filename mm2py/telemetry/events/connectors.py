@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from mm2py.model.flow import Flow
 from mm2py.telemetry.events.base import Event, Level
 
 
@@ -55,3 +56,13 @@ class ConnectorsRefilled(Event):
     topic: str
     cluster: str
     connectors: int
+
+
+@attrs.frozen
+class ConnectorPositionsTakenOver(Event):
+    """A connector that another worker ran starts here for the first time, at the positions that it had there."""
+
+    flow: Flow
+    connector: str
+    topic: str
+    partitions: int

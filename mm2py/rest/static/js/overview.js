@@ -67,7 +67,7 @@ function flowTable() {
     key: (flow) => flow.flow,
     sort: ["flow", "up"],
     search: { label: "Search flows", text: (flow) => `${flow.flow}\n${flow.source} ${flow.target}` },
-    empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true.",
+    empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true, or created as connectors of a worker.",
     columns: [
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
         make: (flow) => h("a", { href: `#/flow/${encodeURIComponent(flow.flow)}`, class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },

@@ -1,0 +1,62 @@
+"""
+The first start of a connector that another worker ran: its positions are taken over.
+
+Kafka Connect keeps them in the worker's topic under the connector's name, mm2py under the source's alias, as
+MirrorMaker itself does. Only what is stored is taken over: what was copied after that is found at the target, as after
+any crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.model.flow import TopicPartition
+from mm2py.model.mirus_offset import MirusOffset, read_record
+from mm2py.model.positions import Position, decode_position, encode_position
+from mm2py.model.positions_topic import PositionsTopic
+from mm2py.telemetry.events import ConnectorPositionsTakenOver
+from mm2py.telemetry.events.base import Event
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+async def take_over_positions(
+    settings: FlowSettings, connector: str, *, is_mirus: bool, clock: Clock, report: Callable[[Event], None]
+) -> None:
+    """Write the positions that *connector* had as those of its flow, unless the flow has or had any."""
+    alias, topic = settings.flow.source, settings.offset_storage.topic
+    async with Cluster(settings.target, clock) as target:
+        await target.refresh_metadata({topic})
+        if not target.partitions_of(topic):
+            return
+        log = TopicLog(target, topic)
+        ours, theirs = PositionsTopic(alias), dict[TopicPartition, Position]()
+        for record in await log.read_all():
+            ours.take(record)
+            found = _of_mirus(connector, record) if is_mirus else _of_java(connector, alias, record)
+            if isinstance(found, Position):
+                theirs[found.source] = found
+            elif found is not None:
+                theirs.pop(found, None)
+        if ours.positions or ours.removed or not theirs:
+            return
+        rows = (encode_position(alias, position) for position in theirs.values())
+        await log.append([LogRecord(key, value, tuple(headers)) for key, value, headers in rows])
+    report(ConnectorPositionsTakenOver(settings.flow, connector, topic, len(theirs)))
+
+
+def _of_java(connector: str, alias: str, record: LogRecord) -> Position | TopicPartition | None:
+    match decode_position(record.key, record.value, connector=connector):
+        case (str(cluster), (Position() | TopicPartition()) as found) if cluster == alias:
+            return found
+        case _:
+            return None
+
+
+def _of_mirus(connector: str, record: LogRecord) -> Position | TopicPartition | None:
+    found = read_record(record.key, record.value)
+    if not isinstance(found, MirusOffset) or found.connector != connector:
+        return None
+    return found.source if found.offset is None else Position(found.source, found.offset)
