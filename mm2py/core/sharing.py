@@ -7,7 +7,7 @@ everything else is copied without a pause.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -48,6 +48,8 @@ class Work:
     record_tasks: int = 0
     partitions: Mapping[int, int] = attrs.field(factory=dict)
     rates: Mapping[int, float] = attrs.field(factory=dict)
+    #: Counts comparisons of the nodes: flows that find one of them too busy at the same time must not all leave it.
+    round: int = 0
 
     def weights(self) -> dict[int, float]:
         """Return the weight of each slot."""
@@ -84,7 +86,7 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
     able = {member: candidate for member, candidate in members.items() if not candidate.is_drained}
     if not able:
         return dict.fromkeys(members, NO_SHARE)
-    tasks = _tasks(flow, able, work.tasks)
+    tasks = _tasks(flow, able, work)
     copying = [member for member in sorted(able) if any(task >= work.record_tasks for task in tasks[member])]
     slots = _slots({member: able[member].held.slots for member in copying}, work.weights())
     owners = [member for member in able if able[member].held.is_owner and tasks[member]]
@@ -95,29 +97,69 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
     return {member: shares.get(member, NO_SHARE) for member in members}
 
 
-def _tasks(flow: str, members: Mapping[str, Candidate], tasks: int) -> dict[str, list[int]]:
-    """Give each member about as many tasks as any other; those that have some keep them."""
+def _tasks(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, list[int]]:
+    """Give each member about as many tasks as any other; those that have some keep them, unless they are too busy."""
+    tasks = work.tasks
     most = -(-tasks // len(members))
     #: So many members may have one task more than the others.
     larger = tasks - (most - 1) * len(members)
     left = set(range(tasks))
     chosen: dict[str, list[int]] = {member: [] for member in members}
+    leaving = _leaving(flow, members, work) if tasks < len(members) else {}
     for member in sorted(members, key=lambda it: (-len(members[it].held.tasks), it)):
-        own = sorted(members[member].held.tasks & left)
+        own = [] if member in leaving else sorted(members[member].held.tasks & left)
         limit = most if larger > 0 else most - 1
         chosen[member] = own[:limit]
         larger -= len(chosen[member]) == most
         left -= set(chosen[member])
+    for member, taker in leaving.items():
+        moved = sorted(members[member].held.tasks & left) if not chosen[taker] else []
+        chosen[taker] += moved[:1]
+        left -= set(moved[:1])
     for task in sorted(left):
         member = min(members, key=lambda it: _preference(flow, it, members[it], len(chosen[it])))
         chosen[member].append(task)
     return chosen
 
 
+def _leaving(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, str]:
+    """
+    Return which members give a task of a flow with fewer tasks than members to another one, which is less busy.
+
+    Each flow decides for itself, and by chance: as many leave a busy node together as it has too many, and as many go
+    to each other node as that has too few.
+    """
+    flow_rate = sum(work.rates.values()) / work.tasks
+    loads = {it: who.load.elsewhere_bytes_per_s + flow_rate * len(who.held.tasks) for it, who in members.items()}
+    of_a_task = flow_rate
+    if sum(loads.values()) < _NOTICEABLE * len(loads):
+        loads = {it: float(who.load.elsewhere_tasks + len(who.held.tasks)) for it, who in members.items()}
+        of_a_task = 1.0
+    mean = sum(loads.values()) / len(loads)
+    found = {}
+    for member, load in loads.items():
+        is_too_busy = members[member].held.tasks and load > TOLERATED_RATIO * mean
+        if not is_too_busy or _chance(f"{flow}/{work.round}/leave") >= (load - mean) / load:
+            continue
+        room = {it: mean - other for it, other in sorted(loads.items()) if other < mean and other + of_a_task < load}
+        drawn = _chance(f"{flow}/{work.round}/go") * sum(room.values())
+        for it, free in room.items():
+            found[member] = it
+            drawn -= free
+            if drawn < 0:
+                break
+    return found
+
+
+def _chance(what: str) -> float:
+    """Return a number from 0 to 1 that follows from *what*."""
+    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:4]) / 2**32
+
+
 def _preference(flow: str, member: str, candidate: Candidate, tasks: int) -> tuple[float, ...]:
     """Order members for one more task: with few tasks here first, then with little to do for other flows."""
     load = candidate.load
-    chance = zlib.crc32(f"{flow}/{candidate.node.host}/{candidate.node.pid}/{member}".encode())
+    chance = _chance(f"{flow}/{candidate.node.host}/{candidate.node.pid}/{member}")
     elsewhere = load.elsewhere_bytes_per_s if load.elsewhere_bytes_per_s > _NOTICEABLE else 0.0
     return (tasks, elsewhere, load.elsewhere_tasks, chance)
 

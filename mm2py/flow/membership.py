@@ -121,6 +121,8 @@ class FlowMembership:
         self.work: Callable[[], Work] = lambda: Work(*flow_tasks(around.settings))
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
+        #: What a member has to do, as far as this node knows.
+        self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
         #: Digests of this node's settings of the flow, by key.
         self.digests: Callable[[], Mapping[str, str]] = dict
         #: Called with each new assignment, and with None once there is none any more.
@@ -134,6 +136,7 @@ class FlowMembership:
         #: The members of the group where we are its leader.
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
+        self._round = 0
         #: Set when groups hold something that is no longer in our share.
         self._must_release = asyncio.Event()
         #: Set when the group is to be joined again.
@@ -294,7 +297,7 @@ class FlowMembership:
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         work = self.work()
         rates = {slot: rate for it in members.values() for slot, rate in it.load.slots.items()}
-        work = attrs.evolve(work, rates={**work.rates, **rates})
+        work = attrs.evolve(work, rates={**work.rates, **rates}, round=self._round)
         shared = share_work(str(self._around.flow), generation, members, work)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
         self._balanced_at = self._clock.monotonic()
@@ -307,8 +310,9 @@ class FlowMembership:
         is_leader = shared is not None and self._members.keys() == shared.nodes.keys() and len(self._members) > 1
         if not is_leader or now - self._balanced_at < _BALANCE_EVERY_S:
             return
-        self._balanced_at = now
-        if needs_rebalance(str(self._around.flow), self._members, self.work()):
+        self._balanced_at, self._round = now, self._round + 1
+        members = {it: attrs.evolve(who, load=self.load_of(who)) for it, who in self._members.items()}
+        if needs_rebalance(str(self._around.flow), members, attrs.evolve(self.work(), round=self._round)):
             self._must_join.set()
 
     async def _remove_dead(self, place: Membership) -> None:

@@ -38,7 +38,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
-from mm2py.model.share import NodeLoad, slot_of
+from mm2py.model.share import Candidate, NodeLoad, slot_of
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import principal_of
@@ -115,6 +115,7 @@ class FlowRunner:
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
+        self._us = us
         #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
         self.nodes = FlowNodes(around, us, self._own_view) if self._source is not None else None
         self._membership = FlowMembership(around, us, before_takeover) if self._source is not None else None
@@ -122,11 +123,19 @@ class FlowRunner:
             self._source.on_life = self.nodes.follow
             self._membership.on_assignment = self.nodes.know
             self._membership.load, self._membership.work = self._share_load, self._shared_work
+            self._membership.load_of = self._load_of
 
     def _share_load(self) -> NodeLoad:
         """Return what this node does, for the leader of the flow's group."""
         elsewhere = self.nodes.elsewhere() if self.nodes is not None else (0.0, 0)
         return NodeLoad(noticeable_rates(self._own_view().partitions), *elsewhere)
+
+    def _load_of(self, member: Candidate) -> NodeLoad:
+        """Return what another node does, by its last report; this one's own as it is now."""
+        status = self.nodes.others.get(member.node.id) if self.nodes is not None else None
+        if status is not None:
+            return status.load
+        return self._share_load() if member.node.id == self._us().id else member.load
 
     def _shared_work(self) -> Work:
         """Return what there is to share between the flow's nodes, as far as this one knows."""

@@ -137,6 +137,47 @@ def test_a_task_goes_to_the_node_that_has_less_to_do_for_other_flows() -> None:
     assert share_work(FLOW, 1, members, Work(1)).share_of("b").tasks == {0}
 
 
+def _flows_after(rounds: int, rates: list[float]) -> dict[str, float]:
+    """Return the load of three nodes, one of which had all flows, of one task each, after so many comparisons."""
+    nodes = {name: Node(name, 1) for name in "abc"}
+    at = dict.fromkeys(range(len(rates)), "a")
+    for number in range(rounds):
+        before = dict(at)
+        for flow, rate in enumerate(rates):
+            # All compare at once, by what was so before.
+            others = [(other, name) for other, name in before.items() if other != flow]
+            members = {
+                name: Candidate(
+                    node,
+                    Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS) if before[flow] == name else NO_SHARE,
+                    NodeLoad(
+                        {}, sum(rates[it] for it, at in others if at == name), sum(at == name for _, at in others)
+                    ),
+                )
+                for name, node in nodes.items()
+            }
+            work = Work(1, rates={0: rate}, round=number)
+            for generation in range(2):
+                members = _after(members, share_work(f"flow-{flow}", generation, members, work))
+            at[flow] = next(name for name, it in members.items() if it.held.tasks)
+    return {name: sum(max(rates[flow], 1.0) for flow, it in at.items() if it == name) for name in nodes}
+
+
+def test_flows_of_one_task_spread_over_the_nodes_that_came() -> None:
+    loads = _flows_after(3, [0.0] * 20)
+
+    assert max(loads.values()) <= TOLERATED_RATIO * 20 / 3
+
+
+def test_flows_of_one_task_are_spread_by_what_they_carry() -> None:
+    """Two carry ten times as much as the others."""
+    rates = [2e7, 2e7, *[2e6] * 18]
+
+    loads = _flows_after(6, rates)
+
+    assert max(loads.values()) <= 1.5 * sum(rates) / 3
+
+
 SHARES = st.builds(
     Share,
     is_owner=st.booleans(),
