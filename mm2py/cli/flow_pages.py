@@ -48,13 +48,17 @@ def _spark(spark: Json | None) -> str:
 
 
 def _flows(flows: Sequence[Json]) -> Sheet:
+    # Most flows have one node.
+    nodes = (">nodes",) if any(flow["nodes"] > 1 for flow in flows) else ()
     columns = (
-        "flow", "state", ">topics", ">partitions", ">records/s", ">bytes/s", ">lag", ">behind", ">p50 ms", ">p99 ms",
+        "flow", "state", *nodes, ">topics", ">partitions", ">records/s", ">bytes/s", ">lag", ">behind", ">p50 ms",
+        ">p99 ms",
     )  # fmt: skip
     rows = [
         (
             flow["flow"],
             flow["state"],
+            *(count(flow["nodes"]) for _ in nodes),
             count(flow["topics"]),
             count(flow["partitions"]),
             rate(flow["records_per_s"]),

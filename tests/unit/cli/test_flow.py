@@ -246,6 +246,7 @@ def summary(**facts: object) -> dict[str, Any]:
         "state": "running",
         "topics": 3,
         "partitions": 1200,
+        "nodes": 1,
         "records_per_s": 1234.5,
         "bytes_per_s": 2_500_000.0,
         "lag": 17,
@@ -283,6 +284,15 @@ def test_a_node_is_shown_in_plain_text() -> None:
     assert [cell.strip() for cell in lines[7].split("  ") if cell][1:] == [
         "running", "3", "1,200", "1,234", "2.5 MB", "17", "1 min 1 s", "1.2", "-",
     ]  # fmt: skip
+
+
+def test_flows_of_several_nodes_have_their_number() -> None:
+    """The column is there once a flow has more than one."""
+    one, two = (shown(flow_pages.status_page(node(summary(nodes=number)))).splitlines()[6:] for number in (1, 2))
+
+    assert "NODES" not in one[0]
+    assert two[0].split()[:4] == ["FLOW", "STATE", "NODES", "TOPICS"]
+    assert two[1].split()[:4] == ["A->B", "running", "2", "3"]
 
 
 def test_issues_are_shown_below_the_flows() -> None:
