@@ -28,7 +28,7 @@ from tests.support.topics import create_topic
 
 
 _PARTITIONS = 2
-_ACTS = rounds(3, soak=24)
+_ACTS = rounds(2, soak=24)
 _RECORDS = rounds(0, soak=200_000)
 _LASTS_S = rounds(0, soak=120)
 #: Longer than an epoch with its drain, and than a session: the other node is the only one then.
@@ -71,6 +71,7 @@ class SplitBrain:
         nodes = [await self._start(running, name) for name in ("one", "other")]
         for node in nodes:
             await node.wait_for_event("spark_started")
+            await node.wait_for_event("flow_started")  # neither stands by
         begun = time.monotonic()
 
         def is_over() -> bool:
@@ -79,7 +80,8 @@ class SplitBrain:
 
         while not is_over():
             at = self.chance.randrange(2)
-            act = self.chance.choice(("freeze", "freeze", "freeze workers", "kill")) if self.acts else "freeze"
+            first = ("freeze", "kill")[len(self.acts) : len(self.acts) + 1]
+            act = self.chance.choice(first or ("freeze", "freeze", "freeze workers", "kill"))
             if act == "kill":
                 await nodes[at].kill()
                 nodes[at] = await self._start(running, ("one", "other")[at])
@@ -166,7 +168,6 @@ async def _split(
         counts = {name: await stream.done() for name, stream in streams.items()}
         for name, count in counts.items():
             await brain.copied(f"{prefix}.{name}", f"{alias}->B", [(count + 1) // 2, count // 2])
-    assert brain.told("flow_runs_elsewhere")
     assert not brain.told("foreign_records_found")
     assert not brain.told("resume_unproven")
     return counts
