@@ -13,6 +13,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import ForeignRecordsFound, ResumeUnproven
 from tests.support.brokers import MakeCluster
 from tests.support.copying import Copying, copying
@@ -159,6 +160,11 @@ async def test_a_node_that_slept_for_longer_than_brokers_remember(
     async with running_flow(settings, tmp_path) as one:
         await copied(one, 100)
         one.runner.apply_overrides(asleep)
+        await eventually(
+            lambda: {view.stage for view in one.runner.view().partitions} == {PartitionStage.PAUSED},
+            within_s=10,
+            what="no epoch reads it",
+        )
         async with running_flow(settings, tmp_path) as other:
             await copied(other, 200)
             await other.drain()
