@@ -35,6 +35,8 @@ class Verdict(enum.Enum):
     REFRESH_METADATA = "refresh-metadata"
     RESTART_TASK = "restart-task"
     STOP_FLOW = "stop-flow"
+    #: Another node has taken over, which is reported where that is noticed.
+    STAND_BY = "stand-by"
 
 
 class Mm2Error(Exception):

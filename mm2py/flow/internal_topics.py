@@ -8,6 +8,7 @@ from mm2py.model.flow import Flow
 from mm2py.telemetry.events import InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter
 from mm2py.wire.kept_log import Contents, KeptLog, Refilled
 from mm2py.wire.topic_log import LogRecord
 
@@ -25,9 +26,14 @@ def kept_log(
     contents: Contents = nothing,
     *,
     correct: Contents | None = None,
+    writer: FencedWriter | None = None,
 ) -> KeptLog:
-    """Return the log of an internal *topic* of *flow*; see `KeptLog` for *contents* and *correct*."""
-    return KeptLog(cluster, topic, contents, lambda refilled: events.emit(recreated(flow, refilled)), correct)
+    """Return the log of an internal *topic* of *flow*; see `KeptLog` for *contents*, *correct* and *writer*."""
+
+    def tell(refilled: Refilled) -> None:
+        events.emit(recreated(flow, refilled))
+
+    return KeptLog(cluster, topic, contents, tell, correct=correct, writer=writer)
 
 
 def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:

@@ -144,6 +144,7 @@ class FlowMembership:
         self._beaten_at: float | None = None
         #: Whether another node replaced us, which was not reported yet.
         self._was_ours = False
+        self._is_doubted = False
         self._taken_at: float | None = None
         self._told: Occupied | None = None
         self._unguarded_by = ""
@@ -166,6 +167,14 @@ class FlowMembership:
         if is_drained != self._is_drained:
             self._is_drained = is_drained
             self._must_join.set()
+
+    def doubt(self) -> None:
+        """Have what only the owner does wait until the group answers again: another node has written for it."""
+        self._is_doubted = True
+        for group in self._groups:
+            if group.is_for_owner:
+                group.requests.depose()
+                group.requests.give(NO_SHARE)
 
     def begin(self, groups: Sequence[FlowGroup]) -> None:
         """Hold *groups* back until `run` has determined who runs the flow."""
@@ -248,11 +257,10 @@ class FlowMembership:
 
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
+            was_doubted, self._is_doubted = self._is_doubted, False
             beat = Heartbeat.REBALANCE if self._must_join.is_set() else await place.beat()
             if beat is Heartbeat.OK:
-                self._beaten_at = self._clock.monotonic()
-                await self._remove_dead(place)
-                self._compare_loads()
+                await self._go_on(place, was_doubted=was_doubted)
                 return
             if beat is Heartbeat.REBALANCE:
                 await self._join(place)
@@ -275,6 +283,14 @@ class FlowMembership:
                     raise
             # Another node came first; the group shows which once it has rebalanced.
             await self._clock.sleep(min(1.0, self._interval_s))
+
+    async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
+        """Continue as the member that the group knows."""
+        self._beaten_at = self._clock.monotonic()
+        if was_doubted and not self._is_doubted:
+            self._give(self._share, self._shared)
+        await self._remove_dead(place)
+        self._compare_loads()
 
     async def _join(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
@@ -342,6 +358,7 @@ class FlowMembership:
         self._share, self._held = share, self._held | share
         self._tell_shares(before, shared, member_id)
         self._was_ours, self._unguarded_by = False, ""
+        self._around.writers.is_guarding = self._settings.refuses
         self._give(share, shared)
         self.on_assignment(shared)
         if lost.is_empty and not lost.slots:
@@ -449,6 +466,7 @@ class FlowMembership:
         if self._unguarded_by != str(error):
             self._unguarded_by = str(error)
             self._around.events.emit(FlowUnguarded(self._around.flow, self._group, str(error), hint))
+        self._around.writers.is_guarding = False
         if self._taken_at is None:
             self._give(whole_share(flow_tasks(self._around.settings)[0]))
 

@@ -107,7 +107,9 @@ class Reach:
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
     def failed(self, step: str, error: Mm2Error) -> None:
-        """Record that *step* failed: its cluster is unreachable, or refuses it."""
+        """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere."""
+        if error.verdict is Verdict.STAND_BY:
+            return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
             self._away(error)
         elif self._refusals.get(step) != str(error):

@@ -121,6 +121,7 @@ class FlowRunner:
         self._membership = FlowMembership(around, us, before_takeover) if self._source is not None else None
         if self._source is not None and self.nodes is not None and self._membership is not None:
             self._source.on_life = self.nodes.follow
+            around.writers.on_fenced = self._membership.doubt
             self._membership.on_assignment = self.nodes.know
             self._membership.load, self._membership.work = self._share_load, self._shared_work
             self._membership.load_of = self._load_of

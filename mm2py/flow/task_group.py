@@ -19,6 +19,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.backoff import Backoff
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
+from mm2py.flow.control_writers import ControlWriters
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
 from mm2py.flow.unreadable_records import PassedOver
@@ -57,6 +58,12 @@ class FlowContext:
     #: One for all lives of its groups, so that an invalid record is reported once.
     passed_over: PassedOver = attrs.field(
         default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
+    )
+    #: What the flow's owner writes by; one for all lives.
+    writers: ControlWriters = attrs.field(
+        default=attrs.Factory(
+            lambda self: ControlWriters(self.settings, self.events, self.reach.hint_for), takes_self=True
+        )
     )
 
     @property

@@ -18,6 +18,7 @@ import attrs
 from mm2py.errors import BrokerAnsweredError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, is_retriable
+from mm2py.wire.fenced_writer import FencedWriter
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
 from mm2py.wire.transactions import TransactionalProducer
@@ -70,7 +71,7 @@ class KeptLog(TopicLog):
 
     *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
     there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing.
-    *tell* hears of each time that it was filled again.
+    *tell* hears of each time that it was filled again. All is written by *writer*, if there is one.
 
     a. Appended records come after *contents*, in any topic.
     b. One append at a time: nothing older can come after something newer.
@@ -82,9 +83,12 @@ class KeptLog(TopicLog):
         topic: str,
         contents: Contents,
         tell: Callable[[Refilled], None],
+        *,
         correct: Contents | None = None,
+        writer: FencedWriter | None = None,
     ) -> None:
         super().__init__(cluster, topic)
+        self._writer = writer
         self._contents = contents
         self._tell = tell
         self._correct = correct
@@ -133,7 +137,7 @@ class KeptLog(TopicLog):
             if not self._is_sure or self.is_look_due:
                 await self._look()
             try:
-                await super().append(records, producer)
+                await self._write(records, producer)
             except BrokerAnsweredError as error:
                 if error.code not in _MISSING or self._terms is None:
                     raise
@@ -141,7 +145,16 @@ class KeptLog(TopicLog):
                 if not self._is_new():
                     return
             await self._look()
+            await self._write(records, producer)
+
+    async def _write(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
+        if self._writer is None or producer is not None or not records:
             await super().append(records, producer)
+            return
+        append, placed = super().append, await self.placed(records)
+        # Hashing the keys takes most of the time, so it is done once.
+        fixed = [attrs.evolve(one, partition=tp.partition) for tp, some in placed.items() for one in some]
+        await self._writer.write(self._cluster, placed, lambda transaction: append(fixed, transaction))
 
     async def _look(self) -> None:
         if self._terms is None:
@@ -169,9 +182,9 @@ class KeptLog(TopicLog):
 
     async def _fill(self) -> None:
         records = await self._contents()
-        await super().append(records)
+        await self._write(records)
         while self._correct is not None and (corrections := await self._correct()):
-            await super().append(corrections)
+            await self._write(corrections)
         policy = await wrong_policy(self._cluster, self.topic)
         refilled = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
         self._is_owed = self._was_made = False

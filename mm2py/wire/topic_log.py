@@ -275,10 +275,11 @@ class TopicLog:
         waiting = self._batches(records, await self._leaders())
         if producer is not None:
             waiting = {tp: [producer.signed(tp, batch) for batch in batches] for tp, batches in waiting.items()}
-        patience = self._patience()
+        limit_ms = self._cluster.endpoint.request_timeout_ms if producer is None else producer.patience_ms
+        patience = Patience(self._cluster.clock, limit_ms / 1000)
         while waiting:
             sent = {tp: batches[0] for tp, batches in waiting.items()}
-            errors = await self._produce_once(sent, producer.transactional_id if producer is not None else None)
+            errors = await self._produce_once(sent, limit_ms, producer.transactional_id if producer else None)
             for tp in sent.keys() - errors.keys():
                 waiting[tp].pop(0)
                 patience.renew()
@@ -288,8 +289,12 @@ class TopicLog:
 
     async def places(self, records: Sequence[LogRecord]) -> set[TopicPartition]:
         """Return which partitions *records* go to."""
+        return set(await self.placed(records))
+
+    async def placed(self, records: Sequence[LogRecord]) -> dict[TopicPartition, list[LogRecord]]:
+        """Return *records* by the partitions that they go to."""
         await self._cluster.ensure_metadata({self.topic})
-        return set(self._chosen(records, await self._leaders()))
+        return self._chosen(records, await self._leaders())
 
     def _batches(
         self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
@@ -309,13 +314,13 @@ class TopicLog:
         return chosen
 
     async def _produce_once(
-        self, batches: Mapping[TopicPartition, bytes], transactional_id: str | None
+        self, batches: Mapping[TopicPartition, bytes], limit_ms: int, transactional_id: str | None
     ) -> dict[TopicPartition, BrokerAnsweredError]:
         """Send one batch per partition; give the errors of those that were not written."""
         known, missing = self._cluster.partitions_of(self.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         codes = {tp: ErrorCode.LEADER_NOT_AVAILABLE if tp.partition in known else missing for tp in batches}
         errors = {tp: self._error(code, "Produce", str(tp)) for tp, code in codes.items()}
-        timeout_ms = self._cluster.endpoint.request_timeout_ms * 3 // 4
+        timeout_ms = limit_ms * 3 // 4
 
         async def produce(node_id: int, numbers: list[int]) -> None:
             rows = [(number, batches[TopicPartition(self.topic, number)]) for number in numbers]

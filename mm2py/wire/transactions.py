@@ -6,8 +6,12 @@ producer that is, and which transaction is open, is kept by a coordinator among 
 Opening the id again ends what was left open under it and fences all who wrote with it, wherever they are and whatever
 of theirs is still on its way: the coordinator writes a marker with a higher epoch into every partition concerned.
 
-The versions spoken are the first ones, which every broker takes. With them an epoch lasts until the id is opened again.
+The versions spoken are the first ones, which every broker takes. With them an epoch lasts until the id is opened again,
+or renewed: that takes a broker from Kafka 2.5 on (KIP-360).
 """
+
+# aiokafka carries no types, so its base classes are Any to mypy.
+# mypy: disable-error-code="misc"
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final
 
 import attrs
-from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol.api import Request, RequestStruct
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest_v0
+from aiokafka.protocol.types import Int16, Int32, Int64, String
 
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import ProducerMark
@@ -26,6 +33,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.coordinator import Coordinator
 from mm2py.wire.groups.requests import TRANSACTION_KEY
 from mm2py.wire.patience import Patience
+from mm2py.wire.requests import THROTTLE, answer, flexible
 
 
 _PURPOSE: Final = "transactions"
@@ -35,6 +43,9 @@ _MARKERS_PAUSE_S: Final = 0.01
 _Answer = tuple[int, TopicPartition | None]
 #: Another producer has opened the transactional id, or the coordinator has aborted the transaction.
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+#: What a coordinator answers to an abort if nothing is open under the id, or if it no longer knows the id.
+_NOTHING_OPEN: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+_NO_PRODUCER: Final = -1, -1
 
 
 @attrs.define(eq=False)
@@ -50,6 +61,42 @@ class ProducerFencedError(Mm2Error):
         return f"another producer has taken over transactional id {self.transactional_id} at cluster {self.cluster}"
 
 
+class InitProducerIdRequest_v3(RequestStruct):  # noqa: N801
+    """The producer that is to be renewed (KIP-360)."""
+
+    API_KEY = 22
+    API_VERSION = 3
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = answer(
+        22, 3, flexible(THROTTLE, ("error_code", Int16), ("producer_id", Int64), ("producer_epoch", Int16))
+    )
+    SCHEMA = flexible(
+        ("transactional_id", String()),
+        ("transaction_timeout_ms", Int32),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+    )
+
+
+class InitTransactionsRequest(Request[InitProducerIdRequest_v0 | InitProducerIdRequest_v3]):
+    """Open a transactional id; if *producer* names an id and epoch, only if no other producer has opened it since."""
+
+    API_KEY = 22
+
+    def __init__(self, transactional_id: str, timeout_ms: int, producer: tuple[int, int] = _NO_PRODUCER) -> None:
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._producer = producer
+
+    def build(self, request_struct_class: Any) -> Any:
+        if request_struct_class.FLEXIBLE_VERSION:
+            return request_struct_class(self._transactional_id, self._timeout_ms, *self._producer, {})
+        if self._producer != _NO_PRODUCER:
+            msg = "renewing a producer needs InitProducerId v3, which came with Kafka 2.5"
+            raise IncompatibleBrokerVersion(msg)
+        return request_struct_class(self._transactional_id, self._timeout_ms)
+
+
 class TransactionalProducer:
     """
     The producer of one transactional id.
@@ -62,6 +109,8 @@ class TransactionalProducer:
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         """Make one whose transactions the brokers abort after *timeout_ms*."""
         self.transactional_id = transactional_id
+        #: How long its coordinator is asked, and the leaders of its partitions: the brokers must not abort meanwhile.
+        self.patience_ms = min(cluster.endpoint.request_timeout_ms, timeout_ms * 2 // 3)
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._coordinator = Coordinator(cluster, transactional_id, TRANSACTION_KEY, _PURPOSE)
@@ -77,11 +126,34 @@ class TransactionalProducer:
 
         A transaction that was not committed is aborted by that; one whose commit was under way is committed.
         """
-        request = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
+        await self._init(_NO_PRODUCER)
+
+    async def renew(self) -> None:
+        """
+        Undo what may be open or in doubt, and go on with a higher epoch, as the only producer of this id still.
+
+        Unlike `open` it takes nothing away from another producer: raise ProducerFencedError if there is one.
+        """
+        request = EndTxnRequest(self.transactional_id, self._producer_id, self._epoch, False)  # noqa: FBT003 - Kafka's
+        try:
+            await self._ask(request, "EndTxn", _code)
+        except BrokerAnsweredError as error:
+            if error.code not in _NOTHING_OPEN:
+                raise
+        await self._init((self._producer_id, self._epoch))
+
+    async def _init(self, producer: tuple[int, int]) -> None:
+        request = InitTransactionsRequest(self.transactional_id, self._timeout_ms, producer)
         answer = await self._ask(request, "InitTransactions", _code)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
         self._added.clear()
+
+    def use(self, cluster: Cluster) -> None:
+        """Ask the coordinator by way of *cluster* from now on, which is the same one with other connections."""
+        if cluster is not self._cluster:
+            self._cluster = cluster
+            self._coordinator = Coordinator(cluster, self.transactional_id, TRANSACTION_KEY, _PURPOSE)
 
     async def add(self, partitions: Collection[TopicPartition]) -> None:
         """Make *partitions* part of the transaction, which the first one begins."""
@@ -125,7 +197,7 @@ class TransactionalProducer:
 
     async def _ask(self, request: Any, name: str, judge: Callable[[Any], _Answer]) -> Any:
         """Ask the coordinator until it knows; all these requests may be repeated where an answer was lost."""
-        patience = Patience(self._cluster.clock, self._cluster.endpoint.request_timeout_ms / 1000)
+        patience = Patience(self._cluster.clock, self.patience_ms / 1000)
         while True:
             answer = await self._coordinator.ask(request, name, lambda it: self._error(name, *judge(it)))
             if not isinstance(answer, BrokerAnsweredError):

@@ -242,7 +242,7 @@ async def test_a_group_whose_coordinator_is_away_is_left_alone(
 
     It is unknown whether it has members, so its offsets stay; once the coordinator is back they are synced again.
     """
-    target = make_cluster("limping", brokers=2, properties={"offsets.topic.replication.factor": "1"})
+    target = make_cluster("limping", brokers=3, properties={"offsets.topic.replication.factor": "1"})
     stage = Stage(primary, target, prefix)
     await create_topic(stage.source, stage.topic)
     await produce_numbers(stage.source, stage.topic, count=100, partitions=1)

@@ -16,15 +16,28 @@ from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.group import CommittedOffset
 from mm2py.model.node import Node, decode_node, encode_node
 from mm2py.model.share import Candidate, SharedFlow, encode_candidate, encode_shared_flow, whole_share
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import FlowDrained, FlowRunsElsewhere, FlowShared, FlowStarted
+from mm2py.telemetry.events import (
+    CheckpointsRead,
+    FlowDrained,
+    FlowFenced,
+    FlowRunsElsewhere,
+    FlowShared,
+    FlowStarted,
+    StepFailed,
+    TaskRestarted,
+)
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import fence
 from mm2py.wire.groups.membership import Assign, Heartbeat, Membership
+from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.groups import commit_as_admin
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
@@ -214,3 +227,44 @@ async def test_a_reload_keeps_the_flows_place(
 
     assert len(before) == 1
     assert ([it.member_id for it in after], left) == ([it.member_id for it in before], ())
+
+
+async def test_a_flow_whose_owner_is_fenced_and_finds_no_other_node_goes_on(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Something opens the owner's transactional id, such as Java MirrorMaker in another group: its next write is refused.
+
+    That is reported once. The owner asks its group, reads all checkpoints again and goes on; copying is not disturbed.
+    """
+    keys = {"emit.checkpoints.interval.seconds": 1}
+    settings = _settings(primary, backup, prefix, **keys)
+    owner_id, checkpoints = f"connect-cluster-{settings.group_id}", f"{settings.flow.source}.checkpoints.internal"
+    here = TopicPartition(prefix, 0)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=1)
+
+    async def pointed() -> list[int]:
+        return [it.upstream for it in await checkpoints_in(backup.bootstrap_servers, checkpoints, prefix)]
+
+    async def commit(offset: int) -> None:
+        await commit_as_admin(primary.bootstrap_servers, prefix, {here: CommittedOffset(offset)})
+
+    async def reached(offset: int) -> bool:
+        return offset in await pointed()
+
+    async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
+        await commit(100)
+        await eventually(lambda: reached(100), within_s=30, what="the first checkpoint is written")
+        await fence(other._cluster, owner_id)
+        await commit(200)
+        await eventually(lambda: reached(200), within_s=30, what="the owner writes again")
+        await flow.drain()
+        written = await pointed()
+
+    assert [it.transactional_id for it in flow.events.of(FlowFenced)] == [owner_id]
+    assert len(flow.events.of(CheckpointsRead)) == 2
+    assert len(flow.events.of(FlowStarted)) == 1
+    assert not flow.events.of(StepFailed)
+    assert not flow.events.of(TaskRestarted)
+    assert written == sorted(written)

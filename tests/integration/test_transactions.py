@@ -17,6 +17,8 @@ from mm2py.model.positions import Position
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, fence
+from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.brokers import MakeCluster
@@ -99,6 +101,93 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
     await second.commit()
 
     assert await values(backup.bootstrap_servers, prefix) == [3]
+
+
+async def _nothing() -> list[LogRecord]:
+    return []
+
+
+def writing_log(cluster: Cluster, topic: str, writer: FencedWriter) -> KeptLog:
+    return KeptLog(cluster, topic, _nothing, lambda _: None, writer=writer)
+
+
+async def test_of_two_writers_with_one_id_the_former_writes_nothing_more(
+    cluster: Cluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """
+    A node writes, another takes over, and the first one goes on: nothing of that is seen, by any reader.
+
+    It is told once. A node that only fences, to end what a vanished one left open, does the same to the second.
+    """
+    await create_topic(backup.bootstrap_servers, prefix)
+    told: list[str] = []
+    first, second = (FencedWriter(prefix, told.append) for _ in "ab")
+    one, two = writing_log(cluster, prefix, first), writing_log(cluster, prefix, second)
+    await first.open(cluster)
+    await one.append(numbered(1, 2))
+    await second.open(cluster)
+    for number in (3, 4):
+        with pytest.raises(TakenOverError, match=f"another node writes at cluster B now, under .* {prefix}"):
+            await one.append(numbered(number))
+    await two.append(numbered(5))
+    told_before = list(told)
+    await fence(cluster, prefix)
+    with pytest.raises(TakenOverError):
+        await two.append(numbered(6))
+    read = (await read_topic(backup.bootstrap_servers, prefix))[0]
+
+    assert [record.value for record in read] == [b"1", b"2", b"5"]
+    assert (told_before, told) == ([prefix], [prefix, prefix])
+
+
+async def test_what_a_writer_left_open_ends_with_the_next_one(
+    cluster: Cluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """A node vanishes in the middle of a write; its successor reads to the end at once, and nothing of that write."""
+    await create_topic(backup.bootstrap_servers, prefix)
+    first, second = FencedWriter(prefix), FencedWriter(prefix)
+    log = TopicLog(cluster, prefix)
+    await first.open(cluster)
+    frozen = asyncio.Event()
+
+    async def freeze(transaction: TransactionalProducer | None) -> None:
+        await log.append(numbered(1), transaction)
+        frozen.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        writing = tasks.create_task(first.write(cluster, [TopicPartition(prefix, 0)], freeze))
+        await frozen.wait()
+        async with asyncio.timeout(5):
+            await second.open(cluster)
+            await log.await_stable()
+        writing.cancel()
+    await writing_log(cluster, prefix, second).append(numbered(2))
+    with pytest.raises(TakenOverError):
+        await writing_log(cluster, prefix, first).append(numbered(3))
+
+    assert await values(backup.bootstrap_servers, prefix) == [2]
+
+
+async def test_a_write_that_failed_is_undone_and_the_next_one_goes_through(
+    cluster: Cluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """It fails after something was written, or is cancelled then: neither is seen, and the writer needs no other."""
+    await create_topic(backup.bootstrap_servers, prefix)
+    writer, log = FencedWriter(prefix), TopicLog(cluster, prefix)
+    await writer.open(cluster)
+    for error in (BrokerAnsweredError("B", "Produce", 10, "MESSAGE_TOO_LARGE", ""), asyncio.CancelledError()):
+
+        async def fail(transaction: TransactionalProducer | None, error: BaseException = error) -> None:
+            await log.append(numbered(1), transaction)
+            raise error
+
+        await writing_log(cluster, prefix, writer).append(numbered(2))
+        with pytest.raises(type(error)):
+            await writer.write(cluster, [TopicPartition(prefix, 0)], fail)
+    await writing_log(cluster, prefix, writer).append(numbered(3))
+
+    assert await values(backup.bootstrap_servers, prefix) == [2, 2, 3]
 
 
 async def test_a_committer_says_which_positions_were_committed(

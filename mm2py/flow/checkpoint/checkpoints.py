@@ -34,6 +34,7 @@ from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, Check
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fenced_writer import FencedWriter
 from mm2py.wire.groups.consumer_groups import Groups, Offsets
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord
@@ -108,6 +109,7 @@ class Checkpoints:
         events: EventLog,
         measures: FlowMeasures | None = None,
         passed_over: PassedOver | None = None,
+        writer: FencedWriter | None = None,
     ) -> None:
         """Create them for two open clusters. *forward* translates offsets of topics that this flow mirrors, *back* of
         topics that the flow in the other direction brought to the source. Both take the topic-partition by its name at
@@ -127,7 +129,7 @@ class Checkpoints:
         self._events = events
         self._measures = measures or FlowMeasures(clock)
         topic = policy.checkpoints_topic(settings.flow.source)
-        self.log = kept_log(settings.flow, target, topic, events, self._contents)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
         #: topic.
@@ -154,6 +156,7 @@ class Checkpoints:
             setting="checkpoints.topic.replication.factor",
         )
         try:
+            await self.log.await_stable()
             records = await self.log.read_all()
         except BrokerAnsweredError as error:
             if error.code not in _UNREADABLE:

@@ -66,8 +66,6 @@ class CheckpointGroup(FlowGroup):
     async def _live(self) -> None:
         settings, chosen = self._settings, self._settings.checkpoints
         flow = settings.flow
-        policy = policy_of(settings)
-        topic_filter = topic_filter_of(settings)
         async with AsyncExitStack() as open_clusters:
             source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
             for cluster in (source, target):
@@ -75,19 +73,8 @@ class CheckpointGroup(FlowGroup):
             await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
-            checkpoints = Checkpoints(
-                settings,
-                source,
-                target,
-                policy=policy,
-                topic_filter=topic_filter,
-                forward=self._forward,
-                back=self._way_back(source, policy),
-                reach=self._reach,
-                clock=self._clock,
-                events=self._events,
-                measures=self._measures,
-                passed_over=self._passed_over,
+            checkpoints = await self._reach.insist(
+                "open transactional ids", [flow.target], lambda: self._open(source, target)
             )
             offsets = GroupOffsets(
                 flow,
@@ -111,6 +98,25 @@ class CheckpointGroup(FlowGroup):
             # If another node took over, its checkpoints are newer.
             if not self.requests.is_deposed and not self.requests.is_paused:
                 await self._finish(checkpoints, offsets)
+
+    async def _open(self, source: Cluster, target: Cluster) -> Checkpoints:
+        """Keep former nodes of the flow from writing, so that what is read from now on is final."""
+        policy = policy_of(self._settings)
+        return Checkpoints(
+            self._settings,
+            source,
+            target,
+            policy=policy,
+            topic_filter=topic_filter_of(self._settings),
+            forward=self._forward,
+            back=self._way_back(source, policy),
+            reach=self._reach,
+            clock=self._clock,
+            events=self._events,
+            measures=self._measures,
+            passed_over=self._passed_over,
+            writer=await self._around.writers.for_owner(target),
+        )
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:
         """Write a last round, now that nothing is copied any more."""

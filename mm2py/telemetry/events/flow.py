@@ -118,6 +118,31 @@ class FlowUnguarded(Event):
 
 
 @attrs.frozen
+class FlowFenced(Event):
+    """Another node has taken over as the flow's owner: the target refused a write under `transactional_id`."""
+
+    level = Level.WARN
+
+    flow: Flow
+    transactional_id: str
+    then: str
+
+
+@attrs.frozen
+class ControlWritesUnguarded(Event):
+    """The target does not let the flow write checkpoints in transactions, so a node that was replaced could still
+    write old ones; the flow continues.
+    """
+
+    level = Level.WARN
+
+    flow: Flow
+    transactional_id: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
 class GroupFailed(Event):
     """A flow's checkpoint or heartbeat group failed permanently and needs attention; copying continues."""
 

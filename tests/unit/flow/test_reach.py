@@ -15,6 +15,7 @@ from mm2py.model.state import StepView
 from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, ClusterUnreachable, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import error_of
+from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.security.access import ClusterAccessError
 from tests.support.clocks import WALL_START_MS, ManualClock
 from tests.support.flow_rig import HopelessError
@@ -44,6 +45,18 @@ def test_a_cluster_goes_away_once(reach: Reach, clock: ManualClock, events: Even
     assert away[1].hint == ClusterUnreachableError.hint
     assert len(events.of(ClusterUnreachable)) == 1
     assert events.of(ClusterRecovered) == (ClusterRecovered(FLOW, "B", 40.0, 4),)
+    assert reach.is_complete
+
+
+async def test_a_takeover_is_no_failed_step(reach: Reach, events: EventLog) -> None:
+    """Each step that writes is refused from then on, which is reported once, elsewhere."""
+
+    async def write() -> bool:
+        raise TakenOverError("B", "connect-cluster-A-mm2")
+
+    written = await reach.once("write positions", ["B"], write)
+
+    assert (written, events.of(StepFailed)) == (None, ())
     assert reach.is_complete
 
 

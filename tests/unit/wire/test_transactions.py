@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
-import attrs
 import pytest
-from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
-from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import batches
@@ -19,46 +15,11 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.batches import build_batch
-from tests.support.clocks import LoopClock
+from tests.support.coordinators import Coordinators
 
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 LOST = BrokerConnectionError("B", "1", "gone")
-
-
-@attrs.define
-class Coordinators:
-    """Brokers of which the first is the coordinator until a client looks it up again; answers come from a script."""
-
-    answers: list[Any] = attrs.field(factory=list)
-    asked: list[tuple[int, str]] = attrs.field(factory=list)
-    lookups: int = 0
-    brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
-    alias: str = "B"
-    endpoint: ClusterEndpoint = attrs.field(factory=lambda: ClusterEndpoint("B", ("b:1",)))
-    clock: LoopClock = attrs.field(factory=LoopClock)
-
-    async def send_to_any(self, *_: object) -> Any:
-        self.lookups += 1
-        return SimpleNamespace(coordinators=[("mm2py-A->B-x", self.lookups, "host", 9092, 0, None, {})])
-
-    async def refresh_metadata(self, _topics: object) -> None:
-        return
-
-    async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
-        self.asked.append((node, type(request).__name__))
-        answer = self.answers.pop(0) if self.answers else 0
-        if isinstance(answer, Exception):
-            raise answer
-        if isinstance(answer, list):
-            return SimpleNamespace(errors=answer)
-        match request:
-            case InitProducerIdRequest():
-                return SimpleNamespace(error_code=answer, producer_id=7, producer_epoch=len(self.asked))
-            case AddPartitionsToTxnRequest():
-                return SimpleNamespace(errors=[("t", [(0, answer)])])
-            case EndTxnRequest():
-                return SimpleNamespace(error_code=answer)
 
 
 async def opened(*answers: Any) -> tuple[TransactionalProducer, Coordinators]:
@@ -98,6 +59,22 @@ async def test_a_fence_is_final(code: ErrorCode) -> None:
         await producer.add([ONE])
 
     assert len(coordinators.asked) == 1
+
+
+async def test_renewing_undoes_what_is_open_and_takes_nothing_from_another() -> None:
+    """The producer that was is named, so that the coordinator refuses it if another one has opened the id since."""
+    producer, coordinators = await opened(ErrorCode.INVALID_TXN_STATE, 0, 0, ErrorCode.INVALID_PRODUCER_EPOCH)
+    before = producer.mark(ONE)
+    producer.wrote(ONE, 5)
+    await producer.renew()
+    after = producer.mark(ONE)
+    with pytest.raises(ProducerFencedError):
+        await producer.renew()
+
+    names = [name.removesuffix("Request") for _, name in coordinators.asked]
+    assert names == ["EndTxn", "InitTransactions"] * 2
+    assert coordinators.renewed == [(before.producer_id, before.producer_epoch), (7, after.producer_epoch)]
+    assert after.sequence == 0
 
 
 async def test_an_error_is_told_in_its_own_words() -> None:
