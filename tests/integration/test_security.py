@@ -382,7 +382,7 @@ async def test_missing_permissions_at_the_target(
         await eventually(lambda: obey(running), within_s=60, what="all is granted and copied")
 
     assert set(granted) == {
-        *((operation, positions) for operation in ("DESCRIBE", "CREATE", "WRITE")),
+        *((operation, positions) for operation in ("DESCRIBE", "CREATE", "WRITE", "READ")),
         *((operation, remote) for operation in ("CREATE", "DESCRIBE", "WRITE")),
     }
 
