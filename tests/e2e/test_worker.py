@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
+from mm2py.devkit.java import JvmOptions
 from mm2py.devkit.ports import free_ports
 from mm2py.devkit.process import start_process
 from mm2py.model.connector_configs import config_record, state_record
@@ -140,7 +140,7 @@ def _java_worker(folder: Path, file: str) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     java_file = folder / "java.properties"
     java_file.write_text(Path(file).read_text() + f"listeners={url}\n")
-    line = JvmOptions(heap_mb=256, flags=SERVER_FLAGS).command(
+    line = JvmOptions(heap_mb=256).command(
         "org.apache.kafka.connect.cli.ConnectDistributed", str(java_file), scratch=folder
     )
     process = start_process("Kafka Connect", line, log_file=folder / "connect.log")
