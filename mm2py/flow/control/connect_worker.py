@@ -165,6 +165,7 @@ class ConnectWorker:
         self._events = events
         self._jitter = jitter
         self._hooks: Hooks | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._changing = asyncio.Lock()
         self._configs: Configs = {}
         #: Flows that have their positions.
@@ -187,8 +188,15 @@ class ConnectWorker:
         self.composition = now
         for name, idle in now.idle.items():
             if idle != before.get(name):
-                self._events.emit(ConnectorNotRun(name, tuple(map(str, idle.problems))))
+                self._report(ConnectorNotRun(name, tuple(map(str, idle.problems))))
         return now.settings
+
+    def _report(self, event: ConnectorNotRun) -> None:
+        """Emit an event of the thread that reads on the event loop, where sinks expect it."""
+        if self._loop is None:
+            self._events.emit(event)
+        else:
+            self._loop.call_soon_threadsafe(self._events.emit, event)
 
     def _composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
         configs = {name: one.config for name, one in connectors.items()}
@@ -199,7 +207,7 @@ class ConnectWorker:
 
     async def run(self, hooks: Hooks) -> None:
         """Follow the config topic until cancelled."""
-        self._hooks = hooks
+        self._hooks, self._loop = hooks, asyncio.get_running_loop()
         await supervise(
             "connectors",
             self._store.follow,
