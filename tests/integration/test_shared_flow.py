@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import random
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
+from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import FlowShared, FlowStarted, TopicCreated
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.groups.membership import Membership
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly, committed
+from tests.support.mirrored import await_arrived
 from tests.support.producing import numbered_stream, produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic
 
 
@@ -101,10 +112,11 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
         **{
             f"{prefix[-6:]}->B.groups": f"{prefix}.*",
             "refresh.topics.interval.seconds": 1,
+            "refresh.groups.interval.seconds": 1,
             "emit.checkpoints.interval.seconds": 1,
             "sync.group.offsets.enabled": "true",
             "sync.group.offsets.interval.seconds": 1,
-            "offset.flush.interval.ms": 1000,
+            "B.offset.flush.interval.ms": 1000,
         },
     )
     source, target, topic, group = (
@@ -142,3 +154,47 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
     assert [0 < records < 100 * PARTITIONS for records in copied] == [True, True], copied
     assert not rest.events.of(TopicCreated)
     assert_numbers(await read_numbers(target, f"{settings.flow.source}.{topic}"), 100 * PARTITIONS)
+
+
+@pytest.mark.soak
+async def test_forced_rebalances_under_load(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Nodes are drained, come back, and are thrown out of the group, one after the other, while records arrive."""
+    settings = _settings(primary, backup, prefix, **{"B.session.timeout.ms": 6000, "B.offset.flush.interval.ms": 1000})
+    servers, chance = primary.bootstrap_servers, random.Random(7)
+    await create_topic(servers, prefix, partitions=PARTITIONS)
+    async with (
+        numbered_stream(servers, prefix, count=1, partitions=PARTITIONS, rate=2_000, open_ended=True) as stream,
+        AsyncExitStack() as runs,
+        Cluster(settings.target, SystemClock()) as target,
+    ):
+        flows = [await runs.enter_async_context(running_flow(settings, tmp_path)) for _ in range(3)]
+        group = Membership(target, settings.group_id, (PROTOCOL_TYPE, PROTOCOL), 6_000)
+        await eventually(lambda: all(map(_has_tasks, flows)), within_s=30, what="all have tasks")
+        for _ in range(rounds(8, soak=300)):
+            flow = chance.choice(flows)
+            match chance.choice(("drain", "throw out", "throw out two")):
+                case "drain":
+                    flow.runner.set_drained(is_drained=True)
+                    await asyncio.sleep(chance.random())
+                    flow.runner.set_drained(is_drained=False)
+                case "throw out":
+                    await _throw_out(group, chance, 1)
+                case _:
+                    await _throw_out(group, chance, 2)
+            await asyncio.sleep(2 * chance.random())
+        written = await stream.done()
+        remote = f"{settings.flow.source}.{prefix}"
+        await await_arrived(backup.bootstrap_servers, remote, written)
+        for flow in flows:
+            await flow.drain()
+
+    assert_numbers(await read_numbers(backup.bootstrap_servers, remote), written)
+
+
+async def _throw_out(group: Membership, chance: random.Random, count: int) -> None:
+    """Remove members as a coordinator does whose session is over."""
+    members = [member.member_id for member in (await group.look()).members]
+    for member_id in chance.sample(members, min(count, len(members))):
+        await group.remove(member_id)
