@@ -13,7 +13,7 @@ from mm2py.config.explain import MASK
 from mm2py.config.keys.row import Key, Kind, Place
 from mm2py.config.keys.table import KEYS
 from mm2py.core.control.overrides import CONNECTORS, SOURCE
-from mm2py.model.overrides import Overrides
+from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
@@ -75,8 +75,8 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
         yield {"id": 0, **_state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint))}
         return
     for task in flow.tasks:
-        # A task of another node goes by its own state: the connector's here may differ.
-        is_running = group.state is FlowState.RUNNING or bool(task.node)
+        # A task of another node goes by its own state, unless all are to rest: the connector's here may differ.
+        is_running = group.state is FlowState.RUNNING or (bool(task.node) and group.wanted is Wanted.RUNNING)
         state = _TASK_STATES[task.state] if is_running else _STATES[group.state]
         yield {"id": task.task, **_state(state, task.node or worker_id, _task_trace(flow, task))}
 

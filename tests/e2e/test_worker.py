@@ -322,3 +322,40 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
         await running.wait_for_event("settings_reloaded", removed=[f"{alias}->us-east"])
         assert running.is_running
         assert await running.sigterm() == 0
+
+
+async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """A connector that is put to one node is shown, run, paused and deleted by both, whichever of them is asked."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    name, alias = f"{prefix}-source", f"{prefix}-west"
+    await create_topic(source, prefix, partitions=16)
+    await produce_numbers(source, prefix, count=_COUNT, partitions=16)
+    topics = {"topics": prefix, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1, "tasks.max": 2}
+    config = _mm2("MirrorSourceConnector", alias, source, **topics)
+    arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
+    async with (
+        command(tmp_path, "mm2py.cli.distributed", *arguments, name="one") as first,
+        command(tmp_path, "mm2py.cli.distributed", *arguments, name="two") as second,
+    ):
+        one, two = await worker_rest(first), await worker_rest(second)
+        await one.ask("PUT", f"/connectors/{name}/config", config, wanted=201)
+
+        async def both_copy() -> bool:
+            shown = await two.ask("GET", f"/connectors/{name}/status")
+            assert [task["state"] for task in shown["tasks"]] == ["RUNNING"] * 2, shown
+            assert len({task["worker_id"] for task in shown["tasks"]}) == 2, shown
+            return True
+
+        await eventually(both_copy, within_s=60, what="each node runs a task")
+        await assert_mirrored(source, prefix, target, f"{alias}.{prefix}", _COUNT)
+        await two.ask("PUT", f"/connectors/{name}/pause", wanted=202)
+        for rest in (one, two):
+            await rest.until(name, "PAUSED", tasks=2)
+        await one.ask("PUT", f"/connectors/{name}/resume", wanted=202)
+        for rest in (one, two):
+            await rest.until(name, "RUNNING", tasks=2)
+        assert await first.sigterm() == 0
+        await two.until(name, "RUNNING", tasks=2)
+        await two.ask("DELETE", f"/connectors/{name}", wanted=204)
+        assert await two.ask("GET", "/connectors", wanted=200) == []
+        assert await second.sigterm() == 0

@@ -125,7 +125,8 @@ def _tasks(shown: _Shown) -> list[int]:
     numbers = connect.task_ids(flow, group)
     if group.connector != ConnectorClass.SOURCE.value:
         return numbers
-    return [number for number in numbers if any(one.task == number for one in flow.partitions)]
+    busy = {task.task for task in flow.tasks if task.partitions}
+    return [number for number in numbers if number in busy]
 
 
 def _info(shown: _Shown) -> Json:
