@@ -6,10 +6,11 @@ members together, and share the flow. A member on this machine whose process has
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
+from mm2py.errors import Mm2Error
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node, decode_node
 from mm2py.model.share import decode_candidate
@@ -20,6 +21,36 @@ PROTOCOL_TYPE: Final = "connect"
 #: Its members write nodes as JSON (see `mm2py.model.node`).
 PROTOCOL: Final = "mm2py-1"
 _HOSTS_SHOWN: Final = 3
+
+
+@attrs.define(eq=False)
+class NoCoordinatorError(Mm2Error):
+    """No broker coordinates a flow's group, so it is unknown who runs the flow."""
+
+    hint: ClassVar[str] = (
+        "check that __consumer_offsets of that cluster has its partitions online; it cannot be created with fewer "
+        "brokers than offsets.topic.replication.factor"
+    )
+
+    cluster: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"no broker of cluster {self.cluster} coordinates group {self.group}"
+
+
+@attrs.define(eq=False)
+class UnknownAssignmentError(Mm2Error):
+    """The leader of a flow's group assigned its work in a form that this version does not know."""
+
+    hint: ClassVar[str] = "the leader is a node of another version: run one version of mm2py on all nodes of a flow"
+
+    cluster: str
+    group: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"the assignment of group {self.group} at {self.cluster} cannot be used: {self.problem}"
 
 
 @attrs.frozen

@@ -12,11 +12,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import ClassVar
 
 import attrs
 
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, judge_members
+from mm2py.core.membership import (
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    NoCoordinatorError,
+    Occupied,
+    UnknownAssignmentError,
+    judge_members,
+)
 from mm2py.core.sharing import Work, flow_tasks, needs_rebalance, share_work
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.supervise import supervise
@@ -60,36 +66,6 @@ _HINT = "stop one of the two; once it has ended, the other continues by itself"
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
-@attrs.define(eq=False)
-class NoCoordinatorError(Mm2Error):
-    """No broker coordinates a flow's group, so it is unknown who runs the flow."""
-
-    hint: ClassVar[str] = (
-        "check that __consumer_offsets of that cluster has its partitions online; it cannot be created with fewer "
-        "brokers than offsets.topic.replication.factor"
-    )
-
-    cluster: str
-    group: str
-
-    def __str__(self) -> str:
-        return f"no broker of cluster {self.cluster} coordinates group {self.group}"
-
-
-@attrs.define(eq=False)
-class UnknownAssignmentError(Mm2Error):
-    """The leader of a flow's group assigned its work in a form that this version does not know."""
-
-    hint: ClassVar[str] = "the leader is a node of another version: run one version of mm2py on all nodes of a flow"
-
-    cluster: str
-    group: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"the assignment of group {self.group} at {self.cluster} cannot be used: {self.problem}"
-
-
 @attrs.frozen
 class Place:
     """A membership as one runner of the flow leaves it to the next on this node, with what it holds."""
@@ -128,6 +104,10 @@ class FlowMembership:
         #: Called with each new assignment, and with None once there is none any more.
         self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
         self._is_drained = False
+        #: The group's leader assigns work in a form that this version does not know.
+        self._is_unfit = False
+        #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
+        self._has_untaken = False
         self._kept: Place | None = None
         self._hands_over = False
         #: What we are to have, and what we may still hold of a former share.
@@ -258,7 +238,8 @@ class FlowMembership:
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
             was_doubted, self._is_doubted = self._is_doubted, False
-            beat = Heartbeat.REBALANCE if self._must_join.is_set() else await place.beat()
+            must_join = self._must_join.is_set() or self._has_untaken
+            beat = Heartbeat.REBALANCE if must_join else await place.beat()
             if beat is Heartbeat.OK:
                 await self._go_on(place, was_doubted=was_doubted)
                 return
@@ -296,17 +277,36 @@ class FlowMembership:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
         self._must_join.clear()
         self._beaten_at = self._clock.monotonic()
-        candidate = Candidate(self._us(), self._held, self.load(), self.digests(), self._is_drained)
+        takes_part = not self._is_drained and not self._is_unfit
+        candidate = Candidate(self._us(), self._held, self.load(), self.digests(), not takes_part)
+        known_as = place.member_id if place.is_in else ""
         raw = await place.join(encode_candidate(candidate), self._assign)
         if raw is None:
             return False
         self._beaten_at = self._clock.monotonic()
+        if known_as and place.member_id != known_as:
+            # The coordinator had forgotten us: others may have had what we said that we hold.
+            self._was_ours, self._held = True, NO_SHARE
+            self._must_join.set()
+        shared = self._decoded(raw)
+        self._has_untaken = True
+        await self._take(shared, place.member_id)
+        self._has_untaken = False
+        return True
+
+    def _decoded(self, raw: bytes) -> SharedFlow:
+        """Return an assignment. If it is none that this version knows, have others run our share, and raise."""
         try:
             shared = decode_shared_flow(raw)
         except ValueError as error:
-            raise UnknownAssignmentError(self._around.flow.target, self._group, str(error)) from error
-        await self._take(shared, place.member_id)
-        return True
+            unknown = UnknownAssignmentError(self._around.flow.target, self._group, str(error))
+            self._has_untaken, self._is_unfit, self._share = not self._is_unfit, True, NO_SHARE
+            for group in self._groups:
+                group.requests.give(NO_SHARE, str(unknown), unknown.hint)
+            self._must_release.set()
+            raise unknown from error
+        self._is_unfit = False
+        return shared
 
     async def _assign(self, generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return what each member is sent: we are the group's leader."""

@@ -350,8 +350,9 @@ class SourceGroup(FlowGroup):
         await self.requests.until(lambda: not self._is_working or self._applied == self.requests.share)
 
     def suspend(self, why: str) -> None:
-        if self._source_tasks is not None and self._is_working:
-            self._source_tasks.suspend(is_suspended=bool(why))
+        tasks = self._source_tasks
+        if tasks is not None and self._is_working and bool(why) != tasks.is_suspended:
+            tasks.suspend(is_suspended=bool(why))
             self._last_error = why
 
     async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:

@@ -80,7 +80,8 @@ class SourceTasks:
         self._jitter = jitter
         self._pauses = RetryPauses()
         self._pausing: set[TopicPartition] = set()
-        self._is_suspended = False
+        #: Whether no epoch is planned.
+        self.is_suspended = False
         #: What of the flow is copied here.
         self.share = whole_share(flow_tasks(settings)[0])
         #: Set when a task returned partitions.
@@ -154,8 +155,8 @@ class SourceTasks:
 
     def suspend(self, *, is_suspended: bool) -> None:
         """Plan no epoch while *is_suspended*, and end those that run."""
-        if is_suspended != self._is_suspended:
-            self._is_suspended = is_suspended
+        if is_suspended != self.is_suspended:
+            self.is_suspended = is_suspended
             self._poke(range(len(self._tasks)))
 
     def _assign(self) -> None:
@@ -173,7 +174,7 @@ class SourceTasks:
         return [self._states[it] for it in self.holders.of_task(task) if not self.ledger.overrides.is_paused(it)]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
-        if self._is_suspended:
+        if self.is_suspended:
             return ()
         self.ledger.renew(self.holders.of_task(task))
         own = self._own(task)
@@ -188,7 +189,7 @@ class SourceTasks:
         return self._rates.plan(task, [plan.source for plan in partitions], busy)
 
     def next_retry_at(self, task: int) -> float | None:
-        if self._is_suspended:
+        if self.is_suspended:
             return None
         return due.next_retry_at(self._own(task))
 

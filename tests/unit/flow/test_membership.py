@@ -51,12 +51,16 @@ class Place:
     place: MemberIdentity | None = None
     member_id: str = "us"
     others: dict[str, bytes] = attrs.field(factory=dict)
+    #: What the coordinator calls us from the next time on that we join.
+    renamed: str = ""
     #: What the next heartbeat is answered.
     answer: Heartbeat = Heartbeat.OK
     joins: list[Candidate | None] = attrs.field(factory=list)
     generation: int = 0
     #: What the coordinator sends us instead of what we assign.
     sent: bytes | None = None
+    #: What keeps this node from taking over.
+    refusal: Exception | None = None
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
@@ -69,7 +73,8 @@ class Place:
         self.is_in = True
         self.generation += 1
         self.joins.append(decode_candidate(metadata))
-        assigned = (await assign(self.generation, {"us": metadata, **self.others}))["us"]
+        self.member_id = self.renamed or self.member_id
+        assigned = (await assign(self.generation, {self.member_id: metadata, **self.others}))[self.member_id]
         return assigned if self.sent is None else self.sent
 
     async def beat(self) -> Heartbeat:
@@ -153,7 +158,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS),
         )
         around = flow_context(clock, events, settings)
-        its = FlowMembership(around, lambda: US)
+
+        async def take_over() -> None:
+            if place.refusal is not None:
+                raise place.refusal
+
+        its = FlowMembership(around, lambda: US, take_over)
         its.begin([cast("FlowGroup", working)])
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(its.run())
@@ -260,14 +270,61 @@ async def test_a_member_on_this_machine_whose_process_has_ended_is_removed(run: 
     assert place.others == {}
 
 
-async def test_an_assignment_that_cannot_be_read_is_told_with_what_to_do(run: Run) -> None:
-    """The group's leader is a node of a later version."""
+async def test_an_assignment_that_cannot_be_read_is_left_to_others(run: Run) -> None:
+    """The group's leader is a node of a later version: what is assigned to us must not wait for us."""
     async with run(NOBODY) as (place, group, events):
-        place.sent = b'{"version": 2}'
+        group.released.set()
+        await asyncio.sleep(4)
+        place.sent, place.answer = b'{"version": 2}', Heartbeat.REBALANCE
+        await asyncio.sleep(20)
+        refused = (group.is_admitted, group.why)
+        takes_part = [None if it is None else not it.is_drained for it in place.joins]
+        last = place.joins[-1]
+        place.sent, place.answer = None, Heartbeat.REBALANCE
+        place.others = {"other": encode_candidate(Candidate(THERE))}
         await asyncio.sleep(4)
 
-    assert not group.is_admitted
+    assert refused[0] is False
+    assert "cannot be used" in refused[1]
+    assert takes_part[:2] == [True, True]
+    assert takes_part[2:]
+    assert not any(takes_part[2:])
+    assert last is not None
+    assert last.held == NO_SHARE
+    assert len(takes_part) < 6
     assert "another version" in events.of(StepFailed)[0].hint
+
+
+async def test_what_could_not_be_taken_is_assigned_again(run: Run) -> None:
+    """The overrides of another node could not be read: the share is not forgotten."""
+    async with run(JAVA) as (place, group, events):
+        await asyncio.sleep(4)
+        place.refusal = error_of(ErrorCode.REQUEST_TIMED_OUT, "B", "Fetch", "overrides")
+        place.group = NOBODY
+        await asyncio.sleep(6)
+        before = group.is_admitted
+        place.refusal = None
+        await asyncio.sleep(6)
+        after = group.is_admitted
+
+    assert (before, after) == (False, True)
+    assert events.of(StepFailed)
+
+
+async def test_a_member_that_was_forgotten_while_it_joined_begins_again(run: Run) -> None:
+    """It said that it holds what others may have had meanwhile."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.renamed, place.answer = "us again", Heartbeat.REBALANCE
+        place.others = {"other": encode_candidate(Candidate(THERE))}
+        group.released.set()
+        await asyncio.sleep(6)
+
+    assert group.is_deposed
+    held = [it.held for it in place.joins if it is not None]
+    assert held[:2] == [NO_SHARE, whole_share(TASKS)]
+    assert held[2] == group.share
+    assert len(group.share.tasks) == 1
 
 
 async def test_a_crash_that_is_over_within_a_session_is_not_told(run: Run) -> None:
