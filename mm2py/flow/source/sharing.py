@@ -66,6 +66,8 @@ class ShareKeeper:
         before = self._tasks.share
         self._tasks.take_share(share)
         self._topics.may_act = share.is_owner
+        if share.is_owner != before.is_owner:
+            self._topics.memory.forget()
         await self._release()
         if not (share - before).is_empty or share.slots - before.slots:
             await self._gain(share.tasks - before.tasks)

@@ -1,6 +1,6 @@
 """A flow's record of the configs and ACLs that it set on the target. It is stored in a compacted topic on the target
-cluster (see `mm2py.model.synced`) and read once. Changes are recorded before they are sent, so that after a crash all
-of them are known as the mirror's.
+cluster (see `mm2py.model.synced`) and read once by each owner of the flow. Changes are recorded before they are sent,
+so that after a crash all of them are known as the mirror's.
 """
 
 from __future__ import annotations
@@ -87,6 +87,10 @@ class SyncedMemory:
                         self._take(entry)
             self._passed_over.note(self.log.topic, strange)
             self._is_loaded = True
+
+    def forget(self) -> None:
+        """Have the topic read again before the next use: another node may have written it."""
+        self._is_loaded, self._configs, self._acls = False, {}, set()
 
     def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
         """Return the values by key that the mirror set on a remote topic."""

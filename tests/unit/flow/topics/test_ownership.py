@@ -57,3 +57,18 @@ async def test_a_topic_that_may_not_be_created(brokers: FakeBrokers, cluster: Cl
     await memory.load()
 
     assert memory.acls == frozenset()
+
+
+async def test_a_node_that_becomes_the_owner_reads_what_the_last_one_wrote(
+    brokers: FakeBrokers, cluster: Cluster
+) -> None:
+    """Several nodes share the flow: what this one knew from an earlier time counts no more."""
+    memory, others = (SyncedMemory(SETTINGS, cluster, EventLog(LoopClock())) for _ in range(2))
+    await memory.load()
+    await memory.write([SyncedConfig("A.t", "a", ("1",)), SyncedAcl(ACL)])
+    await others.load()
+    await others.write([SyncedConfig("A.t", "a", ("2",)), ForgottenAcl(ACL)])
+    memory.forget()
+    await memory.load()
+
+    assert (memory.configs_of("A.t"), memory.acls) == ({"a": ("2",)}, frozenset())
