@@ -29,11 +29,14 @@ _HOPELESS: Final = (
     ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.INVALID_REQUEST,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 _THEN: Final = "writes no more checkpoints, and asks again who owns the flow"
 _HINTS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "check that __transaction_state of that cluster has its partitions online; it "
     "cannot be created with fewer brokers than transaction.state.log.replication.factor",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "a transaction under that id does not end: kafka-transactions.sh describe shows "
+    "it, and a restart of the broker that coordinates it ends it",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "raise the brokers' transaction.max.timeout.ms to 1000 or more",
 }
 
