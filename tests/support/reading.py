@@ -56,6 +56,7 @@ async def read_numbers(
 async def _fetched(
     bootstrap: str, topic: str, partitions: Sequence[int], *, reads_committed: bool
 ) -> AsyncGenerator[tuple[int, list[ConsumerRecord]], None]:
+    assert partitions, f"{topic} is being deleted, or created"
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         enable_auto_commit=False,

@@ -26,7 +26,12 @@ _AFFIXES = {
 }
 _POLICY = "replication.policy.class"
 _CONSUMED = frozenset({"name", "connector.class", "target.cluster.alias", *_TOPICS})
-_OFF = ("emit.offset-syncs.enabled", "sync.topic.configs.enabled", "sync.topic.acls.enabled")
+_OFF = (
+    "emit.offset-syncs.enabled",
+    "heartbeats.replication.enabled",
+    "sync.topic.configs.enabled",
+    "sync.topic.acls.enabled",
+)
 _DEFAULT_LOOK_S = 60
 
 

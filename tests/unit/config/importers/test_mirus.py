@@ -74,7 +74,7 @@ def test_a_connector_is_a_flow(load: Load) -> None:
     assert (flow.source.client_id, flow.policy.class_name, flow.is_enabled) == ("mirus", "identity", True)
     assert flow.topics.refresh_interval_s == 60.0
     assert not any((flow.heartbeats.is_emitted, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
-    assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled))
+    assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled, flow.topics.heartbeats_enabled))
     assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == (
         "mm2-offsets.mirus-source.internal",
         1,
