@@ -169,6 +169,7 @@ async def test_connectors_of_a_java_worker_continue(
         "replication.factor": 1,
         "emit.offset-syncs.enabled": "false",
         "sync.topic.acls.enabled": "false",
+        "heartbeats.replication.enabled": "false",  # other tests may have left some
         "refresh.topics.interval.seconds": 1,
     }
     configs = {
