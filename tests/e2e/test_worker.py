@@ -238,6 +238,7 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
         "source": _mm2(
             "MirrorSourceConnector", alias, source,
             **{"topics": topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1},
+            **{"heartbeats.replication.enabled": "false"},  # other tests may have left some
             **{"source.cluster.sasl.jaas.config": "password=hidden"},
         ),
         "checkpoint": _mm2(

@@ -49,6 +49,8 @@ _OTHER_DEFAULTS = {
     "value.converter": "filled in by MirrorMaker's driver",
     "header.converter": "filled in by MirrorMaker's driver",
     "listeners": "Java listens everywhere",
+    "session.timeout.ms": "what a lost node copied goes on within ten seconds",
+    "heartbeat.interval.ms": "as session.timeout.ms",
 }
 _SOCKETS = {
     "consumer.receive.buffer.bytes", "consumer.send.buffer.bytes", "producer.receive.buffer.bytes",
