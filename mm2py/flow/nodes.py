@@ -100,6 +100,7 @@ class FlowNodes:
         self._unreadable: set[str] = set()
         self._read_at = 0.0
         self._marked: tuple[Collection[TopicPartition], str] = ((), topics_mark(()))
+        self._noted_mark = ""
         #: What was asked of this node last, and when.
         self._asked_topics = ("", 0.0)
         self._asked_overrides = (0, 0.0)
@@ -123,7 +124,14 @@ class FlowNodes:
         topics = life.topics
         self.mirrored = lambda: topics.latest.places
         self.on_owner_topics = lambda _mark: topics.want_refresh()
+        topics.watch(self._note_topics)
         self.wake()
+
+    def _note_topics(self, _remote_of: Mapping[str, str]) -> None:
+        """Report other topics at once: the other nodes wait for what the owner has created."""
+        if self.topics_mark != self._noted_mark:
+            self._noted_mark = self.topics_mark
+            self.wake()
 
     def wake(self) -> None:
         """Write this node's status soon: something changed."""

@@ -154,7 +154,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
         owner.runner.restart("MirrorSourceConnector")
         await eventually(
             lambda: any(it.source.topic == f"{prefix}-b" for it in other.runner.view().partitions),
-            within_s=20,
+            within_s=40,
             what="the other node has partitions of the new topic",
         )
         owner.runner.set_drained(is_drained=True)
