@@ -276,10 +276,10 @@ async def mend(stage: Stage, mirror: Daemon) -> None:
     await stage.reload(mirror, stage.properties(is_mended=True).replace("near, old, again", "near, old"))
 
 
-async def move_on_forever(stage: Stage) -> None:
+async def move_on(stage: Stage, over: asyncio.Event) -> None:
     """Write old records, and records of a topic whose rate is limited to less; have a group read on."""
     turn = 0
-    while True:
+    while not over.is_set():
         turn += 1
         await one(stage, "old", age_s=_OLD_S)
         await one(stage, "grows")
@@ -301,14 +301,16 @@ async def tell(stage: Stage) -> None:
         await stage.until_fired("Mm2pyDown")
         mirror = await later.enter_async_context(daemon(stage.directory, stage.properties()))
         await begin(stage)
-        going_on = tasks.create_task(move_on_forever(stage), name="move on")
+        over = asyncio.Event()
+        going_on = tasks.create_task(move_on(stage, over), name="move on")
         await stage.until_fired("Mm2pyNotReady", "Mm2pyClusterUnreachable", "Mm2pyAuthErrors")
         await cause(stage, mirror)
         await stage.until_fired(*sorted(EXPECTED.keys() - {"Mm2pyRestarting"}))
         await judge_scrapes(stage)
         await kill_workers(stage, mirror)
         await stage.until_fired("Mm2pyRestarting")
-        going_on.cancel()
+        over.set()  # a cancelled producer might stay open
+        await going_on
         await later.enter_async_context(slow_link(stage.away_port, int(stage.source.rpartition(":")[2])))
         await mend(stage, mirror)
         await all_clear(stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -186,10 +186,14 @@ async def test_a_handler_that_cannot_read_its_answer_has_lost_it() -> None:
 Verb = Callable[[Cluster], Awaitable[object]]
 
 
+async def _assign(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    return dict(joined)
+
+
 async def _join(cluster: Cluster) -> None:
     member = Membership(cluster, "g", ("connect", "mm2py-1"), 10_000)
     await member.look()
-    await member.join(b"{}")
+    await member.join(b"{}", _assign)
     await member.beat(b"{}")
     await member.leave()
 
