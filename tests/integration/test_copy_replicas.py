@@ -38,15 +38,14 @@ async def test_a_replica_in_the_reader_s_rack_is_read(
     limits = CopyLimits(rack="rack-2")
     async with await Copying.of(source, backup, {prefix: f"A.{prefix}"}, limits=limits) as task:
         await task.catch_up()
-        nearest = _read_brokers(task)
+        # Between an error and the next fetch a partition is in no session, so one look may find none.
+        await task.run(lambda: _read_brokers(task) == {2})
         source.kill(2)
         await produce_numbers(source.bootstrap_servers, prefix, count=_COUNT, partitions=2)
         await task.catch_up()
-        after = _read_brokers(task)
+        await task.run(lambda: _read_brokers(task) == {0, 1})
     numbers = await read_numbers(backup.bootstrap_servers, f"A.{prefix}")
 
-    assert nearest == {2}
-    assert after == {0, 1}
     assert_exactly_once(task)
     for copied in numbers.values():
         half = len(copied) // 2
