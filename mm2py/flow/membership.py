@@ -23,8 +23,9 @@ from mm2py.core.membership import (
     UnknownAssignmentError,
     judge_members,
 )
-from mm2py.core.sharing import Work, flow_tasks, needs_rebalance, share_work
+from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.leader import GroupLeader
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
@@ -35,10 +36,8 @@ from mm2py.model.share import (
     NodeLoad,
     Share,
     SharedFlow,
-    decode_candidate,
     decode_shared_flow,
     encode_candidate,
-    encode_shared_flow,
     whole_share,
 )
 from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded, SettingsDiffer
@@ -55,8 +54,6 @@ _LEAVE_S = 2.0
 _BEATS = 3
 #: Without a heartbeat for this part of a session, nothing new is begun: another node may have our share soon.
 _CERTAIN_SHARE = 2 / 3
-#: How often the leader compares the nodes' loads.
-_BALANCE_EVERY_S = 30.0
 #: Errors that a retry does not fix: the flow continues without membership.
 _HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 _HINTS: dict[int, str] = {
@@ -93,12 +90,10 @@ class FlowMembership:
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
         self._groups: Sequence[FlowGroup] = ()
         self._before_takeover = before_takeover or _nothing
-        #: What there is to share, as far as this node knows.
-        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(around.settings))
+        #: What this node does where it leads the group.
+        self.leader = GroupLeader(around)
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
-        #: What a member has to do, as far as this node knows.
-        self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
         #: Digests of this node's settings of the flow, by key.
         self.digests: Callable[[], Mapping[str, str]] = dict
         #: Called with each new assignment, and with None once there is none any more.
@@ -113,10 +108,6 @@ class FlowMembership:
         #: What we are to have, and what we may still hold of a former share.
         self._share = self._held = NO_SHARE
         self._shared: SharedFlow | None = None
-        #: The members of the group where we are its leader.
-        self._members: dict[str, Candidate] = {}
-        self._balanced_at = 0.0
-        self._round = 0
         #: Set when groups hold something that is no longer in our share.
         self._must_release = asyncio.Event()
         #: Set when the group is to be joined again.
@@ -271,7 +262,8 @@ class FlowMembership:
         if was_doubted and not self._is_doubted:
             self._give(self._share, self._shared)
         await self._remove_dead(place)
-        self._compare_loads()
+        if self.leader.finds_imbalance(self._shared):
+            self._must_join.set()
 
     async def _join(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
@@ -280,7 +272,7 @@ class FlowMembership:
         takes_part = not self._is_drained and not self._is_unfit
         candidate = Candidate(self._us(), self._held, self.load(), self.digests(), not takes_part)
         known_as = place.member_id if place.is_in else ""
-        raw = await place.join(encode_candidate(candidate), self._assign)
+        raw = await place.join(encode_candidate(candidate), self.leader.assign)
         if raw is None:
             return False
         self._beaten_at = self._clock.monotonic()
@@ -307,29 +299,6 @@ class FlowMembership:
             raise unknown from error
         self._is_unfit = False
         return shared
-
-    async def _assign(self, generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return what each member is sent: we are the group's leader."""
-        members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
-        work = self.work()
-        rates = {slot: rate for it in members.values() for slot, rate in it.load.slots.items()}
-        work = attrs.evolve(work, rates={**work.rates, **rates}, round=self._round)
-        shared = share_work(str(self._around.flow), generation, members, work)
-        self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
-        self._balanced_at = self._clock.monotonic()
-        raw = encode_shared_flow(shared)
-        return dict.fromkeys(joined, raw)
-
-    def _compare_loads(self) -> None:
-        """Where we are the leader, have the group rebalance if a node carries clearly more than its part."""
-        shared, now = self._shared, self._clock.monotonic()
-        is_leader = shared is not None and self._members.keys() == shared.nodes.keys() and len(self._members) > 1
-        if not is_leader or now - self._balanced_at < _BALANCE_EVERY_S:
-            return
-        self._balanced_at, self._round = now, self._round + 1
-        members = {it: attrs.evolve(who, load=self.load_of(who)) for it, who in self._members.items()}
-        if needs_rebalance(str(self._around.flow), members, attrs.evolve(self.work(), round=self._round)):
-            self._must_join.set()
 
     async def _remove_dead(self, place: Membership) -> None:
         """Have members leave whose processes on this machine have ended: the session need not be waited for."""
@@ -398,7 +367,8 @@ class FlowMembership:
 
     def _lose(self) -> None:
         self._share = self._held = NO_SHARE
-        self._shared, self._members, self._beaten_at = None, {}, None
+        self._shared, self._beaten_at = None, None
+        self.leader.forget()
         self.on_assignment(None)
 
     def _found(self, taken: Occupied) -> None:

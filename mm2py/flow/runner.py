@@ -123,8 +123,8 @@ class FlowRunner:
             self._source.on_life = self.nodes.follow
             around.writers.on_fenced = self._membership.doubt
             self._membership.on_assignment = self.nodes.know
-            self._membership.load, self._membership.work = self._share_load, self._shared_work
-            self._membership.load_of = self._load_of
+            self._membership.load = self._share_load
+            self._membership.leader.work, self._membership.leader.load_of = self._shared_work, self._load_of
 
     def _share_load(self) -> NodeLoad:
         """Return what this node does, for the leader of the flow's group."""
