@@ -12,7 +12,7 @@ import gc
 import math
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -20,7 +20,7 @@ import attrs
 
 import mm2py
 from mm2py.clock import Clock
-from mm2py.config.explain import digests
+from mm2py.config.explain import node_settings
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.control.reload import compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
@@ -28,6 +28,7 @@ from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
+from mm2py.flow.control.owner_settings import OwnerSettings
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.pulse import watch_pulse
@@ -38,6 +39,7 @@ from mm2py.flow.this_node import this_node
 from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
+from mm2py.model.node_settings import NodeSettings
 from mm2py.model.state import FlowState, MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
@@ -83,6 +85,7 @@ class MirrorMaker:
         *worker* flows come and go with its connectors, and the node runs without any too.
         """
         self.settings = settings
+        self._owners = OwnerSettings(settings)
         self.worker = worker
         self.events = events
         self._clock = clock
@@ -141,12 +144,32 @@ class MirrorMaker:
         )
         stored = self._overrides.stored(settings.flow)
         runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
-        runner.compare_settings(lambda: digests(self.settings.effective, settings.flow))
+        runner.is_for_one_node = not self._spark.settings.is_on_this_machine
+        if self.worker is None:  # the nodes of a worker have one config for all
+            own = partial(self._own_settings, settings.flow)
+            runner.share_settings(own, partial(self._follow_owner, settings.flow))
         if (nodes := runner.nodes) is not None:
             nodes.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
             nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
             nodes.elsewhere = partial(self._load_elsewhere, settings.flow)
         return runner
+
+    def _own_settings(self, flow: Flow) -> NodeSettings:
+        return node_settings(self._owners.file.effective, flow)
+
+    async def _follow_owner(self, flow: Flow, values: Mapping[str, str | None]) -> bool:
+        """Take the settings of a flow's owner; whether they are in use now. If not, the flow restarts with them."""
+        async with self._changing:
+            settings = await self._owners.follow(flow, values)
+            if settings is not None:
+                await self._overrides.rebase(settings)
+                self.settings = settings
+        runner = self._fleet.runner(flow)
+        if runner is None or runner.settings == self._overrides.settings_of(flow):
+            return True
+        self._to_restart.add(flow)
+        self._must_restart.set()
+        return False
 
     def _load_elsewhere(self, flow: Flow) -> tuple[float, int]:
         """Return the bytes per second and the copy tasks of all flows but *flow*, as they were within seconds."""
@@ -345,7 +368,9 @@ class MirrorMaker:
                 continue
             self._refused_settings = ()
             async with self._changing:
-                await self._apply_settings(settings, tasks)
+                await self._apply_settings(await self._owners.reread(settings), tasks)
+            for runner in self._fleet.runners:
+                runner.compare_settings()
 
     def _refuse_settings(self, problems: tuple[str, ...]) -> None:
         self._refused_settings = problems

@@ -8,15 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from mm2py.config.keys.row import Key, LineLevel, Place
-from mm2py.config.keys.table import KEYS
+from mm2py.config.keys.row import Key, Kind, LineLevel, Place
+from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.model.flow import Flow
+from mm2py.model.node_settings import NodeSettings
 
 
 MASK = "***"
 _OF_CLIENTS = ("source.", "target.", "consumer.", "producer.", "admin.")
+#: What clients use may differ from machine to machine, but for what decides which records are copied.
+_OF_RECORDS = ("consumer.auto.offset.reset", "consumer.isolation.level")
+#: Nodes that share a flow must have the same, and cannot take them from each other.
+_FIXED = (
+    "transform",
+    "predicates",
+    "consumer.isolation.level",
+    "exactly.once.source.support",
+    "offset.storage.topic",
+    "config.storage.topic",
+)
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z|private", re.IGNORECASE)
 
 
@@ -53,15 +65,29 @@ def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> I
         yield from _of_rows_for_many(lines, str(flow))
 
 
-def digests(rows: Iterable[Effective], flow: Flow) -> dict[str, str]:
-    """Return a digest of each setting of *flow* that is not the default, by key: nodes compare them. What clients use
-    is left out; it may differ from machine to machine.
+def node_settings(rows: Iterable[Effective], flow: Flow) -> NodeSettings:
+    """Return the settings of *flow* as its nodes compare them."""
+    values, fixed, own = dict[str, str](), dict[str, str](), dict[str, str]()
+    for row in rows:
+        is_of_client = row.key.startswith(_OF_CLIENTS) and row.key not in _OF_RECORDS
+        if row.owner != str(flow) or not row.is_changed or not row.acts or is_of_client:
+            continue
+        key = find_key(LineLevel.FLOW, row.key)
+        if is_taken_from_owner(row.key, row.value):
+            values[row.key] = row.value
+        else:
+            is_fixed = row.key.startswith(_FIXED) or (key is not None and not key.is_secret)
+            (fixed if is_fixed else own)[row.key] = hashlib.sha256(row.value.encode()).hexdigest()[:8]
+    return NodeSettings(values, fixed, own)
+
+
+def is_taken_from_owner(name: str, text: str) -> bool:
+    """Whether a node takes this setting from the owner of its flow: neither code to be run nor what is read from the
+    machine, and no secret.
     """
-    return {
-        row.key: hashlib.sha256(row.value.encode()).hexdigest()[:8]
-        for row in rows
-        if row.owner == str(flow) and row.is_changed and row.acts and not row.key.startswith(_OF_CLIENTS)
-    }
+    key = find_key(LineLevel.FLOW, name)
+    is_plain = key is not None and key.stem is None and key.kind is not Kind.CLASS and not key.is_secret
+    return is_plain and not name.startswith(_FIXED) and "${" not in text
 
 
 def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:

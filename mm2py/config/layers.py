@@ -21,6 +21,8 @@ from mm2py.model.flow import Flow
 OVERRIDE = "--override"
 #: The origin of a line that an operator set while the flow runs.
 LIVE = "live"
+#: The origin of a line of another node, which owns the flow.
+OWNERS = "the owner's file"
 #: The origin of a value without a line.
 DEFAULT = "default"
 
@@ -57,13 +59,22 @@ class Value:
 class Layers:
     """The effective lines, by the key as written."""
 
-    def __init__(self, document: Document, overrides: Mapping[str, str], live: Mapping[str, str] | None = None) -> None:
-        """Combine the lines of a *document*, those of the command line over them, and *live* ones over both."""
+    def __init__(
+        self,
+        document: Document,
+        overrides: Mapping[str, str],
+        live: Mapping[str, str] | None = None,
+        owners: Mapping[str, str] | None = None,
+    ) -> None:
+        """Combine the lines of a *document*, those of the command line over them, then those of the *owners* of flows,
+        and *live* ones over all.
+        """
         self._lines = {
             entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)
             for entry in document.latest().values()
         }
         self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})
+        self._lines.update({key: Value(text, OWNERS, key) for key, text in (owners or {}).items()})
         self._lines.update({key: Value(text, LIVE, key) for key, text in (live or {}).items()})
 
     def replaced(self, values: Mapping[str, Value]) -> Layers:

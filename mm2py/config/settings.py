@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _TARGETS = "--clusters"
+_Lines = Mapping[str, str]
 
 
 @attrs.frozen
@@ -79,6 +80,8 @@ class MirrorSettings:
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
     #: Returns the settings of the same files with overrides that operators set while flows run.
     with_live: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
+    #: Returns the settings of the same files with what the owners of flows have otherwise.
+    with_owners: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
 
 
 def load_settings(
@@ -95,10 +98,7 @@ def load_settings(
     path = Path(path)
     given = _Given(path, {path.name: path}, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
 
-    def read(live: Mapping[str, str]) -> MirrorSettings:
-        return attrs.evolve(_settings(given, live), with_live=read)
-
-    return read({})
+    return _changeable(lambda live, owners: _settings(given, live, owners))
 
 
 def import_settings(
@@ -121,15 +121,25 @@ def import_settings(
         may_be_idle=imported.may_be_idle,
     )
 
-    def read(live: Mapping[str, str]) -> MirrorSettings:
-        return attrs.evolve(_import(imported, given, live), with_live=read)
-
-    return read({})
+    return _changeable(lambda live, owners: _import(imported, given, live, owners))
 
 
-def _import(imported: Imported, given: _Given, live: Mapping[str, str]) -> MirrorSettings:
+def _changeable(read: Callable[[_Lines, _Lines], MirrorSettings]) -> MirrorSettings:
+    """Return the settings that *read* returns for live lines and those of owners, with the ways to change both."""
+
+    def with_lines(live: _Lines, owners: _Lines) -> MirrorSettings:
+        return attrs.evolve(
+            read(live, owners),
+            with_live=lambda lines: with_lines(lines, owners),
+            with_owners=lambda lines: with_lines({}, lines),
+        )
+
+    return with_lines({}, {})
+
+
+def _import(imported: Imported, given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     try:
-        settings = _settings(given, live)
+        settings = _settings(given, live, owners)
     except ConfigError as error:
         # Problems without a line of the user's follow from those that the import reports already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
@@ -156,9 +166,9 @@ class _Given:
     may_be_idle: bool = False
 
 
-def _settings(given: _Given, live: Mapping[str, str]) -> MirrorSettings:
+def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     document, targets = given.document, given.targets
-    resolved = resolve_references(Layers(document, given.overrides, live), given.machine)
+    resolved = resolve_references(Layers(document, given.overrides, live, owners), given.machine)
     aliases = cluster_aliases(resolved.layers)
     modern = modernise(resolved.layers, aliases)
     layers = modern.layers

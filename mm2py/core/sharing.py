@@ -8,7 +8,7 @@ everything else is copied without a pause.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import attrs
@@ -48,6 +48,8 @@ class Work:
     record_tasks: int = 0
     partitions: Mapping[int, int] = attrs.field(factory=dict)
     rates: Mapping[int, float] = attrs.field(factory=dict)
+    #: Whether one node runs all of it, as the driver of a Spark cluster, and the others stand by.
+    is_for_one_node: bool = False
     #: Counts comparisons of the nodes: flows that find one of them too busy at the same time must not all leave it.
     round: int = 0
 
@@ -65,8 +67,19 @@ def share_work(flow: str, generation: int, members: Mapping[str, Candidate], wor
     held = {member: candidate.held for member, candidate in members.items()}
     granted = {member: _granted(member, share, held) for member, share in wanted.items()}
     nodes = {member: candidate.node for member, candidate in members.items()}
-    owner = next((member for member, share in wanted.items() if share.is_owner), "")
-    return SharedFlow(generation, nodes, granted, _differences(members, owner))
+    owner = next((member for member, share in wanted.items() if share.is_owner), None)
+    if owner is None:
+        return SharedFlow(generation, nodes, granted)
+    right = members[owner].settings
+    settings = {member: candidate.settings for member, candidate in members.items()}
+    return SharedFlow(
+        generation,
+        nodes,
+        granted,
+        {member: some.differing(right) for member, some in settings.items()},
+        {member: some.conflicting(right) for member, some in settings.items()},
+        {key: text for some in settings.values() for key, text in some.to_take(right).items()},
+    )
 
 
 def needs_rebalance(flow: str, members: Mapping[str, Candidate], work: Work) -> bool:
@@ -83,9 +96,13 @@ def _granted(member: str, wanted: Share, held: Mapping[str, Share]) -> Share:
 
 def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, Share]:
     """Return the shares that *members* would have if nothing had to be released first."""
-    able = {member: candidate for member, candidate in members.items() if not candidate.is_drained}
+    able = _able(members)
     if not able:
         return dict.fromkeys(members, NO_SHARE)
+    if work.is_for_one_node:
+        one = next((it for it in able if able[it].held.is_owner), None)
+        one = one or min(able, key=lambda it: _preference(flow, it, able[it], 0))
+        able = {one: able[one]}
     tasks = _tasks(flow, able, work)
     copying = [member for member in sorted(able) if any(task >= work.record_tasks for task in tasks[member])]
     slots = _slots({member: able[member].held.slots for member in copying}, work.weights())
@@ -95,6 +112,23 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
         member: Share(member == owner, frozenset(tasks[member]), slots.get(member, frozenset())) for member in able
     }
     return {member: shares.get(member, NO_SHARE) for member in members}
+
+
+def _able(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    """Return those of *members* that may take part: settings that nodes cannot take from each other must be the same as
+    the owner's, or as those of most nodes if there is no owner yet.
+    """
+    able = {member: candidate for member, candidate in sorted(members.items()) if not candidate.is_drained}
+    if not able:
+        return able
+    right = next((who.settings for who in able.values() if who.held.is_owner), None)
+    if right is None:
+        like = {
+            member: sum(not other.settings.conflicting(who.settings) for other in able.values())
+            for member, who in able.items()
+        }
+        right = able[max(able, key=lambda it: like[it])].settings
+    return {member: who for member, who in able.items() if not who.settings.conflicting(right)}
 
 
 def _tasks(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, list[int]]:
@@ -165,11 +199,21 @@ def _preference(flow: str, member: str, candidate: Candidate, tasks: int) -> tup
 
 
 def _slots(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -> dict[str, frozenset[int]]:
-    """Spread all slots over the members of *held*, who keep theirs unless one carries clearly more than its part."""
+    """Spread all slots over the members of *held*, those without partitions too: new topics will use them."""
     if len(held) <= 1:
         return dict.fromkeys(held, ALL_SLOTS)
+    used = {slot: weight for slot, weight in weights.items() if weight > _SLOT_WEIGHT}
+    unused = {slot: weight for slot, weight in weights.items() if slot not in used}
+    spread = [_spread(held, some) for some in (used, unused)]
+    return {member: frozenset().union(*(some[member] for some in spread)) for member in held}
+
+
+def _spread(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -> Mapping[str, Collection[int]]:
+    """Spread the slots of *weights* over the members of *held*, who keep theirs unless one carries clearly more than
+    its part.
+    """
     loads: dict[str, set[int]] = {}
-    homeless = set(ALL_SLOTS)
+    homeless = set(weights)
     for member in sorted(held):
         loads[member] = homeless & set(held[member])
         homeless -= loads[member]
@@ -183,7 +227,7 @@ def _slots(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) ->
         most = max(sum(weights[slot] for slot in some) for some in levelled.values())
         if most <= _WORTH_MOVING * max(totals.values()):
             loads = levelled
-    return {member: frozenset(some) for member, some in loads.items()}
+    return loads
 
 
 def _levelled(
@@ -215,21 +259,3 @@ def _levelled(
         now[heaviest] -= weight
         now[lightest] += weight
     return loads
-
-
-def _differences(members: Mapping[str, Candidate], owner: str) -> dict[str, tuple[str, ...]]:
-    """Return the settings of each member that are not the owner's."""
-    if owner not in members:
-        return {}
-    right = members[owner].settings
-    found: dict[str, tuple[str, ...]] = {}
-    for member, candidate in members.items():
-        keys = right.keys() | candidate.settings.keys()
-        found[member] = tuple(sorted(key for key in keys if right.get(key) != candidate.settings.get(key)))
-    return found
-
-
-def tasks_without_holder(tasks: int, members: Sequence[Candidate]) -> tuple[int, ...]:
-    """Return the tasks that no member holds: their former node may have vanished, and may still write."""
-    held = frozenset().union(*(candidate.held.tasks for candidate in members)) if members else frozenset()
-    return tuple(task for task in range(tasks) if task not in held)

@@ -9,9 +9,8 @@ session at most, only waste work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
 import attrs
 
@@ -25,6 +24,7 @@ from mm2py.core.membership import (
 )
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.leader import GroupLeader
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
@@ -40,7 +40,7 @@ from mm2py.model.share import (
     encode_candidate,
     whole_share,
 )
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded, SettingsDiffer
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
@@ -94,8 +94,7 @@ class FlowMembership:
         self.leader = GroupLeader(around)
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
-        #: Digests of this node's settings of the flow, by key.
-        self.digests: Callable[[], Mapping[str, str]] = dict
+        self.agreement = SettingsAgreement(around.flow, around.events)
         #: Called with each new assignment, and with None once there is none any more.
         self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
         self._is_drained = False
@@ -137,6 +136,11 @@ class FlowMembership:
         """Give this node's share to others, for maintenance, or take part again."""
         if is_drained != self._is_drained:
             self._is_drained = is_drained
+            self._must_join.set()
+
+    def compare_settings(self) -> None:
+        """Have the nodes compare their settings again, if this node's are others than they know."""
+        if self.agreement.is_outdated:
             self._must_join.set()
 
     def doubt(self) -> None:
@@ -269,8 +273,8 @@ class FlowMembership:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
         self._must_join.clear()
         self._beaten_at = self._clock.monotonic()
-        takes_part = not self._is_drained and not self._is_unfit
-        candidate = Candidate(self._us(), self._held, self.load(), self.digests(), not takes_part)
+        takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
+        candidate = Candidate(self._us(), self._held, self.load(), self.agreement.told(), not takes_part)
         known_as = place.member_id if place.is_in else ""
         raw = await place.join(encode_candidate(candidate), self.leader.assign)
         if raw is None:
@@ -292,10 +296,8 @@ class FlowMembership:
             shared = decode_shared_flow(raw)
         except ValueError as error:
             unknown = UnknownAssignmentError(self._around.flow.target, self._group, str(error))
-            self._has_untaken, self._is_unfit, self._share = not self._is_unfit, True, NO_SHARE
-            for group in self._groups:
-                group.requests.give(NO_SHARE, str(unknown), unknown.hint)
-            self._must_release.set()
+            self._has_untaken, self._is_unfit = not self._is_unfit, True
+            self._step_aside(unknown)
             raise unknown from error
         self._is_unfit = False
         return shared
@@ -311,6 +313,8 @@ class FlowMembership:
 
     async def _take(self, shared: SharedFlow, member_id: str) -> None:
         """Work on our share from now on, and release what is not in it."""
+        if self._settings.refuses and not await self._agree(shared, member_id):
+            return
         share = shared.share_of(member_id)
         is_alone = len(shared.nodes) == 1
         if self._was_ours and not is_alone:
@@ -325,15 +329,33 @@ class FlowMembership:
             await self._before_takeover()
         before, self._shared = self._shared, shared
         self._share, self._held = share, self._held | share
-        self._tell_shares(before, shared, member_id)
+        self._tell_shares(before, shared)
         self._was_ours, self._unguarded_by = False, ""
         self._around.writers.is_guarding = self._settings.refuses
-        self._give(share, shared)
+        self._give(share, shared, member_id)
         self.on_assignment(shared)
         if lost.is_empty and not lost.slots:
             self._held = share
         else:
             self._must_release.set()
+
+    async def _agree(self, shared: SharedFlow, member_id: str) -> bool:
+        """Whether the owner's settings are in use. If they cannot be used here, give our share up, and raise."""
+        was_apart = not self.agreement.takes_part
+        try:
+            is_in_use = await self.agreement.agree(shared, member_id)
+        except Mm2Error as error:
+            self._step_aside(error)
+            raise
+        if was_apart and self.agreement.takes_part:
+            self._must_join.set()
+        return is_in_use
+
+    def _step_aside(self, error: Mm2Error) -> None:
+        self._share = NO_SHARE
+        for group in self._groups:
+            group.requests.give(NO_SHARE, str(error), error.hint)
+        self._must_release.set()
 
     async def _release_forever(self) -> None:
         """Join again once the groups hold nothing beyond their share, so that others get the rest."""
@@ -347,9 +369,11 @@ class FlowMembership:
                 self._held = share
                 self._must_join.set()
 
-    def _give(self, share: Share, shared: SharedFlow | None = None) -> None:
+    def _give(self, share: Share, shared: SharedFlow | None = None, member_id: str = "") -> None:
         why = hint = ""
         if shared is not None and share.is_empty:
+            why, hint = self.agreement.why_not(shared, member_id)
+        if shared is not None and share.is_empty and not why:
             others = [str(node) for member, node in shared.nodes.items() if not shared.share_of(member).is_empty]
             why = f"{' and '.join(sorted(others)) or 'no node'} runs {self._around.flow}"
             hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT
@@ -392,8 +416,8 @@ class FlowMembership:
 
     # Telling.
 
-    def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow, member_id: str) -> None:
-        """Report who shares the flow where that has changed, and what of the settings differs from the owner's."""
+    def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
+        """Report who shares the flow where that has changed."""
         flow, events = self._around.flow, self._around.events
         if self._taken_at is not None and not self._share.is_empty:
             if self._told is not None:
@@ -403,10 +427,6 @@ class FlowMembership:
         if shares != known and (len(shares) > 1 or len(known) > 1):
             by_node = "; ".join(sorted(f"{node}: {shared.share_of(member)}" for member, node in shared.nodes.items()))
             events.emit(FlowShared(flow, len(shares), str(self._share), str(shared.owner or "none"), by_node))
-        different = shared.differences.get(member_id, ())
-        known_different = before.differences.get(member_id, ()) if before is not None else ()
-        if different and different != known_different:
-            events.emit(SettingsDiffer(flow, str(shared.owner or ""), different))
 
     def _tell(self, taken: Occupied, *, was_ours: bool) -> None:
         node = taken.node
@@ -415,7 +435,7 @@ class FlowMembership:
                 self._around.flow,
                 self._group,
                 taken.by,
-                _since(node),
+                node.started_at if node is not None else "",
                 node.rest if node is not None else "",
                 self._then(was_ours=was_ours),
                 _HINT,
@@ -443,10 +463,3 @@ class FlowMembership:
 
 async def _nothing() -> None:
     return
-
-
-def _since(node: Node | None) -> str:
-    """Return when *node* started, by the clock of its own machine."""
-    if node is None or not node.started_ms:
-        return ""
-    return datetime.fromtimestamp(node.started_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

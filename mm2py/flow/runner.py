@@ -36,6 +36,7 @@ from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
+from mm2py.model.node_settings import NodeSettings
 from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.share import Candidate, NodeLoad, slot_of
@@ -57,6 +58,9 @@ class FlowRunner:
     group of the flow: the source group, or the heartbeat group of a flow that only emits heartbeats. The flow's state
     is the lead's.
     """
+
+    #: Whether one node runs all of the flow, as the driver of a Spark cluster, and the others stand by.
+    is_for_one_node = False
 
     def __init__(
         self,
@@ -143,7 +147,8 @@ class FlowRunner:
         tasks = flow_tasks(self.settings)
         if self.nodes is None:
             return Work(*tasks)
-        return Work(*tasks, Counter(map(slot_of, self.nodes.mirrored())), self.nodes.loads())
+        slots = Counter(map(slot_of, self.nodes.mirrored()))
+        return Work(*tasks, slots, self.nodes.loads(), is_for_one_node=self.is_for_one_node)
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
@@ -175,10 +180,17 @@ class FlowRunner:
         self._drain_within_s = within_s
         self._draining.set()
 
-    def compare_settings(self, digests: Callable[[], Mapping[str, str]]) -> None:
-        """Have the nodes of the flow compare their settings: *digests* returns one for each key of this node."""
+    def share_settings(
+        self, settings: Callable[[], NodeSettings], follow: Callable[[Mapping[str, str | None]], Awaitable[bool]]
+    ) -> None:
+        """Have the flow's nodes compare their *settings*, and *follow* those of its owner: see `SettingsAgreement`."""
         if self._membership is not None:
-            self._membership.digests = digests
+            self._membership.agreement.settings, self._membership.agreement.follow = settings, follow
+
+    def compare_settings(self) -> None:
+        """Have the nodes of the flow compare their settings again: this node's may have changed."""
+        if self._membership is not None:
+            self._membership.compare_settings()
 
     def hand_over(self) -> None:
         """Keep the flow's membership for this node's next runner; see `succeed`."""
@@ -191,6 +203,7 @@ class FlowRunner:
         """Continue with the membership of the runner *before*; joining again would take seconds."""
         if self._membership is not None and before._membership is not None:
             self._membership.keep(before._membership.place)
+            self._membership.agreement.succeed(before._membership.agreement)
 
     def hold(self, error: Mm2Error | None) -> None:
         """Show what prevents the flow from starting, which needs attention unless it is retried; None: nothing."""

@@ -262,7 +262,7 @@ def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
             yield HealthIssue(IssueCode.NODE_SILENT, Severity.NOTE, message, about=node.worker_id)
         if node.differs:
             message = f"settings of node {node.worker_id} differ from those of the owner: {', '.join(node.differs)}"
-            hint = "give all nodes of the flow the same file"
+            hint = "the owner's apply; give all nodes of the flow the same file"
             yield HealthIssue(IssueCode.SETTINGS_DIFFER, Severity.NOTE, message, hint=hint, about=node.worker_id)
         if node.is_drained:
             message = f"node {node.worker_id} is drained and takes no tasks"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -47,6 +48,14 @@ class Node:
     def worker_id(self) -> str:
         """Its name in Connect's answers: where its REST interface is, or else its id."""
         return self.rest.rpartition("://")[2].rstrip("/") or self.id
+
+    @property
+    def started_at(self) -> str:
+        """When it started, by the clock of its own machine; empty if unknown."""
+        if not self.started_ms:
+            return ""
+        started = datetime.fromtimestamp(self.started_ms / 1000, UTC)
+        return started.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def shares_processes_with(self, other: Node) -> bool:
         """Whether a process number means the same process to both."""

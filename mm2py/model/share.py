@@ -18,6 +18,7 @@ import attrs
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import read_json
 from mm2py.model.node import Node, decode_node, node_members, read_node
+from mm2py.model.node_settings import NodeSettings, node_settings_members, read_node_settings
 
 
 SLOTS: Final = 1024
@@ -90,14 +91,14 @@ class NodeLoad:
 
 @attrs.frozen
 class Candidate:
-    """A member of a flow's group, as it joins: which node it is, what it holds until now, and its load. `settings` are
-    digests of its settings by key, so that nodes notice where their files differ.
+    """A member of a flow's group, as it joins: which node it is, what it holds until now, its load and its settings of
+    the flow.
     """
 
     node: Node
     held: Share = NO_SHARE
     load: NodeLoad = attrs.field(factory=NodeLoad)
-    settings: Mapping[str, str] = attrs.field(factory=dict)
+    settings: NodeSettings = attrs.field(factory=NodeSettings)
     #: Whether an operator drained the node: it takes no tasks.
     is_drained: bool = False
 
@@ -111,6 +112,10 @@ class SharedFlow:
     shares: Mapping[str, Share]
     #: Keys whose value is not the owner's, by member.
     differences: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    #: Those of them for which a member gets no share.
+    conflicts: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    #: The owner's values of what is different on a node, None for a default.
+    settings: Mapping[str, str | None] = attrs.field(factory=dict)
 
     def share_of(self, member_id: str) -> Share:
         return self.shares.get(member_id, NO_SHARE)
@@ -127,7 +132,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
         "version": VERSION,
         "held": share_members(candidate.held),
         **load_members(candidate.load),
-        "settings": dict(sorted(candidate.settings.items())),
+        "settings": node_settings_members(candidate.settings),
         "drained": candidate.is_drained,
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
@@ -144,10 +149,10 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             node,
             read_share(members.get("held", {})),
             read_load(members),
-            {str(key): str(digest) for key, digest in _object(members.get("settings", {})).items()},
+            read_node_settings(_object(members.get("settings", {}))),
             is_drained=bool(members.get("drained")),
         )
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         return None
 
 
@@ -161,9 +166,11 @@ def encode_shared_flow(shared: SharedFlow) -> bytes:
                 "node": node_members(node),
                 "share": share_members(shared.share_of(member_id)),
                 "differs": list(shared.differences.get(member_id, ())),
+                "conflicts": list(shared.conflicts.get(member_id, ())),
             }
             for member_id, node in sorted(shared.nodes.items())
         },
+        "settings": dict(sorted(shared.settings.items())),
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -174,7 +181,7 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
         content = _object(read_json(raw))
         if content.get("version") != VERSION:
             raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
-        nodes, shares, differences = {}, {}, {}
+        nodes, shares, differences, conflicts = {}, {}, {}, {}
         for member_id, value in _object(content["members"]).items():
             member = _object(value)
             node = read_node(member["node"])
@@ -182,7 +189,11 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
                 raise ValueError(f"member {member_id} is no node")
             nodes[member_id], shares[member_id] = node, read_share(member["share"])
             differences[member_id] = tuple(str(key) for key in member.get("differs", ()))
-        return SharedFlow(int(content["generation"]), nodes, shares, differences)
+            conflicts[member_id] = tuple(str(key) for key in member.get("conflicts", ()))
+        settings = {
+            str(key): None if text is None else str(text) for key, text in _object(content.get("settings", {})).items()
+        }
+        return SharedFlow(int(content["generation"]), nodes, shares, differences, conflicts, settings)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 

@@ -87,13 +87,16 @@ class FlowShared(Event):
 
 @attrs.frozen
 class SettingsDiffer(Event):
-    """This node's settings of a flow are not those of its owner; `keys` name them. Each node copies by its own."""
+    """This node's settings of a flow are not those of its owner, whose apply; `keys` name them. If the node cannot take
+    some from the owner, `keeps_out` names those, and it takes no part in the flow.
+    """
 
     level = Level.WARN
 
     flow: Flow
     owner: str
     keys: tuple[str, ...]
+    keeps_out: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2py.core.sharing import TOLERATED_RATIO, Work, needs_rebalance, share_work
 from mm2py.model.node import Node
-from mm2py.model.share import ALL_SLOTS, NO_SHARE, Candidate, NodeLoad, Share, SharedFlow
+from mm2py.model.node_settings import NodeSettings
+from mm2py.model.share import ALL_SLOTS, NO_SHARE, SLOTS, Candidate, NodeLoad, Share, SharedFlow, whole_share
 
 
 FLOW = "A->B"
@@ -111,6 +113,14 @@ def test_slots_follow_the_load() -> None:
     assert max(loads) <= TOLERATED_RATIO * sum(loads) / 3
 
 
+def test_slots_without_partitions_are_spread_too() -> None:
+    """Or a topic that is created later would be copied by the node that came first, until loads are compared again."""
+    used = dict.fromkeys(range(10), 3)
+    members = _settled(_settled(_fresh("a"), Work(2, partitions=used)) | _fresh("b"), Work(2, partitions=used))
+
+    assert {len(it.held.slots - used.keys()) for it in members.values()} == {(SLOTS - 10) // 2}
+
+
 def test_one_hot_slot_moves_nothing_as_it_cannot_be_divided() -> None:
     work = Work(2, partitions=dict.fromkeys(ALL_SLOTS, 1))
     members = _settled(_fresh("a", "b"), work)
@@ -119,13 +129,60 @@ def test_one_hot_slot_moves_nothing_as_it_cannot_be_divided() -> None:
     assert not needs_rebalance(FLOW, members, attrs.evolve(work, rates={slot: 1e8}))
 
 
-def test_a_file_that_differs_is_named_by_its_keys() -> None:
+def _owning(settings: NodeSettings) -> Candidate:
+    return Candidate(Node("a", 1), Share(is_owner=True, tasks=frozenset({0, 1}), slots=ALL_SLOTS), settings=settings)
+
+
+def test_the_owner_s_settings_are_taken_where_a_file_differs() -> None:
     members = {
-        "a": Candidate(Node("a", 1), Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS), settings={"x": "1"}),
-        "b": Candidate(Node("b", 1), settings={"x": "2", "y": "1"}),
+        "a": _owning(NodeSettings({"topics": "1"}, own={"x": "1"})),
+        "b": Candidate(Node("b", 1), settings=NodeSettings({"topics": "2", "groups": "g"}, own={"x": "2"})),
+    }
+    shared = share_work(FLOW, 1, members, Work(2))
+
+    assert shared.differences == {"a": (), "b": ("groups", "topics", "x")}
+    assert shared.settings == {"topics": "1", "groups": None}
+    assert shared.conflicts == {"a": (), "b": ()}
+    _assert_shared((it.held for it in _settled(members, Work(2)).values()), 2)
+
+
+@pytest.mark.parametrize(
+    ("owners", "others"),
+    [
+        ({"transforms": "1"}, {}),
+        ({}, {"transforms": "1"}),
+        ({"transforms": "1"}, {"transforms": "2"}),
+    ],
+)
+def test_a_node_that_cannot_take_the_owner_s_settings_gets_nothing(
+    owners: Mapping[str, str], others: Mapping[str, str]
+) -> None:
+    members = {
+        "a": _owning(NodeSettings(fixed=owners)),
+        "b": Candidate(Node("b", 1), settings=NodeSettings(fixed=others)),
     }
 
-    assert share_work(FLOW, 1, members, Work(1)).differences == {"a": (), "b": ("x", "y")}
+    assert share_work(FLOW, 1, members, Work(2)).conflicts == {"a": (), "b": ("transforms",)}
+    assert {name: it.held for name, it in _settled(members, Work(2)).items()} == {"a": whole_share(2), "b": NO_SHARE}
+
+
+def test_without_an_owner_most_nodes_count() -> None:
+    """So one node with another file, which happens to come first, does not keep the others out."""
+    fixed = {"a": {"transforms": "1"}, "b": {}, "c": {}}
+    members = {name: Candidate(Node(name, 1), settings=NodeSettings(fixed=it)) for name, it in fixed.items()}
+
+    assert share_work(FLOW, 1, members, Work(2)).share_of("a") == NO_SHARE
+
+
+def test_one_node_drives_a_spark_cluster() -> None:
+    """The other ones stand by, until it is gone."""
+    work = Work(4, is_for_one_node=True)
+    members = _settled(_fresh("a", "b", "c"), work)
+    (driver,) = (name for name, it in members.items() if not it.held.is_empty)
+    del members[driver]
+    after = _settled(members, work)
+
+    assert sorted(it.held == whole_share(4) for it in after.values()) == [False, True]
 
 
 def test_a_task_goes_to_the_node_that_has_less_to_do_for_other_flows() -> None:

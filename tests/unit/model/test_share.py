@@ -6,6 +6,7 @@ import pytest
 
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.node_settings import NodeSettings
 from mm2py.model.share import (
     ALL_SLOTS,
     NO_SHARE,
@@ -29,7 +30,9 @@ SHARE = Share(is_owner=True, tasks=frozenset({0, 2}), slots=frozenset({0, 7, SLO
 
 
 def test_a_candidate_survives_its_byte_form() -> None:
-    candidate = Candidate(HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), {"tasks.max": "ab12"})
+    candidate = Candidate(
+        HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), NodeSettings({"tasks.max": "4"}, {"transforms": "ab12"})
+    )
 
     assert decode_candidate(encode_candidate(candidate)) == candidate
     assert decode_node(encode_candidate(candidate)) == HERE
@@ -54,7 +57,14 @@ def test_what_does_not_say_what_it_holds_gets_no_share(raw: bytes) -> None:
 
 def test_an_assignment_survives_its_byte_form() -> None:
     shares = {"a": SHARE, "b": Share(tasks=frozenset({1}), slots=ALL_SLOTS - SHARE.slots)}
-    shared = SharedFlow(4, {"a": HERE, "b": THERE}, shares, {"a": (), "b": ("tasks.max",)})
+    shared = SharedFlow(
+        4,
+        {"a": HERE, "b": THERE},
+        shares,
+        {"a": (), "b": ("tasks.max", "x")},
+        {"a": (), "b": ("x",)},
+        {"tasks.max": None, "topics": "a"},
+    )
 
     read = decode_shared_flow(encode_shared_flow(shared))
 
