@@ -14,7 +14,7 @@ from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import FlowShared, FlowStarted, TopicCreated
 from mm2py.wire.cluster import Cluster
@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly, committed
 from tests.support.mirrored import await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import numbered_stream, produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
@@ -198,3 +200,34 @@ async def _throw_out(group: Membership, chance: random.Random, count: int) -> No
     members = [member.member_id for member in (await group.look()).members]
     for member_id in chance.sample(members, min(count, len(members))):
         await group.remove(member_id)
+
+
+async def test_one_node_drives_a_spark_cluster_and_another_one_takes_over(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The cluster's executors are what is shared there; without Spark itself, whose driver is not needed for that."""
+    alias, source = prefix[-6:], primary.bootstrap_servers
+    flow = Flow(alias, "B")
+    await create_topic(source, prefix, partitions=PARTITIONS)
+    await produce_numbers(source, prefix, count=100 * PARTITIONS, partitions=PARTITIONS)
+    text = mm2_properties(
+        source,
+        backup.bootstrap_servers,
+        aliases=(alias, "B"),
+        **{f"{flow}.topics": prefix, "tasks.max": 4, "B.heartbeat.interval.ms": 300, "spark.master": "spark://s:7077"},
+    )
+
+    def has_all(node: RunningNode) -> bool:
+        return [task.task for task in node.view(flow).tasks] == [0, 1, 2, 3]
+
+    async with running_node(text, tmp_path, "one") as one:
+        await eventually(lambda: has_all(one), within_s=20, what="the first node has all tasks")
+        async with running_node(text, tmp_path, "other") as other:
+            await eventually(lambda: other.events.of(FlowShared), within_s=20, what="the other is in the group")
+            await eventually(lambda: one.events.of(FlowShared), within_s=20, what="the first knows it")
+            state = other.view(flow).state
+            assert has_all(one)
+            await one.stop()
+            await eventually(lambda: has_all(other), within_s=20, what="the other takes over")
+
+    assert state is FlowState.STANDBY
