@@ -109,7 +109,9 @@ class Translations:
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
             kept = self._kept.pop(source, ())
-            if known.index is None:
+            # What another node copied meanwhile is not in memory.
+            if known.index is None or _covered_to(kept, position) > known.index.covered_to:
+                self._runs -= len(known.index) if known.index is not None else 0
                 known.index = stored_index(kept, position)
                 self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
@@ -223,3 +225,9 @@ class Translations:
             known = self._known.get(change.source)
             if known is not None and known.index is not None:
                 known.index.first_changed = 0
+
+
+def _covered_to(kept: Iterable[KeptChunk], position: Position) -> int:
+    """Return the upstream offset up to which records of the topic of *position* were *kept*; -1 if none were."""
+    valid = (one.chunk for one in kept if one.chunk is not None and not is_other_topic(one.topic_id, position.topic_id))
+    return max((chunk.covered_to for chunk in valid), default=-1)

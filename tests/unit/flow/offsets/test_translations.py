@@ -93,6 +93,27 @@ def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
     assert [change.number for change in translations.take_changes()] == [0]
 
 
+def test_a_second_life_takes_over_what_another_node_has_stored_since() -> None:
+    """
+    A node that was frozen finds what others copied meanwhile: kept is what its memory ends before, not a gap.
+
+    It goes on at 30, where the other node had come to.
+    """
+    frozen = begun()
+    frozen.account(outcome(Run(0, 0, 10), position=10), 0)
+    first = [KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in frozen.take_changes()]
+    other = made()
+    other.load(first)
+    other.adopt({SOURCE: Position(SOURCE, 10, 9, "one")}, REMOTE_OF)
+    other.account(outcome(Run(12, 10, 18), position=30), 10)
+    frozen.load(KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in other.take_changes())
+    frozen.adopt({SOURCE: Position(SOURCE, 30, 27, "one")}, REMOTE_OF)
+    frozen.account(outcome(Run(30, 28, 5), position=35), 30)
+
+    assert [frozen.downstream(SOURCE, at) for at in (5, 14, 32)] == [Translated(5), Translated(12), Translated(30)]
+    assert frozen.runs == 2
+
+
 @pytest.mark.parametrize(
     ("position", "downstream", "topic_id"),
     [
