@@ -52,6 +52,10 @@ _STEP = "find out who runs the flow"
 _LEAVE_S = 2.0
 #: Least number of heartbeats in a session, regardless of the settings.
 _BEATS = 3
+#: Interval of heartbeats while a task is about to move, and how long that may take: all members must join again, and
+#: what moves is not copied until the last of them has noticed.
+_MOVING_BEAT_S = 0.25
+_MOVING_S = 10.0
 #: Without a heartbeat for this part of a session, nothing new is begun: another node may have our share soon.
 _CERTAIN_SHARE = 2 / 3
 #: Errors that a retry does not fix: the flow continues without membership.
@@ -107,6 +111,7 @@ class FlowMembership:
         #: What we are to have, and what we may still hold of a former share.
         self._share = self._held = NO_SHARE
         self._shared: SharedFlow | None = None
+        self._assigned_at = 0.0
         #: Set when groups hold something that is no longer in our share.
         self._must_release = asyncio.Event()
         #: Set when the group is to be joined again.
@@ -192,7 +197,7 @@ class FlowMembership:
                 while True:
                     await reach.once(_STEP, aliases, lambda: self._tend(place))
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(self._interval_s):
+                        async with asyncio.timeout(self._pause_s()):
                             await self._must_join.wait()
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
@@ -202,6 +207,14 @@ class FlowMembership:
                     async with asyncio.timeout(_LEAVE_S):
                         await place.leave()
             await cluster.close()
+
+    def _pause_s(self) -> float:
+        """Return when to send the next heartbeat."""
+        shared, tasks = self._shared, flow_tasks(self._around.settings)[0]
+        is_moving = shared is not None and not shared.has_all(tasks)
+        if is_moving and self._clock.monotonic() - self._assigned_at < _MOVING_S:
+            return min(self._interval_s, _MOVING_BEAT_S)
+        return self._interval_s
 
     async def _watch_heartbeats(self) -> None:
         """Have nothing new begun while no heartbeat arrives: before the session is over, others may have our share."""
@@ -327,7 +340,7 @@ class FlowMembership:
         has_more = not gained.is_empty or bool(gained.slots)
         if has_more and (self._taken_at is not None or self._shared is not None):
             await self._before_takeover()
-        before, self._shared = self._shared, shared
+        before, self._shared, self._assigned_at = self._shared, shared, self._clock.monotonic()
         self._share, self._held = share, self._held | share
         self._tell_shares(before, shared)
         self._was_ours, self._unguarded_by = False, ""

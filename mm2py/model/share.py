@@ -120,6 +120,12 @@ class SharedFlow:
     def share_of(self, member_id: str) -> Share:
         return self.shares.get(member_id, NO_SHARE)
 
+    def has_all(self, tasks: int) -> bool:
+        """Whether each of the flow's *tasks* and slots has a node; what moves has none until it is released."""
+        shares = self.shares.values()
+        slots = frozenset().union(*(share.slots for share in shares))
+        return len(slots) == SLOTS and len(frozenset().union(*(share.tasks for share in shares))) >= tasks
+
     @property
     def owner(self) -> Node | None:
         return next((self.nodes[it] for it, share in self.shares.items() if share.is_owner), None)

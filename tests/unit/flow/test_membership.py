@@ -237,6 +237,24 @@ async def test_what_another_node_gets_is_released_first(run: Run) -> None:
     assert not group.is_deposed
 
 
+async def test_what_another_node_releases_is_waited_for_with_short_pauses(run: Run) -> None:
+    """What moves is copied by no node until all have joined again; usually it takes two seconds to notice."""
+    async with run(NOBODY) as (place, group, _events):
+        place.others = {"other": encode_candidate(Candidate(THERE, whole_share(TASKS)))}
+        await asyncio.sleep(0.5)
+        before = group.share
+        place.others = {"other": encode_candidate(Candidate(THERE, Share(True, frozenset({0}), frozenset(range(512)))))}
+        place.answer = Heartbeat.REBALANCE
+        await asyncio.sleep(0.5)
+        moved = group.share
+        place.others, place.answer = {}, Heartbeat.REBALANCE
+        await asyncio.sleep(0.5)
+        joins = len(place.joins)
+
+    assert (before, moved.tasks) == (NO_SHARE, {1})
+    assert joins == 2  # nothing moves any more
+
+
 async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:
     """The group does not answer: before others may have our share we plan nothing, and go on once it answers."""
     async with run(NOBODY) as (place, group, _events):
