@@ -63,6 +63,8 @@ class BrokerNode:
     directory: Path
     #: Ports of further listeners, by the listener's name.
     ports: Mapping[str, int] = attrs.field(factory=dict)
+    #: Ports to which the broker sends the clients of listeners that a proxy stands before.
+    proxy_ports: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def log_file(self) -> Path:
@@ -84,7 +86,8 @@ class KafkaCluster:
     Brokers are counted from 0 and that number is their broker id. Without *work_dir* everything lies in a temporary
     folder that goes away at the end; with it, a later cluster of the same name and size finds the data again.
     *properties* win over what is written here. Beside PLAINTEXT, by which a cluster is watched, each broker has the
-    *listeners* given as security protocols by name; *scram_users* are there from the beginning.
+    *listeners* given as security protocols by name; *scram_users* are there from the beginning. Clients of a listener
+    in *proxied* are sent to another port of each broker, where the caller has a proxy listen.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class KafkaCluster:
         work_dir: Path | None = None,
         jvm: JvmOptions | None = None,
         listeners: Mapping[str, str] | None = None,
+        proxied: Sequence[str] = (),
         scram_users: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -105,7 +109,8 @@ class KafkaCluster:
         self._jvm = jvm or JvmOptions()
         self._is_scratch = work_dir is None
         self.work_dir = work_dir or Path(tempfile.mkdtemp(prefix=f"mm2py-{name}-"))
-        each = 2 + len(self._listeners)
+        behind = 2 + len(self._listeners)
+        each = behind + len(proxied)
         ports = [free[at : at + each] for free in [free_ports(each * brokers)] for at in range(0, each * brokers, each)]
         self.nodes = tuple(
             BrokerNode(
@@ -113,7 +118,8 @@ class KafkaCluster:
                 ports[number][0],
                 ports[number][1],
                 self.work_dir / f"{name}-{number}",
-                dict(zip(self._listeners, ports[number][2:], strict=True)),
+                dict(zip(self._listeners, ports[number][2:behind], strict=True)),
+                dict(zip(proxied, ports[number][behind:], strict=True)),
             )
             for number in range(brokers)
         )
@@ -139,7 +145,7 @@ class KafkaCluster:
 
     def servers(self, listener: str) -> str:
         """All brokers at a *listener* of their own, as ``bootstrap.servers`` takes them."""
-        return ",".join(f"{HOST}:{node.ports[listener]}" for node in self.nodes)
+        return ",".join(f"{HOST}:{node.proxy_ports.get(listener, node.ports[listener])}" for node in self.nodes)
 
     def start_all(self) -> None:
         """Start every broker that does not run and wait until each knows all of them."""
@@ -238,6 +244,7 @@ class KafkaCluster:
     def _server_properties(self, node: BrokerNode) -> dict[str, str]:
         copies = str(min(3, len(self.nodes)))
         further = "".join(f",{name}://{HOST}:{node.ports[name]}" for name in self._listeners)
+        advertised = {"PLAINTEXT": node.port, **node.ports, **node.proxy_ports}
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self._listeners}
         voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.nodes)
         return {
@@ -247,6 +254,7 @@ class KafkaCluster:
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}{further}",
+            "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "log.dirs": str(node.data),
             "auto.create.topics.enable": "false",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
@@ -30,7 +30,11 @@ _HEADER_BYTES = 61
 class MakeCluster(Protocol):
     """Starts a cluster that ends with the test."""
 
-    def __call__(self, name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None) -> KafkaCluster: ...
+    def __call__(
+        self, name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None, proxied: Sequence[str] = ()
+    ) -> KafkaCluster:
+        """Clients of the listeners *proxied* reach the brokers through proxies of the caller."""
+        ...
 
 
 @contextmanager
@@ -51,8 +55,12 @@ def cluster_factory() -> Iterator[MakeCluster]:
     """Return a function that starts clusters; all of them end with the block."""
     with ExitStack() as running:
 
-        def make(name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None) -> KafkaCluster:
-            cluster = KafkaCluster(name, brokers=brokers, properties={**TEST_PROPERTIES, **(properties or {})})
+        def make(
+            name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None, proxied: Sequence[str] = ()
+        ) -> KafkaCluster:
+            properties = {**TEST_PROPERTIES, **(properties or {})}
+            listeners = dict.fromkeys(proxied, "PLAINTEXT")
+            cluster = KafkaCluster(name, brokers=brokers, properties=properties, listeners=listeners, proxied=proxied)
             return running.enter_context(cluster)
 
         yield make

@@ -1,4 +1,7 @@
-"""A bad line in front of a broker: a TCP proxy that lets only so many bytes a second through, or delivers them late."""
+"""
+A bad line in front of a broker: a TCP proxy that lets only so many bytes a second through, or delivers them late, or
+lets nothing through for a while.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ _BULK_BYTES = 64 * 1024
 
 @attrs.define(eq=False)
 class _Connection:
-    """What one connection has carried to the broker, and whether it may carry more."""
+    """What one connection has carried to the broker, and whether it may carry more, there and back."""
 
-    may_pass: asyncio.Event
+    may_pass: asyncio.Event = attrs.field(factory=asyncio.Event)
+    may_return: asyncio.Event = attrs.field(factory=asyncio.Event)
     sent_bytes: int = 0
 
 
@@ -35,6 +39,18 @@ class SlowLink:
         self._to_port = to_port
         self._free_at = 0.0
         self._connections: set[_Connection] = set()
+        self._is_cut = False
+
+    def cut(self) -> None:
+        """
+        Let nothing through in either direction until `release`, nor the end of a connection.
+
+        So it is where a network drops packets: connections stay open, and what is new gets no answer.
+        """
+        self._is_cut = True
+        for connection in self._connections:
+            connection.may_pass.clear()
+            connection.may_return.clear()
 
     def hold_writers(self) -> int:
         """
@@ -48,20 +64,25 @@ class SlowLink:
         return len(writers)
 
     def release(self) -> None:
-        """Deliver what was held."""
+        """Deliver what was held, and let everything through from now on."""
+        self._is_cut = False
         for connection in self._connections:
             connection.may_pass.set()
+            connection.may_return.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until either side ends it."""
-        connection = _Connection(asyncio.Event())
-        connection.may_pass.set()
+        connection = _Connection()
         self._connections.add(connection)
+        if not self._is_cut:
+            connection.may_pass.set()
+            connection.may_return.set()
         with suppress(OSError):
+            await connection.may_pass.wait()
             broker_reader, broker_writer = await asyncio.open_connection(HOST, self._to_port, limit=_CHUNK_BYTES)
             both = [
                 asyncio.ensure_future(self._carry_there(reader, broker_writer, connection)),
-                asyncio.ensure_future(self._carry_back(broker_reader, writer)),
+                asyncio.ensure_future(self._carry_back(broker_reader, writer, connection)),
             ]
             try:
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -82,12 +103,17 @@ class SlowLink:
                 connection.sent_bytes += len(data)
                 writer.write(data)
                 await writer.drain()
+            await connection.may_pass.wait()
 
-    async def _carry_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry_back(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
+    ) -> None:
         with suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
+                await connection.may_return.wait()
                 writer.write(data)
                 await writer.drain()
+            await connection.may_return.wait()
 
     async def _wait_for_turn(self, size: int) -> None:
         now = asyncio.get_running_loop().time()
@@ -108,4 +134,5 @@ async def slow_link(port: int, to_port: int, *, bytes_per_s: float = math.inf) -
     try:
         yield link
     finally:
+        link.release()
         server.close()

@@ -1,0 +1,169 @@
+"""
+What a flow writes at the target beside records, while consumer groups read along at the source: does any of it go back?
+
+The internal topics are created before the flow starts, so that brokers compact nothing of them: all that was ever
+written can be read afterwards. Of ``__consumer_offsets`` nothing is compacted before its first segment is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import struct
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+import attrs
+
+from mm2py.model.checkpoint import decode_checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_stored
+from tests.support.eventually import eventually
+from tests.support.groups import committed, groups_of
+from tests.support.reading import read_topic
+from tests.support.records import Contents
+from tests.support.topics import create_topic, ends_of, looking_at
+
+
+#: A log of values by key, in the order in which they were written.
+History: TypeAlias = dict[tuple[object, ...], list[tuple[int, ...]]]
+
+_KEEPS_ALL: Final = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
+_GROUP_OFFSETS: Final = "__consumer_offsets"
+_COMMITS_EVERY_S: Final = 0.5
+#: What part of the source's topic each of the groups has read.
+_PARTS: Final = {"newest": 1.0, "late": 0.8, "far": 0.3}
+#: Versions of keys in `__consumer_offsets` that are offsets; others are the groups themselves.
+_OFFSET_KEYS: Final = (0, 1)
+
+
+@attrs.frozen
+class ControlTopics:
+    """Checkpoints, group offsets and positions that a flow writes for *topic* of the cluster *alias*."""
+
+    source: str
+    target: str
+    topic: str
+    alias: str
+    remote_topic: str
+
+    @property
+    def groups(self) -> dict[str, float]:
+        return {f"{self.topic}-{name}": part for name, part in _PARTS.items()}
+
+    async def create(self, replication: int) -> None:
+        """Create the topics as the flow expects them, so that nothing of them is compacted."""
+        for topic, partitions in ((self._checkpoints, 1), (self._positions, 5)):
+            await create_topic(self.target, topic, partitions=partitions, replication=replication, configs=_KEEPS_ALL)
+
+    @property
+    def _checkpoints(self) -> str:
+        return f"{self.alias}.checkpoints.internal"
+
+    @property
+    def _positions(self) -> str:
+        return f"mm2-offsets.{self.alias}.internal"
+
+    @asynccontextmanager
+    async def groups_read_along(self) -> AsyncIterator[None]:
+        """Have groups without members at the source commit what they have read, always more than before."""
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(self._commit_forever())
+            try:
+                yield
+            finally:
+                reading.cancel()
+
+    async def _commit_forever(self) -> None:
+        async with looking_at(self.source) as cluster, groups_of(self.source, self.alias) as groups:
+            while True:
+                ends = await ends_of(cluster, self.topic)
+                for group, part in self.groups.items():
+                    read = {it: CommittedOffset(int(end * part)) for it, end in ends.items()}
+                    await groups.commit(group, {TopicPartition(self.topic, it): to for it, to in read.items()})
+                await asyncio.sleep(_COMMITS_EVERY_S)
+
+    async def assert_up_to_date(self) -> None:
+        """Check that the groups' offsets arrive at the target as they are: the remote topic has the same offsets."""
+        for group in self.groups:
+            wanted = {it.partition: offset for it, offset in (await committed(self.source, group)).items()}
+
+            async def are_there(group: str = group, wanted: dict[int, int] = wanted) -> bool:
+                found = {it.partition: offset for it, offset in (await committed(self.target, group)).items()}
+                assert found == wanted, f"{group} is at {found}, at the source at {wanted}"
+                return True
+
+            await eventually(are_there, within_s=120, what=f"the offsets of {group} are at the target", every_s=0.5)
+
+    async def assert_never_back(self, *, positions: bool = False) -> None:
+        """
+        Check all that was ever written: no checkpoint and no group offset has gone back, nor is any too far.
+
+        *positions*: no position was overwritten by an older one either, which else is only logged.
+        """
+        checkpoints = _checkpoints_in(await read_topic(self.target, self._checkpoints, reads_committed=True))
+        commits = _commits_in(await read_topic(self.target, _GROUP_OFFSETS, reads_committed=True), self.groups)
+        kept = _positions_in(await read_topic(self.target, self._positions, reads_committed=True))
+        for what, history in (("checkpoints", checkpoints), ("commits", commits), ("positions", kept)):
+            assert history, f"no {what} were written"
+            written, back = sum(map(len, history.values())), list(steps_back(history))
+            logging.getLogger(__name__).info("%d %s, %d of them went back: %s", written, what, len(back), back[:5])
+            assert written > 2 * len(history), f"only {written} {what} of {len(history)} keys"
+            if what != "positions" or positions:
+                assert not back, f"{len(back)} of {written} {what} went back, the first are {back[:5]}"
+        # The remote topic has the records of the source at the same offsets.
+        far = {key: it for key, values in checkpoints.items() for it in values if it[1] > it[0]}
+        assert not far, f"checkpoints point behind what their groups have read: {far}"
+
+
+def steps_back(history: History) -> Iterator[tuple[tuple[object, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Yield each value of a log that is less, in any of its numbers, than the one before it."""
+    for key, values in history.items():
+        for before, after in itertools.pairwise(values):
+            if any(new < old for old, new in zip(before, after, strict=True)):
+                yield key, before, after
+
+
+def _checkpoints_in(contents: Contents) -> History:
+    found: History = defaultdict(list)
+    for record in itertools.chain.from_iterable(contents.values()):
+        it = decode_checkpoint(record.key, record.value)
+        found[it.group, it.remote].append((it.upstream, it.downstream))
+    return found
+
+
+def _positions_in(contents: Contents) -> History:
+    found: History = defaultdict(list)
+    for record in itertools.chain.from_iterable(contents.values()):
+        match decode_stored(record):
+            case (str(), Position() as position):
+                found[(position.source,)].append((position.next_upstream,))
+    return found
+
+
+def _commits_in(contents: Contents, groups: Iterable[str]) -> History:
+    """Return the offsets that were ever committed for *groups*, of ``__consumer_offsets``."""
+    found: History = defaultdict(list)
+    for record in itertools.chain.from_iterable(contents.values()):
+        key = record.key or b""
+        (version,) = struct.unpack_from(">h", key)
+        if version not in _OFFSET_KEYS:
+            continue
+        group, at = _text(key, 2)
+        topic, at = _text(key, at)
+        (partition,) = struct.unpack_from(">i", key, at)
+        if group in groups:
+            assert record.value is not None, f"the offset of {group} in {topic}-{partition} was removed"
+            found[group, topic, partition].append(struct.unpack_from(">q", record.value, 2))
+    return found
+
+
+def _text(raw: bytes, at: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from(">h", raw, at)
+    begin = at + 2
+    return raw[begin : begin + size].decode(), begin + size
