@@ -29,6 +29,8 @@ _FIXED = (
     "offset.storage.topic",
     "config.storage.topic",
 )
+#: What is different on each node.
+_OF_ONE_NODE = ("group.instance.id",)
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z|private", re.IGNORECASE)
 
 
@@ -69,8 +71,8 @@ def node_settings(rows: Iterable[Effective], flow: Flow) -> NodeSettings:
     """Return the settings of *flow* as its nodes compare them."""
     values, fixed, own = dict[str, str](), dict[str, str](), dict[str, str]()
     for row in rows:
-        is_of_client = row.key.startswith(_OF_CLIENTS) and row.key not in _OF_RECORDS
-        if row.owner != str(flow) or not row.is_changed or not row.acts or is_of_client:
+        is_of_node = row.key in _OF_ONE_NODE or (row.key.startswith(_OF_CLIENTS) and row.key not in _OF_RECORDS)
+        if row.owner != str(flow) or not row.is_changed or not row.acts or is_of_node:
             continue
         key = find_key(LineLevel.FLOW, row.key)
         if is_taken_from_owner(row.key, row.value):

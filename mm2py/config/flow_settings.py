@@ -81,6 +81,8 @@ class MembershipSettings:
     heartbeat_ms: int = 2_000
     #: Whether a second node stands by.
     refuses: bool = True
+    #: `group.instance.id`: this node's place waits for it while it restarts. Empty: it leaves the group.
+    instance: str = ""
 
 
 @attrs.frozen

@@ -214,11 +214,13 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     of_flow = of.layers.get(f"{flow}.group.id")  # as connectors of a distributed worker have it
     if of_flow is not None:
         group, is_shared = of_flow.text, False
+    refuses = of.text("copy.on.second.node") == "refuse"
     return MembershipSettings(
         group=f"{group}-{flow.source}" if is_shared else group,
         session_ms=of.number("session.timeout.ms"),
         heartbeat_ms=of.number("heartbeat.interval.ms"),
-        refuses=of.text("copy.on.second.node") == "refuse",
+        refuses=refuses,
+        instance=of.text("group.instance.id").strip() if refuses else "",
     )
 
 

@@ -1,6 +1,7 @@
 """Who runs a flow, by the members of its group at the target cluster. The group is that of Java MirrorMaker's workers
 of the flow, with the same protocol type, but our own protocol: so Kafka itself keeps the two apart. Nodes of ours are
-members together, and share the flow. A member on this machine whose process has ended need not be waited for.
+members together, and share the flow. A member on this machine whose process has ended need not be waited for, unless it
+is a static one (KIP-345): it may come back.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Occupied:
     """Another node is in the group, *by* in words; `node` if it is one of ours that identifies itself. `is_certain`
     means that its process runs; otherwise it may have ended on another machine, and will then disappear with its
     session. `dead` members are to be removed nevertheless. While the group rebalances, which takes a session at most,
-    its members are not visible.
+    its members are not visible. A namesake has joined with our `group.instance.id`.
     """
 
     by: str
@@ -73,25 +74,36 @@ class Occupied:
     is_certain: bool = False
     dead: tuple[str, ...] = ()
     is_settling: bool = False
+    is_namesake: bool = False
+
+    @property
+    def since(self) -> str:
+        """When the node started, if known."""
+        return self.node.started_at if self.node is not None else ""
+
+    @property
+    def rest(self) -> str:
+        """Where its REST interface is, if known."""
+        return self.node.rest if self.node is not None else ""
 
 
 def judge_members(
-    found: GroupMembers, us: Node, is_alive: Callable[[Node], bool], *, shares: bool = False
+    found: GroupMembers, us: Node, is_alive: Callable[[Node], bool], *, shares: bool = False, is_fenced: bool = False
 ) -> Vacant | Occupied:
     """Return who runs a flow whose group is as *found*; *is_alive* checks whether a node on our machine runs. One that
-    *shares* the flow can join nodes of ours.
+    *shares* the flow can join nodes of ours, and lets static ones come back. One that *is_fenced* waits until its
+    namesake has left.
     """
     if not found.members:
         return Vacant()
-    if found.protocol_type != PROTOCOL_TYPE:
-        return Occupied(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
-    if found.protocol not in ("", PROTOCOL):
-        return Occupied(f"Java MirrorMaker, {_hosts(found)}")
+    other = _others(found) or (_namesake(found, us) if is_fenced else None)
+    if other is not None:
+        return other
     nodes = {member: decode_node(member.metadata) for member in found.members}
     dead = tuple(
         member.member_id
         for member, node in nodes.items()
-        if node is not None and node.shares_processes_with(us) and not is_alive(node)
+        if node is not None and not (shares and node.instance) and has_ended(node, us, is_alive)
     )
     # While a group rebalances, it does not show who its members are; Kafka refuses us if it is Java's.
     left = [member for member in found.members if member.member_id not in dead]
@@ -102,6 +114,28 @@ def judge_members(
     if node is not None:
         return Occupied(str(node), node, is_certain=node.shares_processes_with(us), dead=dead)
     return Occupied(f"another mirror, {_hosts(found)}", dead=dead, is_settling=not found.protocol)
+
+
+def has_ended(node: Node, us: Node, is_alive: Callable[[Node], bool]) -> bool:
+    """Whether *node* is known to have ended: it ran on our machine."""
+    return node.shares_processes_with(us) and not is_alive(node)
+
+
+def _others(found: GroupMembers) -> Occupied | None:
+    """Return who the members are if they are not of our protocol."""
+    if found.protocol_type != PROTOCOL_TYPE:
+        return Occupied(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
+    return Occupied(f"Java MirrorMaker, {_hosts(found)}") if found.protocol not in ("", PROTOCOL) else None
+
+
+def _namesake(found: GroupMembers, us: Node) -> Occupied | None:
+    """Return which other node of the group has our `group.instance.id`, if any."""
+    member = next((member for member in found.members if member.instance == us.instance), None)
+    node = decode_node(member.metadata) if member is not None else None
+    if member is None or (node is not None and node.id == us.id):
+        return None
+    by = str(node) if node is not None else f"a node at {_host(member)}"
+    return Occupied(by, node, is_certain=True, is_settling=node is None, is_namesake=True)
 
 
 def _hosts(found: GroupMembers) -> str:

@@ -37,8 +37,8 @@ class Heard:
 
 
 def obsolete(heard: Mapping[str, Heard], us: Node, read_at: float) -> frozenset[str]:
-    """Return which nodes' records are of no more use: those of processes that a later one at the same address has
-    replaced, and of nodes that are long gone.
+    """Return which nodes' records are of no more use: those of processes that a later one at the same address, or with
+    the same `group.instance.id`, has replaced, and of nodes that are long gone.
     """
     everyone = [us, *(it.status.node for it in heard.values())]
     return frozenset(
@@ -50,7 +50,8 @@ def obsolete(heard: Mapping[str, Heard], us: Node, read_at: float) -> frozenset[
 
 def _replaces(later: Node, earlier: Node) -> bool:
     is_same_place = bool(later.rest) and (later.host, later.rest) == (earlier.host, earlier.rest)
-    return is_same_place and later.started_ms > earlier.started_ms
+    is_same_instance = bool(later.instance) and later.instance == earlier.instance
+    return (is_same_place or is_same_instance) and later.started_ms > earlier.started_ms
 
 
 def owner_of(statuses: Iterable[NodeStatus]) -> NodeStatus | None:

@@ -52,6 +52,9 @@ class Work:
     is_for_one_node: bool = False
     #: Counts comparisons of the nodes: flows that find one of them too busy at the same time must not all leave it.
     round: int = 0
+    #: Whether what the nodes carry is compared. They all keep what they have otherwise, as a node that has just started
+    #: has measured nothing yet.
+    is_compared: bool = True
 
     def weights(self) -> dict[int, float]:
         """Return the weight of each slot."""
@@ -105,7 +108,8 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
         able = {one: able[one]}
     tasks = _tasks(flow, able, work)
     copying = [member for member in sorted(able) if any(task >= work.record_tasks for task in tasks[member])]
-    slots = _slots({member: able[member].held.slots for member in copying}, work.weights())
+    held = {member: able[member].held.slots for member in copying}
+    slots = _slots(held, work.weights(), is_compared=work.is_compared)
     owners = [member for member in able if able[member].held.is_owner and tasks[member]]
     owner = owners[0] if owners else next(member for member, some in tasks.items() if 0 in some)
     shares = {
@@ -139,7 +143,7 @@ def _tasks(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str,
     larger = tasks - (most - 1) * len(members)
     left = set(range(tasks))
     chosen: dict[str, list[int]] = {member: [] for member in members}
-    leaving = _leaving(flow, members, work) if tasks < len(members) else {}
+    leaving = _leaving(flow, members, work) if tasks < len(members) and work.is_compared else {}
     for member in sorted(members, key=lambda it: (-len(members[it].held.tasks), it)):
         own = [] if member in leaving else sorted(members[member].held.tasks & left)
         limit = most if larger > 0 else most - 1
@@ -198,19 +202,24 @@ def _preference(flow: str, member: str, candidate: Candidate, tasks: int) -> tup
     return (tasks, elsewhere, load.elsewhere_tasks, chance)
 
 
-def _slots(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -> dict[str, frozenset[int]]:
+def _slots(
+    held: Mapping[str, Collection[int]], weights: Mapping[int, float], *, is_compared: bool
+) -> dict[str, frozenset[int]]:
     """Spread all slots over the members of *held*, those without partitions too: new topics will use them."""
     if len(held) <= 1:
         return dict.fromkeys(held, ALL_SLOTS)
     used = {slot: weight for slot, weight in weights.items() if weight > _SLOT_WEIGHT}
     unused = {slot: weight for slot, weight in weights.items() if slot not in used}
-    spread = [_spread(held, some) for some in (used, unused)]
+    must_level = is_compared or not all(held.values())
+    spread = [_spread(held, some, must_level=must_level) for some in (used, unused)]
     return {member: frozenset().union(*(some[member] for some in spread)) for member in held}
 
 
-def _spread(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -> Mapping[str, Collection[int]]:
+def _spread(
+    held: Mapping[str, Collection[int]], weights: Mapping[int, float], *, must_level: bool
+) -> Mapping[str, Collection[int]]:
     """Spread the slots of *weights* over the members of *held*, who keep theirs unless one carries clearly more than
-    its part.
+    its part, which they *must_level* then.
     """
     loads: dict[str, set[int]] = {}
     homeless = set(weights)
@@ -222,7 +231,7 @@ def _spread(held: Mapping[str, Collection[int]], weights: Mapping[int, float]) -
         lightest = min(totals, key=lambda it: (totals[it], it))
         loads[lightest].add(slot)
         totals[lightest] += weights[slot]
-    if max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals):
+    if must_level and max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals):
         levelled = _levelled(loads, totals, weights)
         most = max(sum(weights[slot] for slot in some) for some in levelled.values())
         if most <= _WORTH_MOVING * max(totals.values()):

@@ -121,8 +121,8 @@ class Fleet:
         try:
             before = [self._runners[settings.flow] for settings in changes.changed]
             leaving = [*changes.removed, *(runner.flow for runner in before)]
-            for runner in before:
-                runner.hand_over()
+            for settings in changes.changed:
+                self._runners[settings.flow].hand_over(settings)
             is_drained = await self.drain(leaving)
             for flow in leaving:
                 del self._runners[flow], self._running[flow]
@@ -136,7 +136,12 @@ class Fleet:
         return is_drained
 
     async def drain(self, flows: Iterable[Flow] | None = None) -> bool:
-        """Drain *flows*, or all; one that does not end in time is cancelled. Return whether all ended in time."""
+        """Drain *flows*, or all because the node ends; one that does not end in time is cancelled. Return whether all
+        ended in time.
+        """
+        if flows is None:
+            for runner in self._runners.values():
+                runner.come_back()
         leaving = tuple(self._runners) if flows is None else tuple(flows)
         if not leaving:
             return True

@@ -8,7 +8,7 @@ import attrs
 
 from mm2py.core.sharing import Work, flow_tasks, needs_rebalance, share_work
 from mm2py.flow.task_group import FlowContext
-from mm2py.model.share import Candidate, NodeLoad, SharedFlow, decode_candidate, encode_shared_flow
+from mm2py.model.share import Candidate, NodeLoad, SharedFlow, decode_candidate, encode_shared_flow, lasting_names
 
 
 #: How often the leader compares the nodes' loads.
@@ -28,16 +28,22 @@ class GroupLeader:
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
         self._round = 0
+        #: Whether the next assignment is to relieve a node.
+        self._is_due = False
 
-    async def assign(self, generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return what each member is sent, by what they *joined* with."""
+    async def assign(
+        self, generation: int, joined: Mapping[str, bytes], before: SharedFlow | None = None
+    ) -> Mapping[str, bytes]:
+        """Return what each member is sent, by what they *joined* with; *before* is the assignment until now."""
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         work = self.work()
         rates = {slot: rate for it in members.values() for slot, rate in it.load.slots.items()}
-        work = attrs.evolve(work, rates={**work.rates, **rates}, round=self._round)
+        nodes = {it: candidate.node for it, candidate in members.items()}
+        is_compared = self._is_due or before is None or lasting_names(nodes) != lasting_names(before.nodes)
+        work = attrs.evolve(work, rates={**work.rates, **rates}, round=self._round, is_compared=is_compared)
         shared = share_work(self._flow, generation, members, work)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
-        self._balanced_at = self._clock.monotonic()
+        self._balanced_at, self._is_due = self._clock.monotonic(), False
         raw = encode_shared_flow(shared)
         return dict.fromkeys(joined, raw)
 
@@ -53,4 +59,5 @@ class GroupLeader:
             return False
         self._balanced_at, self._round = now, self._round + 1
         members = {it: attrs.evolve(who, load=self.load_of(who)) for it, who in self._members.items()}
-        return needs_rebalance(self._flow, members, attrs.evolve(self.work(), round=self._round))
+        self._is_due = needs_rebalance(self._flow, members, attrs.evolve(self.work(), round=self._round))
+        return self._is_due

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import attrs
 
@@ -20,6 +21,7 @@ from mm2py.core.membership import (
     NoCoordinatorError,
     Occupied,
     UnknownAssignmentError,
+    has_ended,
     judge_members,
 )
 from mm2py.core.sharing import flow_tasks
@@ -40,7 +42,7 @@ from mm2py.model.share import (
     encode_candidate,
     whole_share,
 )
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded, InstanceFenced
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
@@ -64,6 +66,7 @@ _HINTS: dict[int, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
 _HINT = "stop one of the two; once it has ended, the other continues by itself"
+_NAMESAKE_HINT = "give each node a group.instance.id of its own; this one continues when the other has gone"
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
@@ -107,7 +110,9 @@ class FlowMembership:
         #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
         self._has_untaken = False
         self._kept: Place | None = None
-        self._hands_over = False
+        self._hands_over = self._comes_back = False
+        #: Another process has joined under our `group.instance.id`.
+        self._is_fenced = False
         #: What we are to have, and what we may still hold of a former share.
         self._share = self._held = NO_SHARE
         self._shared: SharedFlow | None = None
@@ -127,6 +132,11 @@ class FlowMembership:
     def hand_over(self) -> None:
         """Do not leave the group at the end: the flow continues on this node, with a successor that does `keep` it."""
         self._hands_over = True
+
+    def come_back(self) -> bool:
+        """Stay in the group at the end, as a static member: this node is about to restart. Return whether it does."""
+        self._comes_back = bool(self._settings.instance) and not self._is_drained
+        return self._comes_back
 
     @property
     def place(self) -> Place | None:
@@ -177,7 +187,7 @@ class FlowMembership:
     async def _live(self) -> None:
         cluster = Cluster(self._around.settings.target, self._clock)
         protocol = PROTOCOL_TYPE, PROTOCOL
-        place = Membership(cluster, self._group, protocol, self._settings.session_ms)
+        place = Membership(cluster, self._group, protocol, self._settings.session_ms, self._settings.instance)
         if self._kept is not None:
             place.keep(self._kept.identity)
             if place.is_in:
@@ -202,7 +212,7 @@ class FlowMembership:
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
             self._kept = Place(place.place, self._held) if place.place is not None else None
-            if not self._hands_over:
+            if not self._hands_over and not self._comes_back:
                 with suppress(Mm2Error, TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
                         await place.leave()
@@ -236,6 +246,10 @@ class FlowMembership:
         try:
             await self._decide(place)
         except BrokerAnsweredError as error:
+            if error.code == ErrorCode.FENCED_INSTANCE_ID:
+                self._is_fenced = self._was_ours = True
+                self._found(Occupied("another node", is_settling=True, is_namesake=True))
+                return True
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise NoCoordinatorError(error.cluster, self._group) from error
             if not isinstance(error, NotAuthorizedError) and error.code not in _HOPELESS:
@@ -257,13 +271,14 @@ class FlowMembership:
             self._was_ours, self._held = True, NO_SHARE
         self._must_join.clear()
         while True:
-            shares = self._settings.refuses
-            found = judge_members(await place.look(), self._us(), is_alive, shares=shares)
+            shares, is_fenced = self._settings.refuses, self._is_fenced
+            found = judge_members(await place.look(), self._us(), is_alive, shares=shares, is_fenced=is_fenced)
             for member_id in found.dead:
                 await place.remove(member_id)
             if isinstance(found, Occupied):
                 self._found(found)
                 return
+            self._is_fenced = False
             try:
                 if await self._join(place):
                     return
@@ -287,9 +302,10 @@ class FlowMembership:
         self._must_join.clear()
         self._beaten_at = self._clock.monotonic()
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
-        candidate = Candidate(self._us(), self._held, self.load(), self.agreement.told(), not takes_part)
+        known = self._shared.generation if self._shared is not None else -1
+        candidate = Candidate(self._us(), self._held, self.load(), self.agreement.told(), not takes_part, known)
         known_as = place.member_id if place.is_in else ""
-        raw = await place.join(encode_candidate(candidate), self.leader.assign)
+        raw = await place.join(encode_candidate(candidate), partial(self.leader.assign, before=self._shared))
         if raw is None:
             return False
         self._beaten_at = self._clock.monotonic()
@@ -297,9 +313,13 @@ class FlowMembership:
             # The coordinator had forgotten us: others may have had what we said that we hold.
             self._was_ours, self._held = True, NO_SHARE
             self._must_join.set()
-        shared = self._decoded(raw)
+        name, shared = self._decoded(raw).taken_by(place.member_id, self._us())
+        is_new = bool(self._settings.instance) and not known_as
+        if is_new and (name != place.member_id or name not in shared.nodes):
+            # We came back as a static member, without a rebalance: the others are to learn which process we are.
+            self._must_join.set()
         self._has_untaken = True
-        await self._take(shared, place.member_id)
+        await self._take(shared, name)
         self._has_untaken = False
         return True
 
@@ -319,7 +339,7 @@ class FlowMembership:
         """Have members leave whose processes on this machine have ended: the session need not be waited for."""
         us = self._us()
         for member_id, node in self._shared.nodes.items() if self._shared is not None else ():
-            if node != us and node.shares_processes_with(us) and not is_alive(node):
+            if node != us and not node.instance and has_ended(node, us, is_alive):
                 await place.remove(member_id)
 
     # What follows for the flow's groups.
@@ -415,11 +435,14 @@ class FlowMembership:
         self._lose()
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
+        why, hint = f"{taken.by} runs {self._around.flow}", _HINT
+        if taken.is_namesake:
+            why, hint = f"{taken.by} has the same group.instance.id, {self._settings.instance}", _NAMESAKE_HINT
         if self._settings.refuses:
             for group in self._groups:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
-                group.requests.give(NO_SHARE, f"{taken.by} runs {self._around.flow}", _HINT)
+                group.requests.give(NO_SHARE, why, hint)
         is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
@@ -442,18 +465,12 @@ class FlowMembership:
             events.emit(FlowShared(flow, len(shares), str(self._share), str(shared.owner or "none"), by_node))
 
     def _tell(self, taken: Occupied, *, was_ours: bool) -> None:
-        node = taken.node
-        self._around.events.emit(
-            FlowRunsElsewhere(
-                self._around.flow,
-                self._group,
-                taken.by,
-                node.started_at if node is not None else "",
-                node.rest if node is not None else "",
-                self._then(was_ours=was_ours),
-                _HINT,
-            )
-        )
+        flow, group, then = self._around.flow, self._group, self._then(was_ours=was_ours)
+        if taken.is_namesake:
+            event = InstanceFenced(flow, group, self._settings.instance, taken.by, then, _NAMESAKE_HINT)
+            self._around.events.emit(event)
+        else:
+            self._around.events.emit(FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, _HINT))
 
     def _then(self, *, was_ours: bool) -> str:
         if not self._settings.refuses:

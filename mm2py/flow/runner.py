@@ -119,7 +119,7 @@ class FlowRunner:
         )
         self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
-        self._us = us
+        self._us = us = partial(_named, us, settings.membership.instance)
         #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
         self.nodes = FlowNodes(around, us, self._own_view) if self._source is not None else None
         self._membership = FlowMembership(around, us, before_takeover) if self._source is not None else None
@@ -192,11 +192,20 @@ class FlowRunner:
         if self._membership is not None:
             self._membership.compare_settings()
 
-    def hand_over(self) -> None:
-        """Keep the flow's membership for this node's next runner; see `succeed`."""
-        if self._membership is not None:
+    def hand_over(self, settings: FlowSettings) -> None:
+        """Keep the flow's membership for this node's next runner, which has other *settings*; see `succeed`."""
+        is_same = (settings.group_id, settings.membership.instance) == (
+            self.settings.group_id,
+            self.settings.membership.instance,
+        )
+        if self._membership is not None and is_same:
             self._membership.hand_over()
         if self.nodes is not None:
+            self.nodes.hand_over()
+
+    def come_back(self) -> None:
+        """Keep the place of a static member at the end: this node is about to restart."""
+        if self._membership is not None and self._membership.come_back() and self.nodes is not None:
             self.nodes.hand_over()
 
     def succeed(self, before: FlowRunner) -> None:
@@ -379,3 +388,8 @@ class FlowRunner:
         if state is FlowState.DRAINED and any(group.state not in _ENDS for group in self._groups):
             return FlowState.DRAINING
         return state
+
+
+def _named(us: Callable[[], Node], instance: str) -> Node:
+    """Return a node by its `group.instance.id` in a flow's group, too."""
+    return attrs.evolve(us(), instance=instance)

@@ -60,11 +60,14 @@ class GroupDescription:
 
 @attrs.frozen
 class GroupMember:
-    """A member of a classic group. `metadata` is its own data, visible only in a stable group."""
+    """A member of a classic group. `metadata` is its own data, visible only in a stable group; `instance` is its
+    `group.instance.id`, empty if it has none.
+    """
 
     member_id: str
     client_host: str
     metadata: bytes = b""
+    instance: str = ""
 
 
 @attrs.frozen

@@ -25,7 +25,7 @@ class Node:
 
     `machine` names the kernel and the process namespace in which `pid` counts; it is empty if unknown. `begun`
     distinguishes the process from an earlier one with the same number. `rest` is the address of its REST interface,
-    empty if it has none.
+    empty if it has none. `instance` is its `group.instance.id` in a flow's group: a later process with it replaces it.
     """
 
     host: str
@@ -34,6 +34,7 @@ class Node:
     begun: str = ""
     rest: str = ""
     started_ms: int = 0
+    instance: str = ""
 
     def __str__(self) -> str:
         return f"mm2py on {self.host}, process {self.pid}"
@@ -92,6 +93,7 @@ def read_node(found: object) -> Node | None:
         begun=_text(found.get("begun")),
         rest=_text(found.get("rest")),
         started_ms=_number(found.get("started_ms"), _LATEST_MS),
+        instance=_text(found.get("instance")),
     )
 
 

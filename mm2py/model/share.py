@@ -101,6 +101,8 @@ class Candidate:
     settings: NodeSettings = attrs.field(factory=NodeSettings)
     #: Whether an operator drained the node: it takes no tasks.
     is_drained: bool = False
+    #: Of the assignment that it follows.
+    generation: int = -1
 
 
 @attrs.frozen
@@ -126,9 +128,24 @@ class SharedFlow:
         slots = frozenset().union(*(share.slots for share in shares))
         return len(slots) == SLOTS and len(frozenset().union(*(share.tasks for share in shares))) >= tasks
 
+    def taken_by(self, member_id: str, node: Node) -> tuple[str, SharedFlow]:
+        """Return as which member a node is in it, and the assignment with that node. A static member may have come
+        back with another id, as another process.
+        """
+        if member_id not in self.nodes:
+            former = (it for it, known in self.nodes.items() if node.instance and known.instance == node.instance)
+            member_id = next(former, member_id)
+        nodes = {**self.nodes, member_id: node} if member_id in self.nodes else self.nodes
+        return member_id, attrs.evolve(self, nodes=nodes)
+
     @property
     def owner(self) -> Node | None:
         return next((self.nodes[it] for it, share in self.shares.items() if share.is_owner), None)
+
+
+def lasting_names(nodes: Mapping[str, Node]) -> frozenset[str]:
+    """Return the members of a group by names that outlast a restart, as far as they have one."""
+    return frozenset(node.instance or member_id for member_id, node in nodes.items())
 
 
 def encode_candidate(candidate: Candidate) -> bytes:
@@ -140,6 +157,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
         **load_members(candidate.load),
         "settings": node_settings_members(candidate.settings),
         "drained": candidate.is_drained,
+        "generation": candidate.generation,
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -157,6 +175,7 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             read_load(members),
             read_node_settings(_object(members.get("settings", {}))),
             is_drained=bool(members.get("drained")),
+            generation=int(members.get("generation", -1)),
         )
     except (ValueError, TypeError, AttributeError):
         return None

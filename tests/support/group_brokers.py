@@ -84,7 +84,7 @@ class GroupBrokers(FakeBrokers):
         rows = []
         for name in request.groups:
             group = self.groups.get(name)
-            member = ("m", "c", "h", b"", b"")
+            member = ("m", *([None] if request.API_VERSION >= 4 else []), "c", "h", b"", b"")
             operations = (0,) if request.API_VERSION >= 3 else ()
             if group is None or group.kind != "classic":
                 rows.append((0, name, "Dead", "", "", [], *operations))

@@ -215,6 +215,13 @@ def topic_text_or_empty(value: object) -> str | None:
     return topic_text(value) if value else None
 
 
+def instance_id(value: object) -> str | None:
+    """Refuse what Kafka does not take as a `group.instance.id`."""
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value) and value not in (".", ".."):
+        return None
+    return f"{value!r} cannot be a group.instance.id: up to 249 letters, digits, '.', '_' and '-' can"
+
+
 def timestamp(value: object) -> str | None:
     """Refuse all but timestamps; empty is none."""
     text = str(value).strip()

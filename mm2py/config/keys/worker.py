@@ -8,6 +8,7 @@ from mm2py.config.keys.row import (
     Place,
     Section,
     at_least,
+    instance_id,
     one_of_in_any_case,
     replication_factor,
     topic_text,
@@ -39,6 +40,10 @@ WORKER = Section(
             "The group on the target cluster whose members share a flow; `A-mm2` if "
             "unset. Java MirrorMaker's workers use the same one. Flows from several sources need one each: if they "
             "share a target, the source's alias is appended."),
+        Key("group.instance.id", Kind.STRING, None, Place.WORKER,
+            "Makes this node a static member of those groups (KIP-345), as with Kafka's consumers; each node needs a "
+            "value of its own. While it restarts within `session.timeout.ms`, its tasks wait for it; without it they "
+            "move to other nodes. Java's Connect has no such setting.", check=instance_id),
         Key("client.id", Kind.STRING, None, Place.WORKER, "Name of Connect's clients.", _NOT_YET),
         Key("session.timeout.ms", Kind.INT, "6000", Place.WORKER,
             "How long a node without heartbeats stays a member of those groups; then others take its tasks. Java's "

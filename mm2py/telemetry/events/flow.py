@@ -73,6 +73,22 @@ class FlowRunsElsewhere(Event):
 
 
 @attrs.frozen
+class InstanceFenced(Event):
+    """Another `node` has joined the flow's group with this node's `group.instance.id`, here `instance`, and has its
+    share now; reported once, with `then`, what this node does.
+    """
+
+    level = Level.ERROR
+
+    flow: Flow
+    group: str
+    instance: str
+    node: str
+    then: str
+    hint: str
+
+
+@attrs.frozen
 class FlowShared(Event):
     """The flow's group at the target has `nodes` members. This one has `tasks`, the flow's `owner` also creates topics
     and writes checkpoints; `shares` says who has what.

@@ -2,7 +2,9 @@
 One member of a group, by Kafka's classic group protocol: what a consumer or a Connect worker does to be in one.
 
 The coordinator makes the first member the leader, and keeps it while it answers. Each member that comes or goes makes
-all join again: a rebalance. The leader then says who gets what, in bytes that only members understand.
+all join again: a rebalance. The leader then says who gets what, in bytes that only members understand. A static member
+(KIP-345), which has a name of its own, may go and come back within a session without a rebalance: it gets the bytes of
+its former self.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from aiokafka.protocol.group import LeaveGroupRequest, SyncGroupRequest
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.group import GroupMember, GroupMembers
@@ -20,7 +22,7 @@ from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.coordinator import Coordinator
-from mm2py.wire.groups.requests import GROUP_KEY, DescribeGroupsRequest
+from mm2py.wire.groups.requests import GROUP_KEY, DescribeGroupsRequest, HeartbeatRequest, JoinGroupRequest
 from mm2py.wire.patience import Patience
 
 
@@ -30,10 +32,12 @@ _PATIENCE_S: Final = 15.0
 #: A round of joining may be overtaken by another; more often than this in a row is an error.
 _ROUNDS: Final = 10
 #: The coordinator does not know the member, or not in this generation.
-_THROWN_OUT: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
-)
+_THROWN_OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _AGAIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED, *_THROWN_OUT})
+#: Another member has joined under our name. We do not join again, which would throw that one out in turn.
+_FENCED: Final = ErrorCode.FENCED_INSTANCE_ID
+#: The first version of DescribeGroups that names static members.
+_DESCRIBES_INSTANCES: Final = 4
 
 
 #: Called with a generation and what its members joined with; returns what each is sent.
@@ -57,21 +61,26 @@ class MemberIdentity:
     group: str
     member_id: str
     generation: int
+    instance: str | None = None
 
 
 class Membership:
     """
     Our place in *group* at a cluster, or none. It opens nothing of its own, so there is nothing to close.
 
-    A member must call `beat` several times in each session.
+    A member must call `beat` several times in each session. One whose name another member has taken, an error
+    FENCED_INSTANCE_ID, is out of the group.
     """
 
-    def __init__(self, cluster: Cluster, group: str, protocol: tuple[str, str], session_ms: int) -> None:
-        """Make one that joins by *protocol*, its type and its name."""
+    def __init__(
+        self, cluster: Cluster, group: str, protocol: tuple[str, str], session_ms: int, instance: str = ""
+    ) -> None:
+        """Make one that joins by *protocol*, its type and its name, as a static member if it has an *instance*."""
         self.group = group
         self._cluster = cluster
         self._protocol_type, self._protocol = protocol
         self._session_ms = session_ms
+        self._instance = instance or None
         self._coordinator = Coordinator(cluster, group, GROUP_KEY, _PURPOSE)
         self._member_id = ""
         self._generation = -1
@@ -89,11 +98,11 @@ class Membership:
     @property
     def place(self) -> MemberIdentity | None:
         """Return our place, so that another `Membership` may keep it; None where we have none."""
-        return MemberIdentity(self.group, self._member_id, self._generation) if self.is_in else None
+        return MemberIdentity(self.group, self._member_id, self._generation, self._instance) if self.is_in else None
 
     def keep(self, place: MemberIdentity) -> None:
         """Take over what another `Membership` had, as far as the coordinator knows it still: `beat` finds out."""
-        if place.group == self.group:
+        if (place.group, place.instance) == (self.group, self._instance):
             self._member_id, self._generation = place.member_id, place.generation
 
     async def look(self) -> GroupMembers:
@@ -101,7 +110,8 @@ class Membership:
         response = await self._ask(DescribeGroupsRequest([self.group]), "DescribeGroups", lambda it: self._row(it)[0])
         if not isinstance(response, BrokerAnsweredError):
             _, _, state, protocol_type, protocol, members, *_ = self._row(response)
-            found = tuple(GroupMember(name, host, metadata or b"") for name, _, host, metadata, *_ in members)
+            has_instances = response.API_VERSION >= _DESCRIBES_INSTANCES
+            found = tuple(_member(row if has_instances else (row[0], None, *row[1:])) for row in members)
             return GroupMembers(state, protocol_type, protocol, found)
         if response.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return GroupMembers()
@@ -129,28 +139,30 @@ class Membership:
                 answer = await self._ask(self._sync_request(shares), "SyncGroup")
                 if not isinstance(answer, BrokerAnsweredError):
                     return bytes(answer.member_assignment)
-            if answer.code in _THROWN_OUT:
-                self._member_id, self._generation = "", -1
+            if answer.code in _THROWN_OUT or answer.code == _FENCED:
+                self._forget()
             if answer.code not in _AGAIN:
                 raise answer
         return None
 
     async def beat(self) -> Heartbeat:
         """Send a heartbeat."""
-        request = HeartbeatRequest(self.group, self._generation, self._member_id)
+        request = HeartbeatRequest(self.group, self._generation, self._member_id, self._instance)
         answer = await self._ask(request, "Heartbeat")
         if not isinstance(answer, BrokerAnsweredError):
             return Heartbeat.OK
         if answer.code == ErrorCode.REBALANCE_IN_PROGRESS:
             return Heartbeat.REBALANCE
+        if answer.code in _THROWN_OUT or answer.code == _FENCED:
+            self._forget()
         if answer.code not in _THROWN_OUT:
             raise answer
-        self._generation, self._member_id = -1, ""
         return Heartbeat.LOST
 
     async def leave(self) -> None:
         """Leave the group, whether the coordinator knows us or not."""
-        member_id, self._member_id, self._generation = self._member_id, "", -1
+        member_id = self._member_id
+        self._forget()
         if member_id:
             await self.remove(member_id)
 
@@ -160,19 +172,22 @@ class Membership:
         if isinstance(answer, BrokerAnsweredError) and answer.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise answer
 
+    def _forget(self) -> None:
+        self._member_id, self._generation = "", -1
+
     def _join_request(self, metadata: bytes) -> JoinGroupRequest:
         return JoinGroupRequest(
             self.group,
             self._session_ms,
             self._session_ms,  # so long others wait for us to join again
             self._member_id,
-            None,
+            self._instance,
             self._protocol_type,
             [(self._protocol, metadata)],
         )
 
     def _sync_request(self, shares: Mapping[str, bytes]) -> SyncGroupRequest:
-        return SyncGroupRequest(self.group, self._generation, self._member_id, None, list(shares.items()))
+        return SyncGroupRequest(self.group, self._generation, self._member_id, self._instance, list(shares.items()))
 
     # Its coordinator.
 
@@ -193,3 +208,8 @@ class Membership:
             if patience.is_over_for(answer.code):
                 return answer
             await patience.pause()
+
+
+def _member(row: Sequence[Any]) -> GroupMember:
+    name, instance, _, host, metadata, *_ = row
+    return GroupMember(name, host, metadata or b"", instance or "")

@@ -1,7 +1,8 @@
 """
 Group requests that aiokafka does not have, or has wrong, in aiokafka's own style; see `mm2py.wire.requests`.
 
-aiokafka answers a DescribeGroups v3 with the schema of v2, and knows no request about more than one group at a time.
+aiokafka answers a DescribeGroups v3 with the schema of v2, knows no request about more than one group at a time, and of
+static members (KIP-345) only how they join.
 """
 
 # aiokafka carries no types, so its base classes are Any to mypy.
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol import group as protocol
 from aiokafka.protocol.admin import (
     DescribeGroupsRequest_v2,
     DescribeGroupsRequest_v3,
@@ -22,7 +24,7 @@ from aiokafka.protocol.admin import (
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.commit import OffsetFetchRequest_v3
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
-from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Int64, Schema, String
+from aiokafka.protocol.types import Array, Boolean, Bytes, Int8, Int16, Int32, Int64, Schema, String
 
 from mm2py.wire.requests import THROTTLE, Uuid, answer, by_topic, flexible, rows
 
@@ -115,7 +117,38 @@ class DescribeGroupsRequest_v3_fixed(RequestStruct):  # noqa: N801
     SCHEMA = DescribeGroupsRequest_v3.SCHEMA
 
 
-class DescribeGroupsRequest(Request[DescribeGroupsRequest_v2 | DescribeGroupsRequest_v3_fixed]):
+_DESCRIBED = rows(
+    "groups",
+    ("error_code", Int16),
+    ("group", String()),
+    ("state", String()),
+    ("protocol_type", String()),
+    ("protocol", String()),
+    rows(
+        "members",
+        ("member_id", String()),
+        ("instance_id", String()),
+        ("client_id", String()),
+        ("client_host", String()),
+        ("metadata", Bytes),
+        ("assignment", Bytes),
+    ),
+    ("authorized_operations", Int32),
+)
+
+
+class DescribeGroupsRequest_v4(RequestStruct):  # noqa: N801
+    """Which members are static ones (KIP-345)."""
+
+    API_KEY = 15
+    API_VERSION = 4
+    RESPONSE_TYPE = answer(15, 4, Schema(THROTTLE, _DESCRIBED))
+    SCHEMA = DescribeGroupsRequest_v3.SCHEMA
+
+
+class DescribeGroupsRequest(
+    Request[DescribeGroupsRequest_v2 | DescribeGroupsRequest_v3_fixed | DescribeGroupsRequest_v4]
+):
     """Classic groups. A group that is no classic one is described as ``Dead``, as one that does not exist."""
 
     API_KEY = 15
@@ -127,6 +160,41 @@ class DescribeGroupsRequest(Request[DescribeGroupsRequest_v2 | DescribeGroupsReq
         if request_struct_class.API_VERSION < DescribeGroupsRequest_v3_fixed.API_VERSION:
             return request_struct_class(list(self._groups))
         return request_struct_class(list(self._groups), False)  # noqa: FBT003 - a field of the protocol
+
+
+class JoinGroupRequest(protocol.JoinGroupRequest):
+    """A member that joins. Static ones (KIP-345) need brokers of Kafka 2.3 or newer."""
+
+    def build(self, request_struct_class: Any) -> Any:
+        if self._group_instance_id is not None and request_struct_class is not protocol.JoinGroupRequest_v5:
+            msg = "group.instance.id needs JoinGroup v5, which came with Kafka 2.3"
+            raise IncompatibleBrokerVersion(msg)
+        return super().build(request_struct_class)
+
+
+class HeartbeatRequest_v3(RequestStruct):  # noqa: N801
+    """From a static member, which learns that another one has replaced it (KIP-345)."""
+
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = answer(12, 3, protocol.HeartbeatResponse_v1.SCHEMA)
+    SCHEMA = Schema(
+        ("group", String()), ("generation_id", Int32), ("member_id", String()), ("group_instance_id", String())
+    )
+
+
+class HeartbeatRequest(Request[protocol.HeartbeatRequest_v1 | HeartbeatRequest_v3]):
+    """A sign of life of a member."""
+
+    API_KEY = 12
+
+    def __init__(self, group: str, generation: int, member_id: str, instance: str | None) -> None:
+        self._member = group, generation, member_id
+        self._instance = instance
+
+    def build(self, request_struct_class: Any) -> Any:
+        instance = [self._instance] if request_struct_class is HeartbeatRequest_v3 else []
+        return request_struct_class(*self._member, *instance)
 
 
 _ASSIGNMENT = Schema(rows("topic_partitions", ("topic_id", Uuid), ("topic", String()), ("partitions", Array(Int32))))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.explain import node_settings
 from mm2py.config.flow_settings import (
     CheckpointSettings,
     CopySettings,
@@ -639,3 +640,15 @@ def test_flows_into_one_cluster_have_groups_of_their_own(
     settings = config.load("clusters = A, B, C\nC.bootstrap.servers = c1:9092\n" + lines)
 
     assert {it.flow.source: it.group_id for it in settings.flows if it.is_enabled} == expected
+
+
+def test_a_node_s_own_name_is_no_difference_to_others(config: ConfigFile) -> None:
+    """Each node has another `group.instance.id`; nodes that copy side by side have no use for one."""
+    named, other = (config.load(f"B.group.instance.id = node-{number}\n") for number in (1, 2))
+    warning = config.load("B.group.instance.id = node-1\ncopy.on.second.node = warn\n")
+    flow = named.flows[0].flow
+
+    assert [it.flows[0].membership.instance for it in (named, other, warning)] == ["node-1", "node-2", ""]
+    assert node_settings(named.effective, flow) == node_settings(other.effective, flow)
+    with pytest.raises(ConfigError, match=r"cannot be a group\.instance\.id"):
+        config.load("B.group.instance.id = my node\n")

@@ -96,3 +96,35 @@ def test_many_hosts_are_counted() -> None:
     found = judge_members(_group(*[b""] * 5, protocol="compatible"), US, lambda _node: True)
 
     assert found == Occupied("Java MirrorMaker, at 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more")
+
+
+STATIC = attrs.evolve(NEIGHBOUR, instance="node-1")
+
+
+def test_a_static_member_of_this_machine_may_come_back() -> None:
+    """Its process has ended, and another node shares the flow; only a tool that needs it idle removes it."""
+    found = _group(encode_candidate(Candidate(STATIC)))
+
+    assert judge_members(found, US, lambda _node: False, shares=True) == Vacant()
+    assert judge_members(found, US, lambda _node: False) == Vacant(("m0",))
+
+
+@pytest.mark.parametrize(
+    ("us", "is_waited_for"),
+    [
+        (attrs.evolve(US, instance="node-1"), True),
+        (attrs.evolve(US, instance="node-2"), False),
+        (attrs.evolve(STATIC, rest="another address"), False),
+    ],
+)
+def test_who_was_fenced_waits_for_its_namesake(us: Node, is_waited_for: bool) -> None:
+    """Not for itself: an answer to its own join may have been lost."""
+    found = _group(encode_candidate(Candidate(STATIC)))
+    named = attrs.evolve(found, members=(attrs.evolve(found.members[0], instance="node-1"),))
+    unseen = attrs.evolve(named, protocol="", members=(attrs.evolve(named.members[0], metadata=b""),))
+
+    judged = judge_members(named, us, lambda _node: True, shares=True, is_fenced=True)
+    rebalancing = judge_members(unseen, us, lambda _node: True, shares=True, is_fenced=True)
+
+    assert judged == (Occupied(str(STATIC), STATIC, is_certain=True, is_namesake=True) if is_waited_for else Vacant())
+    assert isinstance(rebalancing, Occupied) is (us.instance == "node-1")

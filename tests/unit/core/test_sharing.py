@@ -265,3 +265,20 @@ def test_whatever_nodes_hold_two_rebalances_share_everything_once(
     assert sorted(task for share in shares for task in share.tasks) == list(range(tasks))
     assert sorted(slot for share in shares for slot in share.slots) == sorted(ALL_SLOTS)
     assert sum(share.is_owner for share in shares) == 1
+
+
+def test_a_node_that_came_back_is_not_compared() -> None:
+    """It has measured nothing yet, so it seems to have no load: nothing moves to it, of few tasks or of many."""
+    work = Work(2, partitions=dict.fromkeys(ALL_SLOTS, 1))
+    two = _settled(_fresh("a", "b"), work)
+    busy = dict.fromkeys(two["a"].held.slots, 1e6)
+    one_task = {
+        "a": Candidate(Node("a", 1), Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS), NodeLoad({}, 1e8, 1)),
+        "b": Candidate(Node("b", 1)),
+    }
+    for members, seen in ((two, attrs.evolve(work, rates=busy)), (one_task, Work(1, rates={0: 1e8}, round=2))):
+        held = {member: it.held for member, it in members.items()}
+        kept = share_work(FLOW, 9, members, attrs.evolve(seen, is_compared=False))
+
+        assert needs_rebalance(FLOW, members, seen)
+        assert kept.shares == held

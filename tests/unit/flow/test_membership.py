@@ -17,12 +17,22 @@ from mm2py.flow.membership import FlowMembership
 from mm2py.flow.task_group import FlowGroup
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node
-from mm2py.model.share import NO_SHARE, Candidate, Share, decode_candidate, encode_candidate, whole_share
+from mm2py.model.share import (
+    NO_SHARE,
+    Candidate,
+    Share,
+    SharedFlow,
+    decode_candidate,
+    encode_candidate,
+    encode_shared_flow,
+    whole_share,
+)
 from mm2py.telemetry.events import (
     FlowRunsElsewhere,
     FlowShared,
     FlowTakenOver,
     FlowUnguarded,
+    InstanceFenced,
     StepFailed,
     TaskRestarted,
 )
@@ -64,6 +74,9 @@ class Place:
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
+    #: Whether another process joined under our `group.instance.id`.
+    is_fenced: bool = False
+
     async def look(self) -> GroupMembers:
         if isinstance(self.group, ErrorCode):
             raise error_of(self.group, "B", "DescribeGroups", "A-mm2")
@@ -80,6 +93,9 @@ class Place:
     async def beat(self) -> Heartbeat:
         if self.silent is not None:
             await self.silent.wait()
+        if self.is_fenced:
+            self.is_fenced = self.is_in = False
+            raise error_of(ErrorCode.FENCED_INSTANCE_ID, "B", "Heartbeat", "A-mm2")
         answer, self.answer = self.answer, Heartbeat.OK
         self.is_in = self.is_in and answer is not Heartbeat.LOST
         return answer
@@ -101,6 +117,7 @@ class Group:
     is_deposed: bool = False
     suspended: list[str] = attrs.field(factory=list)
     released: asyncio.Event = attrs.field(factory=asyncio.Event)
+    membership: FlowMembership | None = None
 
     @property
     def requests(self) -> Group:
@@ -163,8 +180,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             if place.refusal is not None:
                 raise place.refusal
 
-        its = FlowMembership(around, lambda: US, take_over)
+        its = FlowMembership(around, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
         its.begin([cast("FlowGroup", working)])
+        working.membership = its
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(its.run())
             yield place, working, events
@@ -423,3 +441,70 @@ async def test_a_flow_that_is_down_for_good_gives_its_place_up(run: Run) -> None
         after = place.is_in
 
     assert (before, after) == (True, False)
+
+
+NAMESAKE = attrs.evolve(THERE, instance="node-1")
+
+
+async def test_a_node_whose_instance_is_taken_steps_back_and_does_not_fight(run: Run) -> None:
+    """Another process has its share from then on; it continues once that one's session is over."""
+    namesake = GroupMember("node-1-7", "/10.0.0.7", encode_candidate(Candidate(NAMESAKE)), "node-1")
+    async with run(NOBODY, instance="node-1") as (place, group, events):
+        await asyncio.sleep(4)
+        unseen = attrs.evolve(namesake, metadata=b"")
+        place.is_fenced, place.group = True, GroupMembers("PreparingRebalance", PROTOCOL_TYPE, "", (unseen,))
+        await asyncio.sleep(5)
+        at_once = (group.is_deposed, group.is_admitted, group.why, len(events.of(InstanceFenced)))
+        place.group = GroupMembers("Stable", PROTOCOL_TYPE, PROTOCOL, (namesake,))
+        await asyncio.sleep(3_600)
+        later = (group.is_admitted, group.why, len(place.joins))
+        place.group = NOBODY
+        await asyncio.sleep(4)
+        back = group.share
+
+    assert at_once == (True, False, "a node at 10.0.0.7 has the same group.instance.id, node-1", 0)
+    assert later == (False, f"{NAMESAKE} has the same group.instance.id, node-1", 1)
+    assert back == whole_share(TASKS)
+    assert [(it.instance, it.node) for it in events.of(InstanceFenced)] == [("node-1", str(NAMESAKE))]
+    assert not events.of(FlowRunsElsewhere)
+    assert not events.of(FlowUnguarded)
+
+
+async def test_a_static_member_that_came_back_shows_who_it_is(run: Run) -> None:
+    """It takes its share without a rebalance, under the id that it had; then it joins again, once, and keeps that."""
+    mine = Share(is_owner=True, tasks=frozenset({1}), slots=frozenset(range(7)))
+    nodes = {"us before": NAMESAKE, "other": attrs.evolve(THERE, pid=8)}
+    before = encode_shared_flow(SharedFlow(3, nodes, {"us before": mine}))
+    async with run(NOBODY, instance="node-1") as (place, group, _events):
+        place.sent = before
+        await asyncio.sleep(1)
+        at_once = group.share
+        place.sent = None
+        place.others = {"other": encode_candidate(Candidate(nodes["other"], whole_share(TASKS) - mine))}
+        await asyncio.sleep(20)
+        later = group.share
+
+    assert at_once == later == mine
+    assert [None if it is None else (it.held, it.generation) for it in place.joins] == [(NO_SHARE, -1), (mine, 3)]
+
+
+@pytest.mark.parametrize(
+    ("instance", "is_drained", "stays"), [("node-1", False, True), ("node-1", True, False), ("", False, False)]
+)
+async def test_who_is_to_come_back_stays(run: Run, instance: str, is_drained: bool, stays: bool) -> None:
+    """A static member keeps its place while its node restarts, unless it has given its share up."""
+    async with run(NOBODY, instance=instance) as (place, group, _events):
+        await asyncio.sleep(4)
+        group.membership.drain(is_drained=is_drained)
+        await asyncio.sleep(4)
+        said = group.membership.come_back()
+
+    assert (said, place.is_in) == (stays, stays)
+
+
+async def test_a_static_member_that_ends_for_good_leaves(run: Run) -> None:
+    """Its flow was removed from the file, or it failed permanently: nothing will come back for its share."""
+    async with run(NOBODY, instance="node-1") as (place, _group, _events):
+        await asyncio.sleep(4)
+
+    assert not place.is_in

@@ -213,10 +213,14 @@ async def test_a_node_that_stops_removes_its_record(brokers: FakeBrokers) -> Non
         assert await _kept(brokers) == {}
 
 
-async def test_a_successor_at_the_same_address_replaces_a_killed_node(brokers: FakeBrokers) -> None:
-    """The record of the process before is removed as soon as the new one reports."""
-    successor = attrs.evolve(OTHER, pid=3, started_ms=2_000)
-    async with running(ONE, OTHER, successor) as (one, other, later):
+@pytest.mark.parametrize("known_by", [{"rest": "http://other:8083"}, {"rest": "", "instance": "node-2"}])
+async def test_a_successor_replaces_a_killed_node(brokers: FakeBrokers, known_by: dict[str, str]) -> None:
+    """At the same address, or with its `group.instance.id`: the record of the process before is removed as soon as the
+    new one reports.
+    """
+    former = attrs.evolve(OTHER, **known_by)  # type: ignore[arg-type]
+    successor = attrs.evolve(former, pid=3, started_ms=2_000)
+    async with running(ONE, former, successor) as (one, other, later):
         await together(one, other)
         other.its.hand_over()
         await other.stop()

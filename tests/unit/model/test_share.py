@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from mm2py.model.flow import TopicPartition
@@ -19,6 +20,7 @@ from mm2py.model.share import (
     decode_shared_flow,
     encode_candidate,
     encode_shared_flow,
+    lasting_names,
     slot_of,
     whole_share,
 )
@@ -30,9 +32,8 @@ SHARE = Share(is_owner=True, tasks=frozenset({0, 2}), slots=frozenset({0, 7, SLO
 
 
 def test_a_candidate_survives_its_byte_form() -> None:
-    candidate = Candidate(
-        HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), NodeSettings({"tasks.max": "4"}, {"transforms": "ab12"})
-    )
+    settings = NodeSettings({"tasks.max": "4"}, {"transforms": "ab12"})
+    candidate = Candidate(HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), settings, generation=5)
 
     assert decode_candidate(encode_candidate(candidate)) == candidate
     assert decode_node(encode_candidate(candidate)) == HERE
@@ -90,3 +91,14 @@ def test_every_partition_has_one_slot_that_follows_from_its_name() -> None:
     assert all(0 <= slot < SLOTS for slot in slots)
     assert len(set(slots)) > SLOTS * 0.8
     assert all(whole_share(2).has(it) for it in partitions)
+
+
+def test_a_static_member_that_came_back_is_in_an_assignment_by_its_name() -> None:
+    """As another process with another id; a node without that name is not."""
+    former, now = attrs.evolve(THERE, instance="node-1"), attrs.evolve(THERE, pid=3, instance="node-1")
+    shared = SharedFlow(4, {"a": HERE, "b": former}, {"b": SHARE})
+    name, taken = shared.taken_by("b again", now)
+
+    assert (name, taken.nodes, taken.share_of(name)) == ("b", {"a": HERE, "b": now}, SHARE)
+    assert shared.taken_by("c", HERE) == ("c", shared)
+    assert lasting_names(shared.nodes) == lasting_names({"a": HERE, "b again": now}) == {"a", "node-1"}

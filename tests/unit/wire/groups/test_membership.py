@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import attrs
 import pytest
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol.group import LeaveGroupRequest, SyncGroupRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, Membership
+from mm2py.wire.groups.requests import HeartbeatRequest, JoinGroupRequest
 from mm2py.wire.security.access import NotAuthorizedError
 from tests.support.clocks import LoopClock
 
@@ -31,6 +33,7 @@ class Coordinators:
     leader: str = "us"
     shares: dict[str, bytes] = attrs.field(factory=dict)
     lookups: int = 0
+    requests: list[Any] = attrs.field(factory=list)
     brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
     alias: str = "B"
     clock: LoopClock = attrs.field(factory=LoopClock)
@@ -44,6 +47,7 @@ class Coordinators:
 
     async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
         self.asked.append((node, type(request).__name__.removesuffix("Request")))
+        self.requests.append(request)
         code = self.answers.pop(0) if self.answers else OK
         if isinstance(code, Exception):
             raise code
@@ -167,3 +171,31 @@ async def test_what_a_member_that_is_gone_leaves_behind_may_be_gone_already() ->
         await member.remove("theirs")
 
     assert coordinators.names == ["LeaveGroup"] * 2
+
+
+async def test_a_member_whose_name_another_has_taken_does_not_take_it_back() -> None:
+    """Neither after a heartbeat nor while it joins: the two would throw each other out without end."""
+    code = ErrorCode.FENCED_INSTANCE_ID
+    joined, coordinators = await _joined(code)
+    joining, others = _member(OK, code)
+    for attempt in (joined.beat, lambda: joining.join(b"", _assign)):
+        with pytest.raises(BrokerAnsweredError, match="FENCED_INSTANCE_ID"):
+            await attempt()
+
+    assert (joined.place, joining.place) == (None, None)
+    assert coordinators.names == ["Heartbeat"]
+    assert others.names == ["JoinGroup", "SyncGroup"]
+
+
+async def test_a_static_member_says_its_name_with_each_request() -> None:
+    """An old broker, which knows no such members, refuses it: it must not be taken for one that leaves."""
+    coordinators = Coordinators()
+    member = Membership(cast("Cluster", coordinators), "A-mm2", ("connect", "mm2py-1"), 10_000, "node-1")
+    await member.join(b"", _assign)
+    await member.beat()
+    join, sync, beat = (request.prepare({11: (0, 9), 12: (0, 4), 14: (0, 5)}) for request in coordinators.requests)
+
+    assert (join.API_VERSION, sync.API_VERSION, beat.API_VERSION) == (5, 3, 3)
+    assert {it.group_instance_id for it in (join, sync, beat)} == {"node-1"}
+    with pytest.raises(IncompatibleBrokerVersion, match=r"Kafka 2\.3"):
+        coordinators.requests[0].prepare({11: (0, 4)})
