@@ -120,9 +120,10 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
 
 def _able(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
     """Return those of *members* that may take part: settings that nodes cannot take from each other must be the same as
-    the owner's, or as those of most nodes if there is no owner yet.
+    the owner's, or as those of most nodes if there is no owner yet. One that still starts takes nothing from others.
     """
     able = {member: candidate for member, candidate in sorted(members.items()) if not candidate.is_drained}
+    able = {member: who for member, who in able.items() if who.is_ready or not who.held.is_empty} or able
     if not able:
         return able
     right = next((who.settings for who in able.values() if who.held.is_owner), None)
@@ -210,8 +211,7 @@ def _slots(
         return dict.fromkeys(held, ALL_SLOTS)
     used = {slot: weight for slot, weight in weights.items() if weight > _SLOT_WEIGHT}
     unused = {slot: weight for slot, weight in weights.items() if slot not in used}
-    must_level = is_compared or not all(held.values())
-    spread = [_spread(held, some, must_level=must_level) for some in (used, unused)]
+    spread = [_spread(held, some, must_level=is_compared) for some in (used, unused)]
     return {member: frozenset().union(*(some[member] for some in spread)) for member in held}
 
 
@@ -219,7 +219,7 @@ def _spread(
     held: Mapping[str, Collection[int]], weights: Mapping[int, float], *, must_level: bool
 ) -> Mapping[str, Collection[int]]:
     """Spread the slots of *weights* over the members of *held*, who keep theirs unless one carries clearly more than
-    its part, which they *must_level* then.
+    its part, which they *must_level* then, or as long as one has nothing.
     """
     loads: dict[str, set[int]] = {}
     homeless = set(weights)
@@ -231,7 +231,8 @@ def _spread(
         lightest = min(totals, key=lambda it: (totals[it], it))
         loads[lightest].add(slot)
         totals[lightest] += weights[slot]
-    if must_level and max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals):
+    is_uneven = max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals)
+    if is_uneven and (must_level or not all(loads.values())):
         levelled = _levelled(loads, totals, weights)
         most = max(sum(weights[slot] for slot in some) for some in levelled.values())
         if most <= _WORTH_MOVING * max(totals.values()):

@@ -19,6 +19,9 @@ from mm2py.model.flow import Flow
 
 T = TypeVar("T")
 
+#: Time limit for other nodes to notice that this one ends, and to take over: a heartbeat, and the end of an epoch.
+_PART_S = 4.0
+
 
 class Fleet:
     """The running flows of one node, by name. *make* creates a runner, and *prepare* applies its overrides before it
@@ -140,8 +143,9 @@ class Fleet:
         ended in time.
         """
         if flows is None:
-            for runner in self._runners.values():
-                runner.come_back()
+            async with asyncio.TaskGroup() as parting:
+                for runner in self._runners.values():
+                    parting.create_task(runner.part(within_s=_PART_S), name=f"{runner.flow}/part")
         leaving = tuple(self._runners) if flows is None else tuple(flows)
         if not leaving:
             return True

@@ -28,6 +28,8 @@ class GroupLeader:
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
         self._round = 0
+        #: Bytes per second of each slot, as of the last assignment.
+        self._rates: dict[int, float] = {}
         #: Whether the next assignment is to relieve a node.
         self._is_due = False
 
@@ -37,10 +39,13 @@ class GroupLeader:
         """Return what each member is sent, by what they *joined* with; *before* is the assignment until now."""
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         work = self.work()
-        rates = {slot: rate for it in members.values() for slot, rate in it.load.slots.items()}
+        rates = {**work.rates, **{slot: rate for it in members.values() for slot, rate in it.load.slots.items()}}
+        # What moves is measured by no node.
+        held = frozenset().union(*(it.held.slots for it in members.values()))
+        self._rates = {**{slot: rate for slot, rate in self._rates.items() if slot not in held}, **rates}
         nodes = {it: candidate.node for it, candidate in members.items()}
         is_compared = self._is_due or before is None or lasting_names(nodes) != lasting_names(before.nodes)
-        work = attrs.evolve(work, rates={**work.rates, **rates}, round=self._round, is_compared=is_compared)
+        work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
         shared = share_work(self._flow, generation, members, work)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
         self._balanced_at, self._is_due = self._clock.monotonic(), False

@@ -54,8 +54,7 @@ _STEP = "find out who runs the flow"
 _LEAVE_S = 2.0
 #: Least number of heartbeats in a session, regardless of the settings.
 _BEATS = 3
-#: Interval of heartbeats while a task is about to move, and how long that may take: all members must join again, and
-#: what moves is not copied until the last of them has noticed.
+#: Interval of heartbeats, and for how long at most, while something moves: it is copied once all have joined again.
 _MOVING_BEAT_S = 0.25
 _MOVING_S = 10.0
 #: Without a heartbeat for this part of a session, nothing new is begun: another node may have our share soon.
@@ -89,12 +88,12 @@ class FlowMembership:
 
         *before_takeover* runs before this node continues a flow, or a part of it, that another node ran until now.
         """
-        self._around = around
-        self._us = us
+        self._around, self._us = around, us
         self._settings = around.settings.membership
         self._group = around.settings.group_id
         self._clock = around.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
+        self._tasks, _ = flow_tasks(around.settings)
         self._groups: Sequence[FlowGroup] = ()
         self._before_takeover = before_takeover or _nothing
         #: What this node does where it leads the group.
@@ -109,7 +108,10 @@ class FlowMembership:
         self._is_unfit = False
         #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
         self._has_untaken = False
-        self._kept: Place | None = None
+        #: What a runner of the flow leaves to the next one on this node.
+        self.place: Place | None = None
+        #: Whether Spark has started here.
+        self.is_ready = True
         self._hands_over = self._comes_back = False
         #: Another process has joined under our `group.instance.id`.
         self._is_fenced = False
@@ -122,7 +124,7 @@ class FlowMembership:
         #: Set when the group is to be joined again.
         self._must_join = asyncio.Event()
         self._beaten_at: float | None = None
-        #: Whether another node replaced us, which was not reported yet.
+        #: Another node replaced us, which was not reported yet.
         self._was_ours = False
         self._is_doubted = False
         self._taken_at: float | None = None
@@ -130,7 +132,7 @@ class FlowMembership:
         self._unguarded_by = ""
 
     def hand_over(self) -> None:
-        """Do not leave the group at the end: the flow continues on this node, with a successor that does `keep` it."""
+        """Do not leave the group at the end: the flow continues on this node, with a successor that has our `place`."""
         self._hands_over = True
 
     def come_back(self) -> bool:
@@ -138,14 +140,18 @@ class FlowMembership:
         self._comes_back = bool(self._settings.instance) and not self._is_drained
         return self._comes_back
 
-    @property
-    def place(self) -> Place | None:
-        """Return the membership that was handed over."""
-        return self._kept
+    def note_ready(self) -> None:
+        """Take tasks of other nodes from now on."""
+        self.is_ready = True
+        if self._share.is_empty:
+            self._must_join.set()
 
-    def keep(self, place: Place | None) -> None:
-        """Continue with a membership that this node has."""
-        self._kept = place
+    @property
+    def has_given(self) -> bool:
+        """Whether other nodes, if there are any, have what this one had."""
+        if self._shared is None or len(self._shared.nodes) == 1 or not self._settings.refuses:
+            return True
+        return self._held.is_empty and self._shared.has_all(self._tasks)
 
     def drain(self, *, is_drained: bool) -> None:
         """Give this node's share to others, for maintenance, or take part again."""
@@ -188,10 +194,10 @@ class FlowMembership:
         cluster = Cluster(self._around.settings.target, self._clock)
         protocol = PROTOCOL_TYPE, PROTOCOL
         place = Membership(cluster, self._group, protocol, self._settings.session_ms, self._settings.instance)
-        if self._kept is not None:
-            place.keep(self._kept.identity)
+        if self.place is not None:
+            place.keep(self.place.identity)
             if place.is_in:
-                self._held = self._kept.share
+                self._held = self.place.share
                 self._must_join.set()
         reach, aliases = self._around.reach, [self._around.flow.target]
 
@@ -211,7 +217,7 @@ class FlowMembership:
                             await self._must_join.wait()
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
-            self._kept = Place(place.place, self._held) if place.place is not None else None
+            self.place = Place(place.place, self._held) if place.place is not None else None
             if not self._hands_over and not self._comes_back:
                 with suppress(Mm2Error, TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
@@ -220,11 +226,9 @@ class FlowMembership:
 
     def _pause_s(self) -> float:
         """Return when to send the next heartbeat."""
-        shared, tasks = self._shared, flow_tasks(self._around.settings)[0]
-        is_moving = shared is not None and not shared.has_all(tasks)
-        if is_moving and self._clock.monotonic() - self._assigned_at < _MOVING_S:
-            return min(self._interval_s, _MOVING_BEAT_S)
-        return self._interval_s
+        is_moving = self._shared is not None and not self._shared.has_all(self._tasks)
+        is_new = self._clock.monotonic() - self._assigned_at < _MOVING_S
+        return min(self._interval_s, _MOVING_BEAT_S) if is_moving and is_new else self._interval_s
 
     async def _watch_heartbeats(self) -> None:
         """Have nothing new begun while no heartbeat arrives: before the session is over, others may have our share."""
@@ -303,7 +307,8 @@ class FlowMembership:
         self._beaten_at = self._clock.monotonic()
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
         known = self._shared.generation if self._shared is not None else -1
-        candidate = Candidate(self._us(), self._held, self.load(), self.agreement.told(), not takes_part, known)
+        ours = self._us(), self._held, self.load(), self.agreement.told()
+        candidate = Candidate(*ours, not takes_part, known, self.is_ready)
         known_as = place.member_id if place.is_in else ""
         raw = await place.join(encode_candidate(candidate), partial(self.leader.assign, before=self._shared))
         if raw is None:
@@ -355,7 +360,7 @@ class FlowMembership:
             for group in self._groups:
                 group.requests.depose()
         if not self._settings.refuses:
-            share = whole_share(flow_tasks(self._around.settings)[0])
+            share = whole_share(self._tasks)
         lost, gained = self._held - share, share - self._share
         has_more = not gained.is_empty or bool(gained.slots)
         if has_more and (self._taken_at is not None or self._shared is not None):
@@ -409,7 +414,7 @@ class FlowMembership:
         if shared is not None and share.is_empty and not why:
             others = [str(node) for member, node in shared.nodes.items() if not shared.share_of(member).is_empty]
             why = f"{' and '.join(sorted(others)) or 'no node'} runs {self._around.flow}"
-            hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT
+            hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""
         for group in self._groups:
             group.requests.give(share, why, hint)
 
@@ -488,7 +493,7 @@ class FlowMembership:
             self._around.events.emit(FlowUnguarded(self._around.flow, self._group, str(error), hint))
         self._around.writers.is_guarding = False
         if self._taken_at is None:
-            self._give(whole_share(flow_tasks(self._around.settings)[0]))
+            self._give(whole_share(self._tasks))
 
 
 async def _nothing() -> None:

@@ -47,6 +47,9 @@ from mm2py.wire.security.contexts import principal_of
 
 #: Time limit for ending groups without epochs.
 _QUICK_DRAIN_S = 3.0
+#: Pause between attempts to start Spark, and between looks whether other nodes have what this one had.
+_SPARK_RETRY_S = 5.0
+_PARTED_LOOK_S = 0.05
 _ENDS = (FlowState.DRAINED, FlowState.FAILED)
 _DOWN = (FlowState.FAILED, FlowState.RESTARTING)
 #: Verdicts of errors that are retried before a flow starts.
@@ -90,8 +93,7 @@ class FlowRunner:
         ends = {end.alias: end for end in (settings.source, settings.target)}
         #: Which of its clusters answers.
         self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
-        self._clock = clock
-        self._events = events
+        self._clock, self._events, self._epochs = clock, events, epochs
         self._draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What prevents the flow from starting: state, error and hint.
@@ -203,15 +205,10 @@ class FlowRunner:
         if self.nodes is not None:
             self.nodes.hand_over()
 
-    def come_back(self) -> None:
-        """Keep the place of a static member at the end: this node is about to restart."""
-        if self._membership is not None and self._membership.come_back() and self.nodes is not None:
-            self.nodes.hand_over()
-
     def succeed(self, before: FlowRunner) -> None:
         """Continue with the membership of the runner *before*; joining again would take seconds."""
         if self._membership is not None and before._membership is not None:
-            self._membership.keep(before._membership.place)
+            self._membership.place = before._membership.place
             self._membership.agreement.succeed(before._membership.agreement)
 
     def hold(self, error: Mm2Error | None) -> None:
@@ -261,9 +258,37 @@ class FlowRunner:
         groups = [group for group in self._groups if group is not self._heartbeats]
         self._membership.begin(groups)
         place = [tasks.create_task(self._membership.run(), name=f"{self.flow}/membership")]
+        if not self.is_for_one_node:
+            self._membership.is_ready = False
+            place.append(tasks.create_task(self._await_spark(self._membership), name=f"{self.flow}/spark"))
         if self.nodes is not None:
             place.append(tasks.create_task(self.nodes.run(), name=f"{self.flow}/nodes"))
         return place
+
+    async def _await_spark(self, membership: FlowMembership) -> None:
+        """Leave the flow's tasks to other nodes until Spark has started here."""
+        while True:
+            try:
+                await self._epochs.ready()
+            except Mm2Error:  # whoever has tasks reports that
+                await self._clock.sleep(_SPARK_RETRY_S)
+            else:
+                membership.note_ready()
+                return
+
+    async def part(self, *, within_s: float) -> None:
+        """Prepare the end of this node: a static member keeps its place; other nodes take over what any other one has,
+        which it copies until they have noticed.
+        """
+        if self._membership is None or self.nodes is None:
+            return
+        if self._membership.come_back():
+            self.nodes.hand_over()
+            return
+        self._membership.drain(is_drained=True)
+        until = self._clock.monotonic() + within_s
+        while not self._membership.has_given and self._clock.monotonic() < until:
+            await self._clock.sleep(_PARTED_LOOK_S)
 
     async def _run_group(self, group: FlowGroup) -> None:
         await group.run()

@@ -103,6 +103,8 @@ class Candidate:
     is_drained: bool = False
     #: Of the assignment that it follows.
     generation: int = -1
+    #: Whether its Spark has started. Until then it takes no tasks from nodes that can copy.
+    is_ready: bool = True
 
 
 @attrs.frozen
@@ -157,6 +159,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
         **load_members(candidate.load),
         "settings": node_settings_members(candidate.settings),
         "drained": candidate.is_drained,
+        "ready": candidate.is_ready,
         "generation": candidate.generation,
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
@@ -175,6 +178,7 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             read_load(members),
             read_node_settings(_object(members.get("settings", {}))),
             is_drained=bool(members.get("drained")),
+            is_ready=bool(members.get("ready", True)),
             generation=int(members.get("generation", -1)),
         )
     except (ValueError, TypeError, AttributeError):

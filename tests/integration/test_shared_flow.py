@@ -103,6 +103,42 @@ async def test_nodes_share_the_tasks_of_a_flow(
     assert not other.events.of(TopicCreated)
 
 
+async def test_a_node_that_still_starts_takes_nothing_from_others(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """It stands by until its Spark has started, so that what moves to it is copied at once."""
+    settings = _settings(primary, backup, prefix)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
+    is_started = asyncio.Event()
+    async with running_flow(settings, tmp_path) as one:
+        await eventually(lambda: _tasks(one) == [[0, 1, 2, 3]], within_s=20, what="the first copies")
+        async with running_flow(settings, tmp_path, is_started=is_started) as other:
+            await eventually(lambda: other.events.of(FlowShared), within_s=20, what="the second is there")
+            await asyncio.sleep(1.0)  # several heartbeats
+            before = _tasks(one, other)
+            is_started.set()
+            await _sharing(one, other)
+
+    assert before == [[0, 1, 2, 3], []]
+
+
+async def test_a_node_that_ends_is_replaced_before_it_leaves(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """It copies until all nodes know; with heartbeats every two seconds, others would notice late that it left."""
+    settings = _settings(primary, backup, prefix, **{"B.heartbeat.interval.ms": 2_000})
+    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
+    async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
+        await _sharing(one, other)
+        await other.runner.part(within_s=10)
+        tasks = _tasks(one)
+        shared = [flow.events.of(FlowShared)[-1] for flow in (one, other)]
+        await other.drain()
+
+    assert tasks == [[0, 1, 2, 3]]
+    assert [(it.nodes, it.tasks) for it in shared] == [(2, "tasks 0, 1, 2, 3"), (2, "no tasks")]
+
+
 async def test_the_owner_does_what_is_done_once_for_all_nodes(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

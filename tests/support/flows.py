@@ -29,15 +29,17 @@ _DRAIN_S = 5.0
 
 
 class InProcessEpochs:
-    """Runs epochs as asyncio tasks, each copy task with a worker's state of its own."""
+    """Runs epochs as asyncio tasks, each copy task with a worker's state of its own, once it *is_started*, if given."""
 
-    def __init__(self, work_dir: Path) -> None:
+    def __init__(self, work_dir: Path, is_started: asyncio.Event | None = None) -> None:
         self._work_dir = work_dir
+        self._is_started = is_started
         self._workers: dict[tuple[Flow, int], WorkerState] = {}
         self._stop_files: dict[tuple[Flow, int], Path] = {}
 
     async def ready(self) -> None:
-        return
+        if self._is_started is not None:
+            await self._is_started.wait()
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         key = (plan.flow, plan.task)
@@ -112,14 +114,15 @@ async def running_flow(
     other_way: FlowSettings | None = None,
     spark: Spark | None = None,
     us: Node | None = None,
+    is_started: asyncio.Event | None = None,
 ) -> AsyncIterator[RunningFlow]:
     """
     Run a flow, under *orders*, until the end of the block; it is cancelled then unless it was drained before.
 
     Another node runs the flow of *other_way*, in the other direction. Epochs run on *spark* where it is given. This
-    process is the node, or *us*.
+    process is the node, or *us*. Nothing is copied before *is_started* is set, if it is given, as while Spark starts.
     """
-    clock, epochs = SystemClock(), InProcessEpochs(work_dir)
+    clock, epochs = SystemClock(), InProcessEpochs(work_dir, is_started)
     events = spark.events if spark is not None else EventLog(clock)
     copying = spark.runner if spark is not None else epochs
     node = (lambda: us) if us is not None else this_node

@@ -99,6 +99,37 @@ def test_a_drained_node_has_nothing_and_comes_back() -> None:
     _assert_shared((it.held for it in back.values()), 2)
 
 
+def test_a_node_that_still_starts_takes_nothing_from_others() -> None:
+    """It has its part once it is ready; where no other node can copy, it has everything at once."""
+    work = Work(3)
+    members = _settled(_fresh("a", "b"), work)
+    starting = {"c": Candidate(Node("c", 1), is_ready=False)}
+    before = share_work(FLOW, 3, members | starting, work)
+    alone = share_work(FLOW, 4, starting, work)
+    after = _settled(members | _fresh("c"), work)
+
+    assert before.share_of("c") == NO_SHARE
+    assert {name: before.share_of(name) for name in members} == {name: it.held for name, it in members.items()}
+    assert len(alone.share_of("c").tasks) == 3
+    _assert_shared([it.held for it in after.values()], 3)
+
+
+def test_nothing_else_moves_while_something_moves() -> None:
+    """What is on its way is measured by no node, so the one that gets it seems to have little."""
+    rates = dict.fromkeys(range(0, 1024, 64), 5e4)
+    work = Work(3, partitions=dict.fromkeys(rates, 1), rates=rates)
+    members = _settled(_fresh("a", "b"), work) | _fresh("c")
+    members = _after(members, share_work(FLOW, 3, members, work))
+    held = {slot for it in members.values() for slot in it.held.slots}
+    measured = {slot: rate for slot, rate in rates.items() if slot in held}
+
+    shared = share_work(FLOW, 4, members, attrs.evolve(work, rates=measured, is_compared=False))
+
+    assert len(measured) < len(rates)
+    assert {name: shared.share_of(name).slots for name in "ab"} == {name: members[name].held.slots for name in "ab"}
+    _assert_shared(shared.shares.values(), 3)
+
+
 def test_slots_follow_the_load() -> None:
     """Ten times the load on what one node has is spread within two rebalances."""
     work = Work(3, partitions=dict.fromkeys(ALL_SLOTS, 1))

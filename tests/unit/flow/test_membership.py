@@ -12,17 +12,22 @@ import attrs
 import pytest
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
+from mm2py.core.sharing import Work
 from mm2py.flow import membership
+from mm2py.flow.leader import GroupLeader
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.task_group import FlowGroup
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node
 from mm2py.model.share import (
+    ALL_SLOTS,
     NO_SHARE,
     Candidate,
+    NodeLoad,
     Share,
     SharedFlow,
     decode_candidate,
+    decode_shared_flow,
     encode_candidate,
     encode_shared_flow,
     whole_share,
@@ -74,6 +79,7 @@ class Place:
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
+    its: Any = None
     #: Whether another process joined under our `group.instance.id`.
     is_fenced: bool = False
 
@@ -181,6 +187,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
                 raise place.refusal
 
         its = FlowMembership(around, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
+        place.its = its
         its.begin([cast("FlowGroup", working)])
         working.membership = its
         async with asyncio.TaskGroup() as tasks:
@@ -271,6 +278,41 @@ async def test_what_another_node_releases_is_waited_for_with_short_pauses(run: R
 
     assert (before, moved.tasks) == (NO_SHARE, {1})
     assert joins == 2  # nothing moves any more
+
+
+async def test_a_node_says_so_once_it_is_ready(run: Run) -> None:
+    """Others keep what they have until then; at once it joins again."""
+    async with run(NOBODY) as (place, group, _events):
+        place.others = {"other": encode_candidate(Candidate(THERE, Share(True, frozenset({0, 1}), ALL_SLOTS)))}
+        place.its.is_ready = False
+        await asyncio.sleep(1)
+        before = group.share
+        place.its.note_ready()
+        await asyncio.sleep(0.1)
+
+    assert before == NO_SHARE
+    assert [None if it is None else it.is_ready for it in place.joins] == [False, True]
+
+
+async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known() -> None:
+    """Its slots are measured by no node any more."""
+    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
+    busy, idle = {0, 2}, {1, 3}
+    shares = {
+        "a": Share(True, frozenset(), frozenset(range(4))),
+        "b": Share(False, frozenset({0}), frozenset(range(4, 512))),
+        "c": Share(False, frozenset({1}), frozenset(range(512, 1024))),
+    }
+    load = NodeLoad(dict.fromkeys(busy, 1e6) | dict.fromkeys(idle, 1e3))
+    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(4), 1))
+    members = {
+        name: encode_candidate(Candidate(Node(name, 1), share, load if name == "a" else NodeLoad()))
+        for name, share in shares.items()
+    }
+    await leader.assign(1, members)
+    shared = decode_shared_flow((await leader.assign(2, {"b": members["b"], "c": members["c"]}))["b"])
+
+    assert [len(busy & shared.share_of(name).slots) for name in "bc"] == [1, 1]
 
 
 async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:
