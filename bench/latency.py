@@ -143,13 +143,13 @@ async def consume(bootstrap: str, topic: str, seconds: float) -> None:
     async with connected(bootstrap) as broker:
         await broker.await_topic(topic, PARTITIONS)
         positions = [0] * PARTITIONS
-        await _receive(broker, topic, positions, until_s=WARM_UP_S)
+        await receive(broker, topic, positions, until_s=WARM_UP_S)
         print(STARTS, flush=True)
-        received = await _receive(broker, topic, positions, until_s=seconds)
+        received = await receive(broker, topic, positions, until_s=seconds)
         print(FOUND, json.dumps(attrs.asdict(summed_up(received))), flush=True)
 
 
-async def _receive(broker: Broker, topic: str, positions: list[int], *, until_s: float) -> list[tuple[int, float]]:
+async def receive(broker: Broker, topic: str, positions: list[int], *, until_s: float) -> list[tuple[int, float]]:
     """Number and latency of every record that arrives until *until_s* after the first; positions move on."""
     received: list[tuple[int, float]] = []
     deadline = 0.0
