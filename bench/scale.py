@@ -2,8 +2,8 @@
 What a flow of many partitions costs, and how long a busy one waits beside idle ones: ``python -m bench.scale``.
 
 One flow mirrors topics of 50 partitions between clusters of this machine. It stands idle first; then 500 records a
-second go into 8 partitions of one more topic. The first seconds are *cold*: the brokers' JIT compilers have not seen the
-load.
+second go into 8 partitions of one more topic. The first seconds are *cold*: the brokers' JIT compilers have not seen
+the load.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,8 +15,8 @@ from mm2py.rest.page.files import DOCUMENTS
 _ROOT = Path(__file__).parents[2]
 
 
-def test_the_wheel_has_the_status_page(tmp_path: Path) -> None:
-    """It has the status page's files, unchanged: nothing is built or fetched when it is installed."""
+def test_the_wheel_has_the_status_page_and_compiled_code(tmp_path: Path) -> None:
+    """It has the status page's files, unchanged, and compiled code for this platform if there is a compiler."""
     line = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(tmp_path), str(_ROOT)]
     subprocess.run(line, check=True, timeout=240)
     (wheel,) = tmp_path.glob("*.whl")
@@ -25,8 +27,12 @@ def test_the_wheel_has_the_status_page(tmp_path: Path) -> None:
     }
     # The page shows these two.
     here |= {f"mm2py/rest/static/docs/{name}": (_ROOT / "docs" / name).read_bytes() for name in DOCUMENTS}
+    has_compiler = shutil.which(os.environ.get("CC", "cc")) is not None
     with zipfile.ZipFile(wheel) as packed:
+        is_compiled = "mm2py/wire/batches/libmerge.so.1" in packed.namelist()
         there = {name: packed.read(name) for name in packed.namelist() if name in here}
 
     assert "mm2py/rest/static/index.html" in here
     assert there == here
+    assert is_compiled is has_compiler
+    assert wheel.stem.endswith("py3-none-any") is not has_compiler

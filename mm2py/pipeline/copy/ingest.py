@@ -13,6 +13,7 @@ from typing import Final
 from mm2py.errors import CorruptBatchError, RecordTooLargeError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import (
     CODEC_MASK,
     CONTROL,
@@ -151,6 +152,17 @@ def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[m
     """Split a record set into ranges of small plain batches of one codec and one leader, and others. Each of the
     former has the offset after it.
     """
+    found, at = merging.ranges(record_set, below_bytes), 0
+    for end, after in _ranges(record_set, below_bytes) if found is None else found:
+        yield record_set[at:end], after
+        at = end
+    if at < len(record_set):
+        # Truncated, older than magic 2, or invalid: the normal path determines which.
+        yield record_set[at:], None
+
+
+def _ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[int, int | None]]:
+    """Return the end of each range, as `merging.ranges` does in compiled code."""
     glance = _GLANCE.unpack_from
     at = start = last = count = 0
     end = len(record_set) - HEADER_BYTES
@@ -165,16 +177,13 @@ def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[m
         this = attributes & CODEC_MASK if is_small else _OTHER
         if this != kind or leader_epoch != led_by:
             if at > start:
-                yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
+                yield at, _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
             start, count, kind, led_by = at, 0, this, leader_epoch
         count += 1
         last = at
         at += size
     if at > start:
-        yield record_set[start:at], _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
-    if at < len(record_set):
-        # Truncated, older than magic 2, or invalid: the normal path determines which.
-        yield record_set[at:], None
+        yield at, _offset_behind(record_set, last) if kind != _OTHER and count > 1 else None
 
 
 def _offset_behind(record_set: memoryview, at: int) -> int:
@@ -195,7 +204,7 @@ def _rebuild(
     rebuilder = Rebuilder(limit_bytes or copy.plan.max_message_bytes, codec)
     unreadable: UnreadableBatchError | None = None
     try:
-        rebuilder.add(bytes(record_set), from_offset=position)
+        rebuilder.add(record_set, from_offset=position)
     except UnreadableBatchError as error:
         unreadable = error
     for rebuilt in rebuilder.finish():

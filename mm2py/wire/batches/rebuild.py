@@ -3,8 +3,9 @@ The record path: batches that cannot travel unopened are decoded and rebuilt.
 
 That is a batch with holes (compaction), one stamped with LogAppendTime (its records get the timestamp that a consumer
 of the source sees, as CreateTime), magic 0 and 1, a start inside a batch, a batch larger than the target takes, and
-small batches waiting in a backlog, which are merged. Decoding and building is aiokafka's compiled codec's work. A built
-batch keeps the codec of the batches it was made from and carries no producer id yet; `batch.sign` gives it one.
+small batches waiting in a backlog, which are merged. Decoding and building is aiokafka's compiled codec's work, or
+without compression that of `merging`, which makes no objects of records. A built batch keeps the codec of the batches
+it was made from and carries no producer id yet; `batch.sign` gives it one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
+from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2
 
 
@@ -26,6 +28,9 @@ BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
+_ATTRIBUTES_AT: Final = 22
+_UNCOMPRESSED: Final = 0
+MALFORMED: Final = "its records are not what its header says"
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
 #: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is verified.
@@ -116,18 +121,20 @@ class Rebuilder:
         self._open: _Open | None = None
         self._expected = -1
 
-    def add(self, record_set: bytes, *, from_offset: int = 0) -> None:
+    def add(self, record_set: bytes | memoryview, *, from_offset: int = 0) -> None:
         """
         Decode *record_set* and append its records from upstream offset *from_offset* on.
 
         Raises `UnreadableBatchError`; what was added before stays.
         """
+        if self._open is None and self._wanted_codec in (None, _UNCOMPRESSED) and self._merge(record_set, from_offset):
+            return
         batch: Any = None
         legacy_codec = None
         if record_set[_MAGIC_AT] < MAGIC_V2:
             legacy_codec = record_set[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
         try:
-            records = MemoryRecords(record_set)
+            records = MemoryRecords(bytes(record_set))
             while records.has_next():
                 batch = records.next_batch()
                 if not batch.validate_crc():
@@ -138,6 +145,18 @@ class Rebuilder:
         except UNDECODABLE as error:
             raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
         raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
+
+    def _merge(self, record_set: bytes | memoryview, from_offset: int) -> bool:
+        """Whether compiled code has put the records into batches."""
+        is_plain = record_set[_MAGIC_AT] == MAGIC_V2 and not record_set[_ATTRIBUTES_AT] & CODEC_MASK
+        merged = merging.merge(record_set, from_offset, self._limit_bytes) if is_plain else None
+        if merged is None:
+            return False
+        self._built += [Rebuilt(it.batch, it.runs, it.record_count, it.max_timestamp) for it in merged.batches]
+        if merged.unreadable_at is not None:
+            detail = BAD_CHECKSUM if merged.is_checksum_wrong else MALFORMED
+            raise UnreadableBatchError(merged.unreadable_at, detail)
+        return True
 
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
         # This runs for every record of a backlog of one-record batches: hence the plain comparisons and few calls.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mm2py.wire.batches import payloads
+from mm2py.wire.batches import merging, payloads
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
 from mm2py.wire.batches.rebuild import Rebuilder, Rebuilt, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns
@@ -37,10 +38,19 @@ from tests.support.batches import (
 NO_LIMIT = 1 << 20
 
 
+@pytest.fixture(params=["compiled", "python"], autouse=True, scope="module")
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways of the record path do the same."""
+    if request.param == "compiled" and merging.library() is None:
+        pytest.skip("there is no C compiler")
+    before, merging._library = merging.library(), merging.library() if request.param == "compiled" else None
+    yield
+    merging._library = before
+
+
 def rebuilt_from(*parts: bytes, limit: int = NO_LIMIT, from_offset: int = 0) -> list[Rebuilt]:
     rebuilder = Rebuilder(limit)
-    for part in parts:
-        rebuilder.add(part, from_offset=from_offset)
+    rebuilder.add(b"".join(parts), from_offset=from_offset)
     return rebuilder.finish()
 
 

@@ -1,0 +1,200 @@
+"""Compiled code and Python do the same with whatever record sets there are; neither reads beyond them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mm2py.pipeline.copy import ingest
+from mm2py.wire.batches import merging
+from mm2py.wire.batches.batch import HEADER_BYTES, batches
+from mm2py.wire.batches.rebuild import Rebuilder, Rebuilt, RecordContent, UnreadableBatchError, decode
+from tests.support.batches import (
+    LOG_APPEND_TIME,
+    LZ4,
+    NONE,
+    START_MS,
+    Content,
+    build_batch,
+    control_batch,
+    resigned,
+    view_of,
+)
+
+
+pytestmark = pytest.mark.skipif(merging.library() is None, reason="there is no C compiler")
+
+_Bytes = st.one_of(st.none(), st.binary(max_size=40))
+_Headers = st.lists(st.tuples(st.text(st.characters(max_codepoint=127), max_size=4), _Bytes), max_size=2).map(tuple)
+
+
+@st.composite
+def _record_sets(draw: st.DrawFn, headers: st.SearchStrategy[tuple[object, ...]] = _Headers) -> bytes:
+    """Return batches as logs have them: small, compacted, stamped, transactional, compressed; gaps between them."""
+    parts, offset = [], draw(st.integers(0, 1 << 40))
+    for _ in range(draw(st.integers(1, 8))):
+        content = st.builds(Content, st.just(0), st.integers(0, START_MS * 2), _Bytes, _Bytes, headers)
+        contents = draw(st.lists(content, min_size=1, max_size=5))
+        gaps = draw(st.lists(st.integers(1, 3), min_size=len(contents), max_size=len(contents)))
+        deltas = [sum(gaps[: n + 1]) - 1 for n in range(len(contents))]
+        records = [
+            Content(delta, it.timestamp, it.key, it.value, it.headers)
+            for delta, it in zip(deltas, contents, strict=True)
+        ]
+        last = deltas[-1] + draw(st.integers(0, 2))
+        stamped = {"attributes": LOG_APPEND_TIME, "max_timestamp": START_MS} if draw(st.booleans()) else {}
+        codec = draw(st.sampled_from((NONE, NONE, NONE, LZ4)))
+        parts.append(build_batch(records, base_offset=offset, last_offset_delta=last, codec=codec, **stamped))
+        offset += last + 1 + draw(st.integers(0, 2))
+        if draw(st.integers(0, 9)) == 0:
+            parts.append(control_batch(offset, 1, commits=True))
+            offset += 1
+    return b"".join(parts)
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    before, merging._library = merging.library(), None
+    try:
+        yield
+    finally:
+        merging._library = before
+
+
+def _rebuilt(record_set: bytes, from_offset: int, limit: int) -> tuple[list[Rebuilt], int | None]:
+    rebuilder, unreadable = Rebuilder(limit), None
+    try:
+        rebuilder.add(record_set, from_offset=from_offset)
+    except UnreadableBatchError as error:
+        unreadable = error.offset
+    return rebuilder.finish(), unreadable
+
+
+def _seen(built: list[Rebuilt]) -> list[tuple[object, object, list[object]]]:
+    found: list[tuple[object, object, list[object]]] = []
+    for it in built:
+        upstream = [first + n for first, _, length in it.runs for n in range(length)]
+        records: list[RecordContent] = decode(bytes(it.batch))
+        found.append((it.runs, it.max_timestamp, [_facts(r) for r in zip(upstream, records, strict=True)]))
+    return found
+
+
+def _facts(record: tuple[int, RecordContent]) -> tuple[object, ...]:
+    upstream, content = record
+    return upstream, content.timestamp, content.key, content.value, content.headers
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(_record_sets(), st.integers(0, 20))
+def test_both_ways_build_the_same_batches(record_set: bytes, skipped: int) -> None:
+    """The same bytes, with the same runs, from any offset on."""
+    compiled, python = _both(record_set, skipped, 1 << 20)
+
+    assert _seen(compiled) == _seen(python)
+    assert [bytes(it.batch) for it in compiled] == [bytes(it.batch) for it in python]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(_record_sets(), st.integers(0, 20), st.sampled_from((100, 200, 500)))
+def test_both_ways_keep_to_a_limit(record_set: bytes, skipped: int, limit: int) -> None:
+    """With the same records; aiokafka reserves a little more room for some than they take."""
+    compiled, python = _both(record_set, skipped, limit)
+
+    assert [record for _, _, records in _seen(compiled) for record in records] == [
+        record for _, _, records in _seen(python) for record in records
+    ]
+    assert len(compiled) <= len(python)
+    assert all(len(it.batch) <= limit or it.record_count == 1 for it in compiled if not view_of(bytes(it.batch)).codec)
+
+
+def _both(record_set: bytes, skipped: int, limit: int) -> tuple[list[Rebuilt], list[Rebuilt]]:
+    from_offset = int.from_bytes(record_set[:8]) + skipped
+    compiled = _rebuilt(record_set, from_offset, limit)
+    with _in_python():
+        python = _rebuilt(record_set, from_offset, limit)
+    assert compiled[1] is python[1] is None
+    return compiled[0], python[0]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(record_set=_record_sets(st.just(())), data=st.data())
+def test_what_is_damaged_is_refused_alike(record_set: bytes, data: st.DataObject) -> None:
+    """A batch that was damaged, signed again or not, is named by both; what was before it stays."""
+    found = [batch for batch in batches(memoryview(record_set)) if not batch.codec and len(batch.view) > HEADER_BYTES]
+    if not found:
+        return
+    damaged, raw = data.draw(st.sampled_from(found)), bytearray(record_set)
+    start = record_set.index(bytes(damaged.view))
+    at = data.draw(st.integers(HEADER_BYTES, len(damaged.view) - 1))
+    raw[start + at] ^= data.draw(st.integers(1, 255))
+    if data.draw(st.booleans()):
+        raw[start : start + len(damaged.view)] = resigned(bytes(raw[start : start + len(damaged.view)]))
+    compiled = _rebuilt(bytes(raw), 0, 1 << 20)
+    with _in_python():
+        python = _rebuilt(bytes(raw), 0, 1 << 20)
+
+    if python[1] is not None:
+        assert compiled[1] == python[1]
+    if compiled[1] is None:
+        assert _seen(compiled[0]) == _seen(python[0])
+    else:
+        assert compiled[1] == damaged.base_offset
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(record_set=_record_sets(), cut=st.integers(0, 100), below=st.sampled_from((80, 150, 2048)))
+@example(record_set=b"", cut=0, below=2048)
+def test_both_ways_find_the_same_ranges(record_set: bytes, cut: int, below: int) -> None:
+    """Of a record set that may be cut off too."""
+    view = memoryview(record_set[: len(record_set) - cut])
+    compiled = list(ingest._offset_ranges(view, below))
+    with _in_python():
+        python = list(ingest._offset_ranges(view, below))
+
+    assert compiled == python
+    assert b"".join(part for part, _ in compiled) == view
+
+
+@given(content=st.binary(max_size=5000))
+def test_the_checksum_is_castagnoli_s(content: bytes) -> None:
+    """With the processor's instruction, and without."""
+    library = merging.library()
+    assert library is not None
+    found = []
+    for is_fast in (0, 1):
+        library.mm2py_begin(is_fast)
+        found.append(library.mm2py_crc32c(content, len(content)))
+
+    assert found == [crc32c(content)] * 2
+
+
+def test_a_record_that_grows_beyond_the_room_is_left_to_python() -> None:
+    """A timestamp far from the first one, and an offset, take more digits in each of many tiny records."""
+    records = [Content(n, START_MS * (n % 2), None, None) for n in range(200)]
+    raw = b"".join(build_batch(1, base_offset=n) for n in range(3)) + build_batch(records, base_offset=3)
+    built, unreadable = _rebuilt(raw, 0, 1 << 20)
+
+    assert unreadable is None
+    assert sum(it.record_count for it in built) == 203
+
+
+def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
+    """Nor is what is none: Python does the same."""
+    (tmp_path / "libmerge.so.1").write_bytes(b"no library")
+
+    assert merging.load(tmp_path / "libmerge.so.1") is None
+    assert merging.load(tmp_path / "missing.so") is None
+
+
+def test_a_length_beyond_the_record_set_is_not_for_compiled_code() -> None:
+    raw = bytearray(build_batch(1))
+    raw[8:12] = struct.pack(">i", 1 << 30)
+
+    assert merging.merge(bytes(raw), 0, 1 << 20) is None
