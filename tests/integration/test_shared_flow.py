@@ -142,7 +142,9 @@ async def test_a_node_that_ends_is_replaced_before_it_leaves(
 async def test_the_owner_does_what_is_done_once_for_all_nodes(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """All copy the topics that it creates, and it translates offsets of what others copy, until it is drained."""
+    """All copy the topics that it creates; until it is drained, it translates offsets of what others copy, which they
+    store within seconds.
+    """
     settings = _settings(
         primary,
         backup,
@@ -154,7 +156,6 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
             "emit.checkpoints.interval.seconds": 1,
             "sync.group.offsets.enabled": "true",
             "sync.group.offsets.interval.seconds": 1,
-            "B.offset.flush.interval.ms": 1000,
         },
     )
     source, target, topic, group = (

@@ -24,6 +24,8 @@ from mm2py.wire.kept_log import KeptLog
 
 #: How often it is asked whether a position is due.
 _TICK_S = 1.0
+#: The longest interval if other nodes copy a part of the flow: its owner translates groups' offsets by what they write.
+_SHARED_INTERVAL_S = 10.0
 
 
 class PositionWriter:
@@ -61,7 +63,8 @@ class PositionWriter:
             self._tasks.ledger.has_unfenced.clear()
             await self.fence()
             await self._look_at_logs()
-            is_over = self._clock.monotonic() - written_at >= interval_s
+            longest_s = interval_s if self._tasks.share.is_whole else min(interval_s, _SHARED_INTERVAL_S)
+            is_over = self._clock.monotonic() - written_at >= longest_s
             if await self.write(is_interval_over=is_over) and is_over:
                 written_at = self._clock.monotonic()
 
