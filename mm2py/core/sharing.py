@@ -64,9 +64,15 @@ class Work:
         }
 
 
-def share_work(flow: str, generation: int, members: Mapping[str, Candidate], work: Work) -> SharedFlow:
-    """Return what each of *members* has to do from now on; what another one still holds is given to nobody yet."""
-    wanted = _wanted(flow, members, work)
+def share_work(
+    flow: str, generation: int, members: Mapping[str, Candidate], work: Work, wanted: Mapping[str, Share] | None = None
+) -> SharedFlow:
+    """
+    Return what each of *members* has to do from now on; what another one still holds is given to nobody yet.
+
+    *wanted* is what each is to have in the end, if that is decided already.
+    """
+    wanted = wanted_shares(flow, members, work) if wanted is None else wanted
     held = {member: candidate.held for member, candidate in members.items()}
     granted = {member: _granted(member, share, held) for member, share in wanted.items()}
     nodes = {member: candidate.node for member, candidate in members.items()}
@@ -87,7 +93,7 @@ def share_work(flow: str, generation: int, members: Mapping[str, Candidate], wor
 
 def needs_rebalance(flow: str, members: Mapping[str, Candidate], work: Work) -> bool:
     """Whether *members*, who hold their shares and nothing is moving, would get other ones now."""
-    return any(members[member].held != share for member, share in _wanted(flow, members, work).items())
+    return any(members[member].held != share for member, share in wanted_shares(flow, members, work).items())
 
 
 def _granted(member: str, wanted: Share, held: Mapping[str, Share]) -> Share:
@@ -97,9 +103,9 @@ def _granted(member: str, wanted: Share, held: Mapping[str, Share]) -> Share:
     return wanted
 
 
-def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, Share]:
+def wanted_shares(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, Share]:
     """Return the shares that *members* would have if nothing had to be released first."""
-    able = _able(members)
+    able = able_members(members)
     if not able:
         return dict.fromkeys(members, NO_SHARE)
     if work.is_for_one_node:
@@ -118,7 +124,7 @@ def _wanted(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str
     return {member: shares.get(member, NO_SHARE) for member in members}
 
 
-def _able(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
+def able_members(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
     """Return those of *members* that may take part: settings that nodes cannot take from each other must be the same as
     the owner's, or as those of most nodes if there is no owner yet. One that still starts takes nothing from others.
     """

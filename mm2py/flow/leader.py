@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from mm2py.core.sharing import Work, flow_tasks, needs_rebalance, share_work
+from mm2py.core.sharing import Work, able_members, flow_tasks, needs_rebalance, share_work, wanted_shares
 from mm2py.flow.task_group import FlowContext
-from mm2py.model.share import Candidate, NodeLoad, SharedFlow, decode_candidate, encode_shared_flow, lasting_names
+from mm2py.model.share import (
+    Candidate,
+    NodeLoad,
+    Share,
+    SharedFlow,
+    decode_candidate,
+    encode_shared_flow,
+    lasting_names,
+)
 
 
 #: How often the leader compares the nodes' loads.
@@ -28,6 +36,10 @@ class GroupLeader:
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
         self._round = 0
+        #: What each member is to have once what moves is released, which members do one after the other; and who may
+        #: have anything.
+        self._wanted: Mapping[str, Share] = {}
+        self._able: frozenset[str] = frozenset()
         #: Bytes per second of each slot, as of the last assignment.
         self._rates: dict[int, float] = {}
         #: Whether the next assignment is to relieve a node.
@@ -44,9 +56,13 @@ class GroupLeader:
         held = frozenset().union(*(it.held.slots for it in members.values()))
         self._rates = {**{slot: rate for slot, rate in self._rates.items() if slot not in held}, **rates}
         nodes = {it: candidate.node for it, candidate in members.items()}
-        is_compared = self._is_due or before is None or lasting_names(nodes) != lasting_names(before.nodes)
+        # What a node that left had is given out, without comparing: those that got it have not measured it yet.
+        is_compared = self._is_due or before is None or not lasting_names(nodes) <= lasting_names(before.nodes)
         work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
-        shared = share_work(self._flow, generation, members, work)
+        able = frozenset(able_members(members))
+        if self._is_due or before is None or (self._wanted.keys(), self._able) != (members.keys(), able):
+            self._wanted, self._able = wanted_shares(self._flow, members, work), able
+        shared = share_work(self._flow, generation, members, work, self._wanted)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
         self._balanced_at, self._is_due = self._clock.monotonic(), False
         raw = encode_shared_flow(shared)
@@ -54,7 +70,7 @@ class GroupLeader:
 
     def forget(self) -> None:
         """Lead no more."""
-        self._members = {}
+        self._members, self._wanted = {}, {}
 
     def finds_imbalance(self, shared: SharedFlow | None) -> bool:
         """Whether a node carries clearly more than its part of what is *shared*, if we lead and a comparison is due."""

@@ -72,6 +72,7 @@ class Place:
     answer: Heartbeat = Heartbeat.OK
     joins: list[Candidate | None] = attrs.field(factory=list)
     generation: int = 0
+    assigned: bytes = b""
     #: What the coordinator sends us instead of what we assign.
     sent: bytes | None = None
     #: What keeps this node from taking over.
@@ -93,8 +94,8 @@ class Place:
         self.generation += 1
         self.joins.append(decode_candidate(metadata))
         self.member_id = self.renamed or self.member_id
-        assigned = (await assign(self.generation, {self.member_id: metadata, **self.others}))[self.member_id]
-        return assigned if self.sent is None else self.sent
+        self.assigned = (await assign(self.generation, {self.member_id: metadata, **self.others}))[self.member_id]
+        return self.assigned if self.sent is None else self.sent
 
     async def beat(self) -> Heartbeat:
         if self.silent is not None:
@@ -268,7 +269,8 @@ async def test_what_another_node_releases_is_waited_for_with_short_pauses(run: R
         place.others = {"other": encode_candidate(Candidate(THERE, whole_share(TASKS)))}
         await asyncio.sleep(0.5)
         before = group.share
-        place.others = {"other": encode_candidate(Candidate(THERE, Share(True, frozenset({0}), frozenset(range(512)))))}
+        left = decode_shared_flow(place.assigned).share_of("other")
+        place.others = {"other": encode_candidate(Candidate(THERE, left))}
         place.answer = Heartbeat.REBALANCE
         await asyncio.sleep(0.5)
         moved = group.share
@@ -294,25 +296,66 @@ async def test_a_node_says_so_once_it_is_ready(run: Run) -> None:
     assert [None if it is None else it.is_ready for it in place.joins] == [False, True]
 
 
-async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known() -> None:
-    """Its slots are measured by no node any more."""
+async def _after_a_has_left(**rates: dict[int, float]) -> tuple[dict[str, Share], SharedFlow]:
+    """Return what three nodes had that measure these *rates*, and what two have without the first."""
     leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
-    busy, idle = {0, 2}, {1, 3}
     shares = {
         "a": Share(True, frozenset(), frozenset(range(4))),
         "b": Share(False, frozenset({0}), frozenset(range(4, 512))),
         "c": Share(False, frozenset({1}), frozenset(range(512, 1024))),
     }
-    load = NodeLoad(dict.fromkeys(busy, 1e6) | dict.fromkeys(idle, 1e3))
-    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(4), 1))
+    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(8), 1))
     members = {
-        name: encode_candidate(Candidate(Node(name, 1), share, load if name == "a" else NodeLoad()))
+        name: encode_candidate(Candidate(Node(name, 1), share, NodeLoad(rates.get(name, {}))))
         for name, share in shares.items()
     }
-    await leader.assign(1, members)
-    shared = decode_shared_flow((await leader.assign(2, {"b": members["b"], "c": members["c"]}))["b"])
+    before = SharedFlow(0, {name: Node(name, 1) for name in shares}, shares)
+    await leader.assign(1, members, before)
+    return shares, decode_shared_flow((await leader.assign(2, {it: members[it] for it in "bc"}, before))["b"])
 
-    assert [len(busy & shared.share_of(name).slots) for name in "bc"] == [1, 1]
+
+async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known() -> None:
+    """Its slots are measured by no node any more."""
+    busy = {0: 1e6, 2: 1e6}
+    _, shared = await _after_a_has_left(a=busy | {1: 1e3, 3: 1e3}, b=dict.fromkeys(range(4, 8), 1.0))
+
+    assert [len(busy.keys() & shared.share_of(name).slots) for name in "bc"] == [1, 1]
+
+
+async def test_members_that_release_one_after_the_other_move_nothing_else() -> None:
+    """What is to go where is decided once, when a node comes, by what all hold at that time."""
+    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
+    leader.work = lambda: Work(3, partitions=dict.fromkeys(range(12), 1))
+    evens = frozenset(range(0, 1024, 2))
+    held = {
+        "a": Share(True, frozenset({0}), evens),
+        "b": Share(False, frozenset({1}), ALL_SLOTS - evens),
+        "c": NO_SHARE,
+    }
+    nodes = {name: Node(name, 1) for name in held}
+    shared = SharedFlow(0, {name: nodes[name] for name in "ab"}, {name: held[name] for name in "ab"})
+    found = []
+    for released in ("", "a", "b", ""):
+        if released:
+            held[released] = shared.share_of(released)
+        members = {name: encode_candidate(Candidate(nodes[name], share)) for name, share in held.items()}
+        shared = decode_shared_flow((await leader.assign(len(found), members, shared))["a"])
+        held["c"] = shared.share_of("c")
+        found.append({name: shared.share_of(name).slots for name in "abc"})
+
+    assert all(shares[name] == found[0][name] for shares in found for name in "ab")
+    assert [len(shares["c"]) for shares in found] == [
+        0,
+        len(evens - found[0]["a"]),
+        *2 * [1024 - len(found[0]["a"] | found[0]["b"])],
+    ]
+
+
+async def test_when_a_node_has_left_the_others_keep_what_they_have() -> None:
+    """What one of them has taken over from it is not measured yet, so it is too early to compare them."""
+    before, shared = await _after_a_has_left(b=dict.fromkeys(range(4, 8), 1e6))
+
+    assert all(before[name].slots <= shared.share_of(name).slots for name in "bc")
 
 
 async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:
