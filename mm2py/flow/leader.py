@@ -55,11 +55,12 @@ class GroupLeader:
         # What moves is measured by no node.
         held = frozenset().union(*(it.held.slots for it in members.values()))
         self._rates = {**{slot: rate for slot, rate in self._rates.items() if slot not in held}, **rates}
-        nodes = {it: candidate.node for it, candidate in members.items()}
-        # What a node that left had is given out, without comparing: those that got it have not measured it yet.
-        is_compared = self._is_due or before is None or not lasting_names(nodes) <= lasting_names(before.nodes)
-        work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
         able = frozenset(able_members(members))
+        # A node that still starts changes nothing. What one that left had is given out, without comparing: those that
+        # got it have not measured it yet.
+        names = lasting_names({it: members[it].node for it in able})
+        is_compared = self._is_due or before is None or not names <= lasting_names(before.nodes)
+        work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
         if self._is_due or before is None or (self._wanted.keys(), self._able) != (members.keys(), able):
             self._wanted, self._able = wanted_shares(self._flow, members, work), able
         shared = share_work(self._flow, generation, members, work, self._wanted)

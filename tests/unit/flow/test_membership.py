@@ -351,6 +351,20 @@ async def test_members_that_release_one_after_the_other_move_nothing_else() -> N
     ]
 
 
+async def test_when_a_node_starts_the_others_keep_what_they_have() -> None:
+    """Nothing moves before its Spark has started."""
+    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
+    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(8), 1))
+    few = frozenset({0, *range(8, 516)})
+    held = {"a": Share(True, frozenset({0}), few), "b": Share(False, frozenset({1}), ALL_SLOTS - few)}
+    members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
+    members["c"] = encode_candidate(Candidate(Node("c", 1), is_ready=False))
+    before = SharedFlow(0, {name: Node(name, 1) for name in held}, held)
+    shared = decode_shared_flow((await leader.assign(1, members, before))["a"])
+
+    assert shared.shares == {**held, "c": NO_SHARE}
+
+
 async def test_when_a_node_has_left_the_others_keep_what_they_have() -> None:
     """What one of them has taken over from it is not measured yet, so it is too early to compare them."""
     before, shared = await _after_a_has_left(b=dict.fromkeys(range(4, 8), 1e6))
