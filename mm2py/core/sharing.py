@@ -8,7 +8,7 @@ everything else is copied without a pause.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -89,6 +89,12 @@ def share_work(
         {member: some.conflicting(right) for member, some in settings.items()},
         {key: text for some in settings.values() for key, text in some.to_take(right).items()},
     )
+
+
+def without_gains(shared: SharedFlow, members: Mapping[str, Candidate]) -> SharedFlow:
+    """Return an assignment in which no member gets what it does not have yet."""
+    shares = {member: share & members[member].held for member, share in shared.shares.items()}
+    return attrs.evolve(shared, shares=shares)
 
 
 def needs_rebalance(flow: str, members: Mapping[str, Candidate], work: Work) -> bool:
@@ -275,3 +281,9 @@ def _levelled(
         now[heaviest] -= weight
         now[lightest] += weight
     return loads
+
+
+def tasks_without_holder(tasks: int, members: Iterable[Candidate]) -> tuple[int, ...]:
+    """Return the tasks that no member holds: their former node may have vanished, and may still write."""
+    held = frozenset[int]().union(*(candidate.held.tasks for candidate in members))
+    return tuple(task for task in range(tasks) if task not in held)

@@ -8,7 +8,7 @@ from mm2py.model.flow import Flow
 from mm2py.telemetry.events import InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fenced_writer import FencedWriter
+from mm2py.wire.fenced_writer import LogWriter
 from mm2py.wire.kept_log import Contents, KeptLog, Refilled
 from mm2py.wire.topic_log import LogRecord
 
@@ -26,7 +26,7 @@ def kept_log(
     contents: Contents = nothing,
     *,
     correct: Contents | None = None,
-    writer: FencedWriter | None = None,
+    writer: LogWriter | None = None,
 ) -> KeptLog:
     """Return the log of an internal *topic* of *flow*; see `KeptLog` for *contents*, *correct* and *writer*."""
 

@@ -1,12 +1,25 @@
-"""What the leader of a flow's group does: it assigns the flow's tasks to the members, and compares what they carry."""
+"""What the leader of a flow's group does: it assigns the flow's tasks to the members, and compares what they carry.
+Before tasks that no member has are given to one, the brokers refuse what a node that vanished may still write for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
-from mm2py.core.sharing import Work, able_members, flow_tasks, needs_rebalance, share_work, wanted_shares
+from mm2py.core.sharing import (
+    Work,
+    able_members,
+    flow_tasks,
+    needs_rebalance,
+    share_work,
+    tasks_without_holder,
+    wanted_shares,
+    without_gains,
+)
+from mm2py.errors import AdminTimeoutError, Mm2Error
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.share import (
     Candidate,
@@ -17,10 +30,16 @@ from mm2py.model.share import (
     encode_shared_flow,
     lasting_names,
 )
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import has_transactions
 
 
 #: How often the leader compares the nodes' loads.
 _BALANCE_EVERY_S = 30.0
+#: Part of a session in which fencing must succeed: the other members wait for their assignment meanwhile.
+_FENCE_SHARE = 1 / 3
+#: After this, tasks are given away although their former node may still write: failed brokers are replaced by then.
+_FENCE_FOR_S = 20.0
 
 
 class GroupLeader:
@@ -28,6 +47,8 @@ class GroupLeader:
 
     def __init__(self, around: FlowContext) -> None:
         self._flow = str(around.flow)
+        self._writers = around.writers
+        self._membership = around.settings.membership
         self._clock = around.clock
         #: What there is to share, as far as this node knows.
         self.work: Callable[[], Work] = lambda: Work(*flow_tasks(around.settings))
@@ -44,11 +65,20 @@ class GroupLeader:
         self._rates: dict[int, float] = {}
         #: Whether the next assignment is to relieve a node.
         self._is_due = False
+        self._unfenced_since: float | None = None
+
+    @property
+    def must_repeat(self) -> bool:
+        """Whether the last assignment left something out that is to be tried again."""
+        return self._unfenced_since is not None
 
     async def assign(
-        self, generation: int, joined: Mapping[str, bytes], before: SharedFlow | None = None
+        self, cluster: Cluster, generation: int, joined: Mapping[str, bytes], before: SharedFlow | None = None
     ) -> Mapping[str, bytes]:
-        """Return what each member is sent, by what they *joined* with; *before* is the assignment until now."""
+        """
+        Return what each member is sent, by what they *joined* with; *before* is the assignment until now, *cluster* the
+        target.
+        """
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         work = self.work()
         rates = {**work.rates, **{slot: rate for it in members.values() for slot, rate in it.load.slots.items()}}
@@ -64,14 +94,40 @@ class GroupLeader:
         if self._is_due or before is None or (self._wanted.keys(), self._able) != (members.keys(), able):
             self._wanted, self._able = wanted_shares(self._flow, members, work), able
         shared = share_work(self._flow, generation, members, work, self._wanted)
+        if not await self._fence(cluster, tasks_without_holder(work.tasks, members.values())):
+            shared = without_gains(shared, members)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
         self._balanced_at, self._is_due = self._clock.monotonic(), False
         raw = encode_shared_flow(shared)
         return dict.fromkeys(joined, raw)
 
+    async def _fence(self, cluster: Cluster, tasks: Collection[int]) -> bool:
+        """Have the brokers refuse the former nodes of *tasks*; False if that is to be tried again first."""
+        since, self._unfenced_since = self._unfenced_since, None
+        if not tasks or not self._membership.refuses:
+            return True
+        failed: Mm2Error | None = None
+        within_ms = round(self._membership.session_ms * _FENCE_SHARE)
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                await self._writers.fence_tasks(cluster, tasks)
+        except TimeoutError:
+            failed = AdminTimeoutError(within_ms)
+        except Mm2Error as error:
+            failed = error
+        if failed is None or not await has_transactions(cluster):
+            return True
+        now = self._clock.monotonic()
+        since = now if since is None else since
+        if now - since < _FENCE_FOR_S:
+            self._unfenced_since = since
+            return False
+        self._writers.give_up_fencing(tasks, failed)
+        return True
+
     def forget(self) -> None:
         """Lead no more."""
-        self._members, self._wanted = {}, {}
+        self._members, self._wanted, self._unfenced_since = {}, {}, None
 
     def finds_imbalance(self, shared: SharedFlow | None) -> bool:
         """Whether a node carries clearly more than its part of what is *shared*, if we lead and a comparison is due."""

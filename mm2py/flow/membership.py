@@ -28,6 +28,7 @@ from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.leader import GroupLeader
+from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
@@ -42,7 +43,7 @@ from mm2py.model.share import (
     encode_candidate,
     whole_share,
 )
-from mm2py.telemetry.events import FlowRunsElsewhere, FlowShared, FlowTakenOver, FlowUnguarded, InstanceFenced
+from mm2py.telemetry.events import FlowTakenOver
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
@@ -61,11 +62,6 @@ _MOVING_S = 10.0
 _CERTAIN_SHARE = 2 / 3
 #: Errors that a retry does not fix: the flow continues without membership.
 _HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
-_HINTS: dict[int, str] = {
-    ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
-}
-_HINT = "stop one of the two; once it has ended, the other continues by itself"
-_NAMESAKE_HINT = "give each node a group.instance.id of its own; this one continues when the other has gone"
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
@@ -90,6 +86,7 @@ class FlowMembership:
         """
         self._around, self._us = around, us
         self._settings = around.settings.membership
+        self._writer = around.writers.tasks
         self._group = around.settings.group_id
         self._clock = around.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
@@ -121,8 +118,10 @@ class FlowMembership:
         self._assigned_at = 0.0
         #: Set when groups hold something that is no longer in our share.
         self._must_release = asyncio.Event()
-        #: Set when the group is to be joined again.
-        self._must_join = asyncio.Event()
+        #: The group is to be joined again.
+        self._must_join = False
+        #: Set when the group is to be asked at once.
+        self._has_news = asyncio.Event()
         self._beaten_at: float | None = None
         #: Another node replaced us, which was not reported yet.
         self._was_ours = False
@@ -144,7 +143,7 @@ class FlowMembership:
         """Take tasks of other nodes from now on."""
         self.is_ready = True
         if self._share.is_empty:
-            self._must_join.set()
+            self._join_again()
 
     @property
     def has_given(self) -> bool:
@@ -157,12 +156,12 @@ class FlowMembership:
         """Give this node's share to others, for maintenance, or take part again."""
         if is_drained != self._is_drained:
             self._is_drained = is_drained
-            self._must_join.set()
+            self._join_again()
 
     def compare_settings(self) -> None:
         """Have the nodes compare their settings again, if this node's are others than they know."""
         if self.agreement.is_outdated:
-            self._must_join.set()
+            self._join_again()
 
     def doubt(self) -> None:
         """Have what only the owner does wait until the group answers again: another node has written for it."""
@@ -176,7 +175,12 @@ class FlowMembership:
         """Hold *groups* back until `run` has determined who runs the flow."""
         self._groups = groups
         if self._settings.refuses:
+            self._writer.guard(self._has_news.set)
             self._give(NO_SHARE)
+
+    def _join_again(self) -> None:
+        self._must_join = True
+        self._has_news.set()
 
     async def run(self) -> None:
         """Decide, until cancelled, what the flow's groups may do; leave the group at the end."""
@@ -194,11 +198,12 @@ class FlowMembership:
         cluster = Cluster(self._around.settings.target, self._clock)
         protocol = PROTOCOL_TYPE, PROTOCOL
         place = Membership(cluster, self._group, protocol, self._settings.session_ms, self._settings.instance)
+        self._assign = partial(self.leader.assign, cluster)
         if self.place is not None:
             place.keep(self.place.identity)
             if place.is_in:
                 self._held = self.place.share
-                self._must_join.set()
+                self._join_again()
         reach, aliases = self._around.reach, [self._around.flow.target]
 
         async def connect() -> bool:
@@ -210,11 +215,14 @@ class FlowMembership:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch_heartbeats(), name=f"{self._around.flow}/heartbeats")
                 tasks.create_task(self._release_forever(), name=f"{self._around.flow}/release")
+                tasks.create_task(self._writer.run(cluster), name=f"{self._around.flow}/writer")
                 while True:
+                    self._has_news.clear()
+                    self._writer.begin_asking()
                     await reach.once(_STEP, aliases, lambda: self._tend(place))
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._pause_s()):
-                            await self._must_join.wait()
+                            await self._has_news.wait()
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
             self.place = Place(place.place, self._held) if place.place is not None else None
@@ -264,7 +272,7 @@ class FlowMembership:
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
             was_doubted, self._is_doubted = self._is_doubted, False
-            must_join = self._must_join.is_set() or self._has_untaken
+            must_join = self._must_join or self._has_untaken
             beat = Heartbeat.REBALANCE if must_join else await place.beat()
             if beat is Heartbeat.OK:
                 await self._go_on(place, was_doubted=was_doubted)
@@ -272,8 +280,8 @@ class FlowMembership:
             if beat is Heartbeat.REBALANCE:
                 await self._join(place)
                 return
-            self._was_ours, self._held = True, NO_SHARE
-        self._must_join.clear()
+            self._begin_again()
+        self._must_join = False
         while True:
             shares, is_fenced = self._settings.refuses, self._is_fenced
             found = judge_members(await place.look(), self._us(), is_alive, shares=shares, is_fenced=is_fenced)
@@ -295,38 +303,47 @@ class FlowMembership:
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
         """Continue as the member that the group knows."""
         self._beaten_at = self._clock.monotonic()
+        self._writer.confirm()
         if was_doubted and not self._is_doubted:
             self._give(self._share, self._shared)
         await self._remove_dead(place)
         if self.leader.finds_imbalance(self._shared):
-            self._must_join.set()
+            self._join_again()
 
     async def _join(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
-        self._must_join.clear()
+        self._must_join = False
         self._beaten_at = self._clock.monotonic()
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
         known = self._shared.generation if self._shared is not None else -1
         ours = self._us(), self._held, self.load(), self.agreement.told()
         candidate = Candidate(*ours, not takes_part, known, self.is_ready)
         known_as = place.member_id if place.is_in else ""
-        raw = await place.join(encode_candidate(candidate), partial(self.leader.assign, before=self._shared))
+        raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
         if raw is None:
             return False
         self._beaten_at = self._clock.monotonic()
         if known_as and place.member_id != known_as:
             # The coordinator had forgotten us: others may have had what we said that we hold.
-            self._was_ours, self._held = True, NO_SHARE
-            self._must_join.set()
+            self._begin_again()
+            self._join_again()
         name, shared = self._decoded(raw).taken_by(place.member_id, self._us())
         is_new = bool(self._settings.instance) and not known_as
         if is_new and (name != place.member_id or name not in shared.nodes):
             # We came back as a static member, without a rebalance: the others are to learn which process we are.
-            self._must_join.set()
+            self._join_again()
         self._has_untaken = True
         await self._take(shared, name)
         self._has_untaken = False
+        self._writer.confirm()
+        if self.leader.must_repeat:
+            self._join_again()
         return True
+
+    def _begin_again(self) -> None:
+        """Hold nothing: others may have had what we had."""
+        self._was_ours, self._held = True, NO_SHARE
+        self._writer.lose()
 
     def _decoded(self, raw: bytes) -> SharedFlow:
         """Return an assignment. If it is none that this version knows, have others run our share, and raise."""
@@ -370,6 +387,7 @@ class FlowMembership:
         self._tell_shares(before, shared)
         self._was_ours, self._unguarded_by = False, ""
         self._around.writers.is_guarding = self._settings.refuses
+        self._writer.hold(share.tasks or self._held.tasks)
         self._give(share, shared, member_id)
         self.on_assignment(shared)
         if lost.is_empty and not lost.slots:
@@ -386,7 +404,7 @@ class FlowMembership:
             self._step_aside(error)
             raise
         if was_apart and self.agreement.takes_part:
-            self._must_join.set()
+            self._join_again()
         return is_in_use
 
     def _step_aside(self, error: Mm2Error) -> None:
@@ -403,18 +421,19 @@ class FlowMembership:
             share = self._share
             for group in self._groups:
                 await group.until_released()
+            await self._writer.until_moved()
             if share == self._share and self._held != share:
                 self._held = share
-                self._must_join.set()
+                self._writer.hold(share.tasks)
+                self._join_again()
 
     def _give(self, share: Share, shared: SharedFlow | None = None, member_id: str = "") -> None:
         why = hint = ""
         if shared is not None and share.is_empty:
             why, hint = self.agreement.why_not(shared, member_id)
-        if shared is not None and share.is_empty and not why:
-            others = [str(node) for member, node in shared.nodes.items() if not shared.share_of(member).is_empty]
-            why = f"{' and '.join(sorted(others)) or 'no node'} runs {self._around.flow}"
-            hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""
+            if not why:
+                why = who_runs(self._around.flow, shared)
+                hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""
         for group in self._groups:
             group.requests.give(share, why, hint)
 
@@ -430,6 +449,7 @@ class FlowMembership:
     def _lose(self) -> None:
         self._share = self._held = NO_SHARE
         self._shared, self._beaten_at = None, None
+        self._writer.lose()
         self.leader.forget()
         self.on_assignment(None)
 
@@ -440,10 +460,8 @@ class FlowMembership:
         self._lose()
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
-        why, hint = f"{taken.by} runs {self._around.flow}", _HINT
-        if taken.is_namesake:
-            why, hint = f"{taken.by} has the same group.instance.id, {self._settings.instance}", _NAMESAKE_HINT
         if self._settings.refuses:
+            why, hint = why_elsewhere(self._around.settings, taken)
             for group in self._groups:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
@@ -452,46 +470,28 @@ class FlowMembership:
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._tell(taken, was_ours=was_ours)
+            self._around.events.emit(runs_elsewhere(self._around.settings, taken, was_ours=was_ours))
             self._was_ours = False
-
-    # Telling.
 
     def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
         """Report who shares the flow where that has changed."""
-        flow, events = self._around.flow, self._around.events
+        flow, emit = self._around.flow, self._around.events.emit
         if self._taken_at is not None and not self._share.is_empty:
             if self._told is not None:
-                events.emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
+                emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
             self._taken_at, self._told = None, None
-        shares, known = shared.shares, before.shares if before is not None else {}
-        if shares != known and (len(shares) > 1 or len(known) > 1):
-            by_node = "; ".join(sorted(f"{node}: {shared.share_of(member)}" for member, node in shared.nodes.items()))
-            events.emit(FlowShared(flow, len(shares), str(self._share), str(shared.owner or "none"), by_node))
-
-    def _tell(self, taken: Occupied, *, was_ours: bool) -> None:
-        flow, group, then = self._around.flow, self._group, self._then(was_ours=was_ours)
-        if taken.is_namesake:
-            event = InstanceFenced(flow, group, self._settings.instance, taken.by, then, _NAMESAKE_HINT)
-            self._around.events.emit(event)
-        else:
-            self._around.events.emit(FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, _HINT))
-
-    def _then(self, *, was_ours: bool) -> str:
-        if not self._settings.refuses:
-            return "copies nevertheless: copy.on.second.node is warn"
-        return "steps back and stands by" if was_ours else "stands by and copies nothing"
+        if (event := newly_shared(flow, before, shared, self._share)) is not None:
+            emit(event)
 
     def _go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
-        if isinstance(error, NotAuthorizedError):
-            error = attrs.evolve(error, grant=f"READ on group {self._group}")  # which implies all others
+        event = unguarded(self._around.settings, self._around.reach, error)
         self._beaten_at = None
-        hint = self._around.reach.hint_for(error) or _HINTS.get(error.code, "")
-        if self._unguarded_by != str(error):
-            self._unguarded_by = str(error)
-            self._around.events.emit(FlowUnguarded(self._around.flow, self._group, str(error), hint))
+        if self._unguarded_by != event.error:
+            self._unguarded_by = event.error
+            self._around.events.emit(event)
         self._around.writers.is_guarding = False
+        self._writer.unguard()
         if self._taken_at is None:
             self._give(whole_share(self._tasks))
 

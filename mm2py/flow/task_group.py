@@ -59,11 +59,9 @@ class FlowContext:
     passed_over: PassedOver = attrs.field(
         default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
     )
-    #: What the flow's owner writes by; one for all lives.
+    #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
-        default=attrs.Factory(
-            lambda self: ControlWriters(self.settings, self.events, self.reach.hint_for), takes_self=True
-        )
+        default=attrs.Factory(lambda self: ControlWriters(self.settings, self.events, self.reach), takes_self=True)
     )
 
     @property

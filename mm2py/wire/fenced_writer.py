@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 import attrs
 
@@ -26,6 +26,17 @@ from mm2py.wire.transactions import FENCED, ProducerFencedError, TransactionalPr
 _TIMEOUT_MS: Final = 15_000
 _LEAST_TIMEOUT_MS: Final = 1_000
 _UNDO_S: Final = 5.0
+#: Where brokers keep what they know of transactional ids; created by the first look-up of a coordinator.
+_LOG: Final = "__transaction_state"
+Append = Callable[[TransactionalProducer | None], Awaitable[None]]
+
+
+class LogWriter(Protocol):
+    """What writes to a log for others."""
+
+    async def write(self, cluster: Cluster, places: Collection[TopicPartition], append: Append) -> None:
+        """Have *append* write to *places*, all of it or nothing if it is given a producer."""
+        ...
 
 
 @attrs.define(eq=False)
@@ -67,12 +78,13 @@ class FencedWriter:
         """Become the only writer; raise the brokers' error if they do not allow it."""
         self._producer = await _opened(cluster, self.transactional_id)
 
-    async def write(
-        self,
-        cluster: Cluster,
-        places: Collection[TopicPartition],
-        append: Callable[[TransactionalProducer | None], Awaitable[None]],
-    ) -> None:
+    async def settle(self, cluster: Cluster) -> None:
+        """Undo what was left open, once the last write has ended: it would keep readers waiting."""
+        async with self._turn:
+            if self._producer is not None and self._is_doubtful:
+                await self._guarded(self._settle(self._producer, cluster), cluster)
+
+    async def write(self, cluster: Cluster, places: Collection[TopicPartition], append: Append) -> None:
         """
         Have *append* write to *places*, all of it or nothing. If this raises, it is unknown which.
 
@@ -154,6 +166,13 @@ class FencedWriter:
 async def fence(cluster: Cluster, transactional_id: str) -> None:
     """Take *transactional_id* away from its writer, and undo what it left open. Nothing is written."""
     await _opened(cluster, transactional_id)
+
+
+async def has_transactions(cluster: Cluster) -> bool:
+    """Whether any transactional id was ever opened at *cluster*, as far as it shows that."""
+    await cluster.refresh_metadata({_LOG})
+    found = cluster.metadata.topics.get(_LOG)
+    return found is None or found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def _opened(cluster: Cluster, transactional_id: str) -> TransactionalProducer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
 from typing import ClassVar, Final
 
 import attrs
@@ -18,7 +19,7 @@ import attrs
 from mm2py.errors import BrokerAnsweredError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, is_retriable
-from mm2py.wire.fenced_writer import FencedWriter
+from mm2py.wire.fenced_writer import LogWriter
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
 from mm2py.wire.transactions import TransactionalProducer
@@ -85,7 +86,7 @@ class KeptLog(TopicLog):
         tell: Callable[[Refilled], None],
         *,
         correct: Contents | None = None,
-        writer: FencedWriter | None = None,
+        writer: LogWriter | None = None,
     ) -> None:
         super().__init__(cluster, topic)
         self._writer = writer
@@ -131,13 +132,22 @@ class KeptLog(TopicLog):
         return True
 
     async def append(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
-        if not records:
+        await self._append([records], producer)
+
+    async def append_in_order(self, steps: Sequence[Sequence[LogRecord]]) -> None:
+        """Append the records of each step once those before are safe, or all of them in one transaction."""
+        await self._append(steps)
+
+    async def _append(
+        self, steps: Sequence[Sequence[LogRecord]], producer: TransactionalProducer | None = None
+    ) -> None:
+        if not any(steps):
             return
         async with self._turn:
             if not self._is_sure or self.is_look_due:
                 await self._look()
             try:
-                await self._write(records, producer)
+                await self._write(steps, producer)
             except BrokerAnsweredError as error:
                 if error.code not in _MISSING or self._terms is None:
                     raise
@@ -145,16 +155,27 @@ class KeptLog(TopicLog):
                 if not self._is_new():
                     return
             await self._look()
-            await self._write(records, producer)
+            await self._write(steps, producer)
 
-    async def _write(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
-        if self._writer is None or producer is not None or not records:
-            await super().append(records, producer)
+    async def _write(self, steps: Sequence[Sequence[LogRecord]], producer: TransactionalProducer | None = None) -> None:
+        plain = super().append
+        if self._writer is None or producer is not None:
+            for records in steps:
+                await plain(records, producer)
             return
-        append, placed = super().append, await self.placed(records)
         # Hashing the keys takes most of the time, so it is done once.
-        fixed = [attrs.evolve(one, partition=tp.partition) for tp, some in placed.items() for one in some]
-        await self._writer.write(self._cluster, placed, lambda transaction: append(fixed, transaction))
+        placed = [await self.placed(records) for records in steps if records]
+        if not placed:
+            return
+        fixed = [
+            [attrs.evolve(one, partition=tp.partition) for tp, some in step.items() for one in some] for step in placed
+        ]
+
+        async def append(transaction: TransactionalProducer | None) -> None:
+            for records in [list(chain.from_iterable(fixed))] if transaction is not None else fixed:
+                await plain(records, transaction)
+
+        await self._writer.write(self._cluster, {tp for step in placed for tp in step}, append)
 
     async def _look(self) -> None:
         if self._terms is None:
@@ -182,9 +203,9 @@ class KeptLog(TopicLog):
 
     async def _fill(self) -> None:
         records = await self._contents()
-        await self._write(records)
+        await self._write([records])
         while self._correct is not None and (corrections := await self._correct()):
-            await self._write(corrections)
+            await self._write([corrections])
         policy = await wrong_policy(self._cluster, self.topic)
         refilled = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
         self._is_owed = self._was_made = False

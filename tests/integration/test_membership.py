@@ -19,6 +19,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.share import Candidate, SharedFlow, encode_candidate, encode_shared_flow, whole_share
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
@@ -41,6 +42,7 @@ from tests.support.groups import commit_as_admin
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
+from tests.support.reading import read_topic
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
@@ -268,3 +270,40 @@ async def test_a_flow_whose_owner_is_fenced_and_finds_no_other_node_goes_on(
     assert not flow.events.of(StepFailed)
     assert not flow.events.of(TaskRestarted)
     assert written == sorted(written)
+
+
+async def test_a_node_that_was_fenced_although_its_tasks_are_its_own_goes_on(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A leader that was frozen fences a task late, which is another node's by now: that one's next write is refused.
+
+    It asks its group, opens the id again, finds that nobody wrote its positions, and goes on; copying is not disturbed.
+    """
+    settings = _settings(primary, backup, prefix, **{"B.offset.flush.interval.ms": 500})
+    task_id = f"{settings.group_id}-MirrorSourceConnector-0"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+
+    async def copied(flow: RunningFlow, records: int) -> None:
+        await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
+        await _copied(flow, records)
+        await eventually(lambda: is_written(records), within_s=20, what=f"position {records} is written")
+
+    async def is_written(position: int) -> bool:
+        found = await read_topic(backup.bootstrap_servers, settings.offset_storage.topic, reads_committed=True)
+        stored = PositionsTopic(settings.flow.source)
+        for records in found.values():
+            for record in records:
+                stored.take(record)
+        return stored.positions[TopicPartition(prefix, 0)].next_upstream == position
+
+    async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
+        await copied(flow, 100)
+        await fence(other._cluster, task_id)
+        await copied(flow, 200)
+        await flow.drain()
+
+    assert [it.transactional_id for it in flow.events.of(FlowFenced)] == [task_id]
+    assert len(flow.events.of(FlowStarted)) == 1
+    assert not flow.events.of(StepFailed)
+    assert not flow.events.of(TaskRestarted)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,8 +18,11 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.node import Node
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_stored
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import FlowShared, FlowStarted, TopicCreated
+from mm2py.telemetry.events import FlowFenced, FlowShared, FlowStarted, StepFailed, TaskRestarted, TopicCreated
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.membership import Membership
 from tests.support.eventually import eventually
@@ -26,13 +32,14 @@ from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import numbered_stream, produce_numbers
-from tests.support.reading import read_numbers
+from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers
 from tests.support.soaking import rounds
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, end_offsets
 
 
 PARTITIONS = 16
+OTHER = Node("another node", 2, "another machine", "1")
 
 
 def _settings(source: KafkaCluster, target: KafkaCluster, prefix: str, **keys: object) -> FlowSettings:
@@ -193,6 +200,96 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
     assert [0 < records < 100 * PARTITIONS for records in copied] == [True, True], copied
     assert not rest.events.of(TopicCreated)
     assert_numbers(await read_numbers(target, f"{settings.flow.source}.{topic}"), 100 * PARTITIONS)
+
+
+@contextmanager
+def _frozen(flow: RunningFlow) -> Iterator[asyncio.Event]:
+    """Hold back what a node is about to write, and all that it asks its group, until the event is set."""
+    thawed, membership = asyncio.Event(), flow.runner._membership
+    assert membership is not None
+    writer, decide = membership._writer, membership._decide
+    write = writer.write
+
+    async def write_late(*what: Any) -> None:
+        await thawed.wait()
+        await write(*what)
+
+    async def decide_late(place: Membership) -> None:
+        await thawed.wait()
+        await asyncio.sleep(1)  # its writes come first
+        await decide(place)
+
+    with mock.patch.object(writer, "write", write_late), mock.patch.object(membership, "_decide", decide_late):
+        yield thawed
+
+
+async def _positions(target: KafkaCluster, settings: FlowSettings) -> dict[TopicPartition, list[int]]:
+    """Return each partition's positions in the order in which they were written, as a reader of committed data does."""
+    found: dict[TopicPartition, list[int]] = {}
+    topic = settings.offset_storage.topic
+    for records in (await read_topic(target.bootstrap_servers, topic, reads_committed=True)).values():
+        for record in records:
+            match decode_stored(record):
+                case (settings.flow.source, Position(claimed=None) as position):
+                    found.setdefault(position.source, []).append(position.next_upstream)
+    return found
+
+
+@pytest.mark.parametrize("frozen", ["the leader", "another node"])
+async def test_what_a_deposed_node_writes_late_is_refused(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, frozen: str
+) -> None:
+    """
+    A node is about to write positions, and freezes for longer than its session; the other one copies on, and writes.
+
+    Once it thaws, its write is refused before it asks its group. It joins again, and begins with what the other wrote.
+    """
+    settings = _settings(primary, backup, prefix, **{"B.session.timeout.ms": 6000, "B.offset.flush.interval.ms": 1000})
+    servers, alias = primary.bootstrap_servers, settings.flow.source
+    await create_topic(servers, prefix, partitions=PARTITIONS)
+
+    async def copied(count: int, *flows: RunningFlow) -> None:
+        await produce_numbers(servers, prefix, count=count, partitions=PARTITIONS)
+        want[0] += count
+        await await_arrived(backup.bootstrap_servers, f"{alias}.{prefix}", want[0])
+
+    want = [0]
+    async with AsyncExitStack() as runs:
+        one = await runs.enter_async_context(running_flow(settings, tmp_path))
+        await eventually(lambda: _tasks(one) == [[0, 1, 2, 3]], within_s=20, what="the first leads, and has all tasks")
+        other = await runs.enter_async_context(running_flow(settings, tmp_path, us=OTHER))
+        await _sharing(one, other)
+        await copied(10 * PARTITIONS)
+        late, rest, task = (one, other, 0) if frozen == "the leader" else (other, one, 2)
+        with _frozen(late) as thawed:
+            await copied(10 * PARTITIONS)
+            await eventually(lambda: _tasks(rest) == [[0, 1, 2, 3]], within_s=20, what="the other has all tasks")
+            await copied(10 * PARTITIONS)
+
+            async def are_written() -> bool:
+                found = await _positions(backup, settings)
+                assert len(found) == PARTITIONS
+                assert {positions[-1] for positions in found.values()} == {30}
+                return True
+
+            await eventually(are_written, within_s=20, what="the other has written positions")
+            thawed.set()
+            refused = (await eventually(lambda: late.events.of(FlowFenced), within_s=5, what="it is refused"))[0]
+            await _sharing(one, other)
+        await copied(10 * PARTITIONS)
+        for flow in (late, rest):
+            await flow.drain()
+    found = await _positions(backup, settings)
+
+    assert refused.transactional_id == f"{settings.group_id}-MirrorSourceConnector-{task}"
+    assert all(positions == sorted(positions) for positions in found.values()), found
+    assert {positions[-1] for positions in found.values()} == {40}
+    assert len(late.events.of(FlowFenced)) == 1
+    assert not rest.events.of(FlowFenced)
+    for flow in (late, rest):
+        assert not flow.events.of(TaskRestarted)
+        assert not flow.events.of(StepFailed)
+    assert sum((await end_offsets(backup.bootstrap_servers, f"{alias}.{prefix}")).values()) == want[0]
 
 
 @pytest.mark.soak

@@ -22,11 +22,15 @@ class Coordinators:
     #: Producer id and epoch of each request that renews a producer.
     renewed: list[tuple[int, int]] = attrs.field(factory=list)
     timeouts_ms: list[int] = attrs.field(factory=list)
+    #: The ids that were opened or renewed.
+    opened: list[str] = attrs.field(factory=list)
     lookups: int = 0
     brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
     alias: str = "B"
     endpoint: ClusterEndpoint = attrs.field(factory=lambda: ClusterEndpoint("B", ("b:1",)))
     clock: LoopClock = attrs.field(factory=LoopClock)
+    #: What is known of its topics.
+    metadata: Any = attrs.field(factory=lambda: SimpleNamespace(topics={}))
 
     async def send_to_any(self, request: Any, _purpose: str = "") -> Any:
         self.lookups += 1
@@ -45,6 +49,7 @@ class Coordinators:
         match request:
             case InitTransactionsRequest():
                 self.timeouts_ms.append(request._timeout_ms)
+                self.opened.append(request._transactional_id)
                 if request._producer != (-1, -1):
                     self.renewed.append(request._producer)
                 return SimpleNamespace(error_code=answer, producer_id=7, producer_epoch=len(self.asked))

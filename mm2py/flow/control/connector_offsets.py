@@ -8,6 +8,7 @@ translated from there on.
 
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -18,9 +19,12 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.control.connector_offsets import PartitionOffsets, altered_positions
+from mm2py.core.sharing import flow_tasks
 from mm2py.core.topics.topology import select
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.control_writers import ControlWriters
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
+from mm2py.flow.reach import Reach
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
@@ -29,6 +33,7 @@ from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import has_transactions
 from mm2py.wire.log_end import log_ends
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -125,6 +130,7 @@ class ConnectorOffsets:
         removed = [one.partition for one in asked if one.offset is None]
         kept_ones = [one for one in asked if one.offset is not None]
         async with self._open() as target:
+            await self._fence(target, connector)
             kept = await self._read(target, connector)
             tombstones = self._tombstones(connector, kept, removed)
             if connector != SOURCE:
@@ -149,6 +155,7 @@ class ConnectorOffsets:
     async def reset(self, connector: str, *, by: str) -> None:
         """Remove all offsets of a connector: each partition starts where the settings say."""
         async with self._open() as target:
+            await self._fence(target, connector)
             kept = await self._read(target, connector)
             names = [named[1] for _, key in kept.records if (named := read_key(key)) is not None]
             await self._write(target, self._tombstones(connector, kept, names))
@@ -169,6 +176,18 @@ class ConnectorOffsets:
                 marker = encode_chunk(_HAD_POSITION, kept.positions[source].topic_id)
                 records.append(LogRecord(chunk_key(self._flow.source, source, 0), marker))
         return records
+
+    async def _fence(self, target: Cluster, connector: str) -> None:
+        """Have the brokers refuse what a node may still write that was frozen before the connector was stopped."""
+        settings = self._settings
+        if connector != SOURCE or not settings.membership.refuses or not await has_transactions(target):
+            return
+        reach = Reach(settings.flow, self._clock, self._events, random.random)
+        writers, tasks = ControlWriters(settings, self._events, reach), range(flow_tasks(settings)[0])
+        try:
+            await writers.fence_tasks(target, tasks)
+        except BrokerAnsweredError as error:
+            writers.give_up_fencing(tasks, error)
 
     async def _read(self, target: Cluster, connector: str) -> _Kept:
         topic = self._settings.offset_storage.topic

@@ -87,7 +87,10 @@ class OffsetSyncs:
         self._flow = settings.flow
         self._settings = settings.offset_syncs
         self._cluster = cluster
-        self._log = kept_log(settings.flow, cluster, policy.offset_syncs_topic(other), around.events, self._contents)
+        #: At the source nothing fences a node that was replaced.
+        self._writer = None if self._is_at_source else around.writers.tasks
+        topic = policy.offset_syncs_topic(other)
+        self._log = kept_log(settings.flow, cluster, topic, around.events, self._contents, writer=self._writer)
         self._reach = around.reach
         self._clock = around.clock
         self._events = around.events
@@ -237,6 +240,8 @@ class OffsetSyncs:
 
     async def _write(self) -> None:
         """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
+        if self._writer is not None:
+            await self._writer.ready()
         await self._make_sure()
         if self._log.is_look_due:
             await self._log.look()

@@ -18,7 +18,7 @@ import attrs
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.offsets.run_store import TranslationKeeper
+from mm2py.flow.offsets import run_store
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
@@ -179,6 +179,7 @@ class SourceGroup(FlowGroup):
             await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
+            self._around.writers.tasks.restart()
             life = self._make_life(source, target)
             positions, tasks = life.positions, life.tasks
             await self._reach.insist(
@@ -200,7 +201,8 @@ class SourceGroup(FlowGroup):
     def _make_life(self, source: Cluster, target: Cluster) -> SourceLife:
         """Put together what a life works with, for this node's share of the flow."""
         around, settings = self._around, self._settings
-        memory = SyncedMemory(settings, target, self._events, self._passed_over)
+        known, own = (self._events, self._passed_over), around.writers.tasks
+        memory = SyncedMemory(settings, target, *known, writer=own)
         admins = Admin(source), Admin(target)
         topics = Topics(settings, *admins, memory, reach=self._reach, clock=self._clock, events=self._events)
         tasks = SourceTasks(
@@ -215,10 +217,9 @@ class SourceGroup(FlowGroup):
         topics.may_act = tasks.share.is_owner
         tasks.listeners.append(self._translations.account)
         tasks.doubts.break_listeners.append(self._forget)
-        positions = Positions(settings, source, target, self._events, self._passed_over)
-        keeper = TranslationKeeper(settings, positions.log, clock=self._clock, events=self._events)
-        logs = (positions.log, memory.log)
-        writer = PositionWriter(around, tasks, positions, self._translations, keeper, logs=logs)
+        positions = Positions(settings, source, target, *known, writer=own)
+        positions.on_overtaken = self.requests.depose
+        writer = PositionWriter(around, tasks, positions, self._translations, logs=(positions.log, memory.log))
         shared = ShareKeeper(
             around,
             target,
@@ -233,8 +234,8 @@ class SourceGroup(FlowGroup):
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
-        positions.beside = lambda: keeper.records(
-            change for change in self._translations.everything() if shared.is_kept_here(change.source)
+        positions.beside = lambda: run_store.records(
+            settings.flow, (it for it in self._translations.everything() if shared.is_kept_here(it.source))
         )
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 

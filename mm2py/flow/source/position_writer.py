@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from mm2py.errors import Mm2Error
-from mm2py.flow.offsets.run_store import TranslationKeeper
-from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.offsets import run_store
+from mm2py.flow.offsets.translations import Change, Translations
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.positions import Position
-from mm2py.telemetry.events import PositionsWritten
+from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
 from mm2py.wire.kept_log import KeptLog
+from mm2py.wire.topic_log import LogRecord
 
 
 #: How often it is asked whether a position is due.
@@ -37,7 +38,6 @@ class PositionWriter:
         tasks: SourceTasks,
         positions: Positions,
         translations: Translations,
-        keeper: TranslationKeeper,
         *,
         logs: Sequence[KeptLog],
     ) -> None:
@@ -46,7 +46,6 @@ class PositionWriter:
         self._reach = around.reach
         self._target = [around.flow.target]
         self._positions = positions
-        self._keeper = keeper
         self._tasks = tasks
         self._translations = translations
         self._logs = logs
@@ -81,6 +80,7 @@ class PositionWriter:
             return
 
         async def fence() -> Sequence[Position]:
+            await self._positions.ready()
             try:
                 return await self._positions.fence(waiting)
             except Mm2Error as error:
@@ -105,10 +105,10 @@ class PositionWriter:
             self._reach.succeeded("write positions")
             return True
         begun, is_written = self._clock.monotonic(), False
+        before = run_store.steps(self._around.flow, changes)
 
         async def write() -> bool:
-            await self._keeper.write(changes)
-            await self._positions.write(due)
+            await self._positions.write(due, before)
             return True
 
         try:
@@ -116,10 +116,21 @@ class PositionWriter:
         finally:
             if not is_written:
                 self._translations.put_back(changes)
-        if not is_written or not due:
-            return is_written
-        self._tasks.ledger.note_written(due)
-        self._around.events.emit(
-            PositionsWritten(self._around.flow, len(due), (self._clock.monotonic() - begun) * 1000)
-        )
-        return True
+        if is_written:
+            self._note(due, changes, before, (self._clock.monotonic() - begun) * 1000)
+        return is_written
+
+    def _note(
+        self,
+        written: Sequence[Position],
+        changes: Sequence[Change],
+        before: Sequence[Sequence[LogRecord]],
+        took_ms: float,
+    ) -> None:
+        flow, emit = self._around.flow, self._around.events.emit
+        if changes:
+            written_bytes = sum(len(record.value or b"") for step in before for record in step)
+            emit(TranslationsWritten(flow, len(changes), written_bytes, took_ms))
+        if written:
+            self._tasks.ledger.note_written(written)
+            emit(PositionsWritten(flow, len(written), took_ms))

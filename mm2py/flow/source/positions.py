@@ -12,12 +12,14 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from operator import attrgetter
+from typing import ClassVar, Final
 
 import attrs
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
+from mm2py.flow.control_writers import TaskWriter
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.topics.remote_topics import RemotePartition
@@ -37,6 +39,23 @@ from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord
 
 
+#: So many positions of a partition are remembered whose writes failed; the log may hold one of them.
+_TRIES: Final = 8
+
+
+@attrs.define(eq=False)
+class OvertakenError(Mm2Error):
+    """Another node wrote the position of a partition that this node copies, and may have copied it."""
+
+    verdict: ClassVar[Verdict] = Verdict.STAND_BY
+
+    cluster: str
+    partition: str
+
+    def __str__(self) -> str:
+        return f"another node has written the position of {self.partition} at cluster {self.cluster}"
+
+
 class Positions:
     """
     The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it.
@@ -53,6 +72,8 @@ class Positions:
         target: Cluster,
         events: EventLog,
         passed_over: PassedOver | None = None,
+        *,
+        writer: TaskWriter | None = None,
     ) -> None:
         self._passed_over = passed_over or PassedOver(settings.flow, events)
         self._settings = settings
@@ -60,7 +81,14 @@ class Positions:
         self._target = target
         correct = self._overtaken if settings.copying.is_exactly_once else None
         topic = settings.offset_storage.topic
-        self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct, writer=writer)
+        self._writer = writer
+        #: The term of the writer in which the log was read, or compared.
+        self._term = 0
+        #: Called when another node has written a position of what this node copies.
+        self.on_overtaken: Callable[[], None] = lambda: None
+        #: What this node tried to write since it last knew that it had: the log may hold it.
+        self._tried: dict[TopicPartition, list[Position]] = {}
         self.beside: Callable[[], Sequence[LogRecord]] = tuple
         self.committed: Callable[[], Iterable[Position]] = tuple
         self.known: dict[TopicPartition, Position] = {}
@@ -83,6 +111,7 @@ class Positions:
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
         settings = self._settings
+        self._term = await self._writer.ready() if self._writer is not None else 0
         await self.log.ensure(
             settings.offset_storage.partitions,
             settings.offset_storage.replication_factor,
@@ -138,10 +167,36 @@ class Positions:
                             self._changed.add(source)
         return strange
 
-    async def write(self, positions: Collection[Position]) -> None:
-        """Write *positions* and wait until they are safe."""
-        await self.log.append(self._records(positions))
+    async def write(self, positions: Collection[Position], before: Sequence[Sequence[LogRecord]] = ()) -> None:
+        """Write the records of *before*, step by step, then *positions*, and wait until they are safe."""
+        await self.ready()
+        self._try(positions)
+        await self.log.append_in_order([*before, self._records(positions)])
         self.known |= {position.source: position for position in positions}
+        for position in positions:
+            self._tried.pop(position.source, None)
+
+    def _try(self, positions: Iterable[Position]) -> None:
+        for position in positions:
+            self._tried[position.source] = [*self._tried.get(position.source, ())[-_TRIES:], position]
+
+    async def ready(self) -> None:
+        """
+        Wait until this node may write.
+
+        After a doubt, what the log says is compared first: raise `OvertakenError` if another node wrote meanwhile.
+        """
+        if self._writer is None or (term := await self._writer.ready()) == self._term:
+            return
+        await self.log.look()  # a topic that was deleted says nothing
+        await self._read_on()
+        committed = {position.source: position for position in self.committed()}
+        for source, known in self.known.items():
+            ours = [known, committed.get(source, known), *self._tried.get(source, ())]
+            if self.is_copied_here(source) and self._stored.positions.get(source) not in ours:
+                self.on_overtaken()
+                raise OvertakenError(self._target.alias, str(source))
+        self._term = term
 
     async def _contents(self) -> Sequence[LogRecord]:
         standing = {**self.known, **{position.source: position for position in self.committed()}}
@@ -223,6 +278,7 @@ class Positions:
         copied = [state for state in states if not state.is_transformed]
         claims = [await self._claim(state) for state in copied if self._given(state) is None]
         if claims:
+            self._try(attrs.evolve(claim, claimed=None) for claim in claims)
             await self.log.append(self._records(claims))
             await self._read_on()
         given = [position for position in map(self._given, copied) if position is not None]

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.control_writers import NotOpenError, TaskWriter
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.unreadable_records import PassedOver
 from mm2py.model.acl import TopicAcl
@@ -56,25 +57,38 @@ class SyncedMemory:
     """
 
     def __init__(
-        self, settings: FlowSettings, target: Cluster, events: EventLog, passed_over: PassedOver | None = None
+        self,
+        settings: FlowSettings,
+        target: Cluster,
+        events: EventLog,
+        passed_over: PassedOver | None = None,
+        *,
+        writer: TaskWriter | None = None,
     ) -> None:
         self._passed_over = passed_over or PassedOver(settings.flow, events)
         self._replication_factor = settings.offset_storage.replication_factor
-        self._cluster = target.alias
+        self._cluster, self._group = target.alias, settings.group_id
         topic = synced_topic(settings.flow.source)
-        self.log = kept_log(settings.flow, target, topic, events, self._contents)
+        self.log = kept_log(settings.flow, target, topic, events, self._contents, writer=writer)
+        self._writer = writer
+        #: The term of the writer in which the topic was read.
+        self._term = 0
         self._loading = asyncio.Lock()
         self._is_loaded = False
         self._configs: dict[str, dict[str, tuple[str, ...]]] = {}
         self._acls: set[TopicAcl] = set()
 
     async def load(self) -> None:
-        """Read the topic, once; create it if it is missing."""
+        """Read the topic, once in each term of its writer; create it if it is missing."""
         async with self._loading:
-            if self._is_loaded:
+            term = await self._writer.ready() if self._writer is not None else 0
+            if self._is_loaded and term == self._term:
                 return
+            self.forget()
+            self._term = term
             with self._explained():
                 await self.log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+                await self.log.await_stable()
                 records = await self.log.read_all()
             strange: list[tuple[LogRecord, str]] = []
             for record in records:
@@ -102,7 +116,13 @@ class SyncedMemory:
         return frozenset(self._acls)
 
     async def write(self, entries: Sequence[Synced]) -> None:
-        """Record *entries* and wait until they are stored."""
+        """
+        Record *entries* and wait until they are stored.
+
+        Raise `NotOpenError` if they follow from what another node may have written over.
+        """
+        if self._writer is not None and self._writer.term != self._term:
+            raise NotOpenError(self._cluster, self._group)
         with self._explained():
             await self.log.append([LogRecord(*encode_synced(entry)) for entry in entries])
         for entry in entries:

@@ -138,7 +138,7 @@ class FlowUnguarded(Event):
 
 @attrs.frozen
 class FlowFenced(Event):
-    """Another node has taken over as the flow's owner: the target refused a write under `transactional_id`."""
+    """Another node has this one's tasks, or owns the flow: the target refused a write under `transactional_id`."""
 
     level = Level.WARN
 
@@ -149,8 +149,8 @@ class FlowFenced(Event):
 
 @attrs.frozen
 class ControlWritesUnguarded(Event):
-    """The target does not let the flow write checkpoints in transactions, so a node that was replaced could still
-    write old ones; the flow continues.
+    """The target does not let the flow write positions or checkpoints in transactions, so a node that was replaced
+    could still write old ones; the flow continues.
     """
 
     level = Level.WARN

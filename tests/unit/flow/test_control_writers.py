@@ -1,13 +1,16 @@
-"""Under which transactional id a flow's owner writes, and what happens where it may not open it."""
+"""Under which transactional ids a flow's owner and its tasks write, and what happens where they may not open them."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.control_writers import ControlWriters
+from mm2py.flow.control_writers import ControlWriters, NotOpenError, TaskWriter
+from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -106,3 +109,136 @@ async def test_nodes_that_copy_side_by_side_do_not_fence_each_other() -> None:
 
     assert not writer.is_open
     assert rig.coordinators.asked == []
+
+
+class TaskRig(Rig):
+    """The writer of a node's tasks, whose group answers at once while it `answers`."""
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__(*answers)
+        self.writer: TaskWriter = self.writers.tasks
+        self.answers = True
+        self.asked = 0
+        self.written: list[bool] = []
+        self.writer.guard(self.ask)
+
+    def ask(self) -> None:
+        self.asked += 1
+        if self.answers:
+            self.answer()
+
+    def answer(self) -> None:
+        self.writer.begin_asking()
+        asyncio.get_running_loop().call_soon(self.writer.confirm)
+
+    async def write_as_task(self, *answers: Any) -> None:
+        self.coordinators.answers = list(answers)
+
+        async def append(transaction: TransactionalProducer | None) -> None:
+            self.written.append(transaction is not None)
+
+        await self.writer.write(self.target, [TopicPartition("t", 0)], append)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks whose ids were opened."""
+        return [name.removeprefix("A-mm2-MirrorSourceConnector-") for name in self.coordinators.opened]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[TaskRig]:
+    """A writer that opens ids, and has no tasks yet."""
+    rig = TaskRig()
+    running = asyncio.create_task(rig.writer.run(rig.target))
+    yield rig
+    running.cancel()
+
+
+async def test_a_node_writes_as_its_first_task(rig: TaskRig) -> None:
+    """It does so once it has tasks; the names are Java's. When that task goes elsewhere, the next id is opened."""
+    with pytest.raises(NotOpenError):
+        await rig.write_as_task()
+    rig.writer.hold({2, 1})
+    term = await rig.writer.ready()
+    await rig.write_as_task()
+    rig.writer.hold({2})
+    await rig.writer.until_moved()
+    await rig.write_as_task()
+
+    assert rig.tasks == ["1", "2"]
+    assert rig.written == [True, True]
+    assert await rig.writer.ready() == term
+
+
+async def test_an_id_counts_once_the_group_has_answered(rig: TaskRig) -> None:
+    """
+    A node freezes before it opens its id. Its group throws it out, and the leader takes the id from it.
+
+    When it thaws it opens the id, which takes it from its new owner, but learns that it was replaced before it writes.
+    """
+    rig.answers = False
+    rig.writer.hold({0})
+    await asyncio.sleep(0.1)
+    early = list(rig.tasks)
+    rig.answer()
+    await asyncio.sleep(0.1)
+    opened = list(rig.tasks)
+    rig.writer.lose()
+    rig.answer()
+    with pytest.raises(NotOpenError):
+        await rig.writer.ready()
+    with pytest.raises(NotOpenError):
+        await rig.write_as_task()
+
+    assert (early, opened, rig.asked) == ([], ["0"], 2)
+    assert rig.written == []
+
+
+async def test_a_refused_node_writes_again_once_its_group_has_answered(rig: TaskRig) -> None:
+    """A leader that was replaced meanwhile has fenced it. It is told once; what was read before has to be compared."""
+    rig.writer.hold({0})
+    term = await rig.writer.ready()
+    rig.answers = False
+    with pytest.raises(TakenOverError):
+        await rig.write_as_task(ErrorCode.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(NotOpenError):
+        await rig.write_as_task()
+    await asyncio.sleep(0.1)
+    before = list(rig.tasks)
+    rig.answers = True
+    rig.answer()
+    later = await rig.writer.ready()
+    await rig.write_as_task()
+
+    assert (before, rig.tasks) == (["0"], ["0", "0"])
+    assert rig.written == [True]
+    assert later > term
+    assert [it.transactional_id for it in rig.events.of(FlowFenced)] == ["A-mm2-MirrorSourceConnector-0"]
+    assert rig.doubts == 0
+
+
+async def test_a_node_whose_ids_are_forbidden_writes_as_before(rig: TaskRig) -> None:
+    """That is reported once, however often tasks are assigned."""
+    for _ in range(2):
+        rig.coordinators.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 10
+        rig.writer.hold({0})
+        await rig.writer.ready()
+        await asyncio.sleep(0.1)
+    await rig.write_as_task()
+
+    assert rig.written == [False]
+    (unguarded,) = rig.events.of(ControlWritesUnguarded)
+    assert "WRITE on transactional id A-mm2-MirrorSourceConnector-0" in unguarded.hint
+
+
+async def test_a_new_life_undoes_what_the_last_one_left(rig: TaskRig) -> None:
+    """Its last write may have been cancelled in a transaction, which would keep it from reading."""
+    rig.writer.hold({0})
+    await rig.writer.ready()
+    rig.writer.restart()
+    await rig.writer.ready()
+    await rig.write_as_task()
+    rig.writer.restart()
+    await rig.writer.ready()
+
+    assert rig.tasks == ["0", "0"]

@@ -33,6 +33,7 @@ from mm2py.model.share import (
     whole_share,
 )
 from mm2py.telemetry.events import (
+    ControlWritesUnguarded,
     FlowRunsElsewhere,
     FlowShared,
     FlowTakenOver,
@@ -42,9 +43,11 @@ from mm2py.telemetry.events import (
     TaskRestarted,
 )
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
+from tests.support.coordinators import Coordinators
 from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 
 
@@ -148,11 +151,11 @@ class Group:
             self.suspended.append(why)
 
 
-class Target:
-    """Stands for the cluster."""
+class Target(Coordinators):
+    """Stands for the cluster; its coordinators open every transactional id."""
 
     def __init__(self, *_: object) -> None:
-        return
+        super().__init__()
 
     async def connect(self) -> None:
         return
@@ -310,8 +313,9 @@ async def _after_a_has_left(**rates: dict[int, float]) -> tuple[dict[str, Share]
         for name, share in shares.items()
     }
     before = SharedFlow(0, {name: Node(name, 1) for name in shares}, shares)
-    await leader.assign(1, members, before)
-    return shares, decode_shared_flow((await leader.assign(2, {it: members[it] for it in "bc"}, before))["b"])
+    target = cast("Cluster", Target())
+    await leader.assign(target, 1, members, before)
+    return shares, decode_shared_flow((await leader.assign(target, 2, {it: members[it] for it in "bc"}, before))["b"])
 
 
 async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known() -> None:
@@ -339,7 +343,7 @@ async def test_members_that_release_one_after_the_other_move_nothing_else() -> N
         if released:
             held[released] = shared.share_of(released)
         members = {name: encode_candidate(Candidate(nodes[name], share)) for name, share in held.items()}
-        shared = decode_shared_flow((await leader.assign(len(found), members, shared))["a"])
+        shared = decode_shared_flow((await leader.assign(cast("Cluster", Target()), len(found), members, shared))["a"])
         held["c"] = shared.share_of("c")
         found.append({name: shared.share_of(name).slots for name in "abc"})
 
@@ -360,7 +364,7 @@ async def test_when_a_node_starts_the_others_keep_what_they_have() -> None:
     members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
     members["c"] = encode_candidate(Candidate(Node("c", 1), is_ready=False))
     before = SharedFlow(0, {name: Node(name, 1) for name in held}, held)
-    shared = decode_shared_flow((await leader.assign(1, members, before))["a"])
+    shared = decode_shared_flow((await leader.assign(cast("Cluster", Target()), 1, members, before))["a"])
 
     assert shared.shares == {**held, "c": NO_SHARE}
 
@@ -370,6 +374,42 @@ async def test_when_a_node_has_left_the_others_keep_what_they_have() -> None:
     before, shared = await _after_a_has_left(b=dict.fromkeys(range(4, 8), 1e6))
 
     assert all(before[name].slots <= shared.share_of(name).slots for name in "bc")
+
+
+async def test_what_nobody_holds_is_fenced_before_it_is_given_away() -> None:
+    """
+    A node has vanished: its tasks go to others once the brokers refuse what it writes, even if that takes a while.
+
+    If it takes too long, they go without, and that is reported.
+    """
+    clock = LoopClock()
+    events = EventLog(clock)
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS))
+    leader, target = GroupLeader(flow_context(clock, events, settings)), Target()
+    held = {"a": Share(True, frozenset({0}), frozenset(range(512)))}
+
+    async def assigned() -> Share:
+        members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
+        return decode_shared_flow((await leader.assign(cast("Any", target), 1, members))["a"]).share_of("a")
+
+    target.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100
+    begun, withheld = clock.monotonic(), await assigned()
+    first = (leader.must_repeat, clock.monotonic() - begun)
+    target.answers = []
+    given, opened = await assigned(), set(target.opened)
+    target.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000
+    rounds = 0
+    while (share := await assigned()) == held["a"] and rounds < 100:
+        rounds += 1
+    (unguarded,) = events.of(ControlWritesUnguarded)
+
+    assert (withheld, first[0]) == (held["a"], True)
+    assert first[1] == pytest.approx(2.0, abs=0.1)
+    assert given == share == whole_share(TASKS)
+    assert opened == {"A-mm2-MirrorSourceConnector-1"}
+    assert 5 < rounds < 15
+    assert not leader.must_repeat
+    assert unguarded.transactional_id == "A-mm2-MirrorSourceConnector-1"
 
 
 async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:

@@ -105,7 +105,7 @@ async def running(
     events = EventLog(clock)
     made: list[str] = []
 
-    def open_log(_flow: Flow, cluster: Cluster, topic: str, *_: object) -> Log:
+    def open_log(_flow: Flow, cluster: Cluster, topic: str, *_: object, **__: object) -> Log:
         made.append(f"{topic} on {cluster.alias}")
         log.topic = topic
         return log

@@ -44,6 +44,13 @@ class Log:
             attrs.evolve(record, partition=0, offset=len(self.records) + at) for at, record in enumerate(records)
         ]
 
+    async def append_in_order(self, steps: Sequence[Sequence[LogRecord]]) -> None:
+        for records in steps:
+            await self.append(records)
+
+    async def look(self) -> bool:
+        return True
+
     async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
         yield self.records[positions.get(0, 0) :]
 
