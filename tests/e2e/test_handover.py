@@ -1,4 +1,6 @@
-"""mm2py and Java MirrorMaker 2 take over from each other, in both directions, after a clean stop and after SIGKILL."""
+"""mm2py and Java MirrorMaker 2 take over from each other, in both directions, after a clean stop and after SIGKILL; one
+node of mm2py, or two that share the flow.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +8,28 @@ import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import attrs
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
+from mm2py.model.flow import Flow
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import FlowRunsElsewhere, FlowTakenOver, ResumeUnproven
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
 from tests.support.groups import describe
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
+from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import NumberedStream, numbered_stream
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_same_records
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
@@ -32,6 +40,7 @@ _RATE = 3_000
 _FIRST = 8_000
 _FLUSH_MS = 1_000
 _JAVA_STOPPED = 143  # what Java says after SIGTERM
+_SMALL = JvmOptions(heap_mb=256)
 
 _SOURCE_KEY = re.compile(rb'\["MirrorSourceConnector",\{"cluster":"\w+","partition":(\d+),"topic":"[^"]+"\}\]')
 _VALUE = re.compile(rb'\{"offset":(-1|\d+)\}')
@@ -53,6 +62,11 @@ class Handover:
     source: str
     target: str
     work_dir: Path
+    tasks: int = 1
+
+    @property
+    def flow(self) -> Flow:
+        return Flow(self.alias, "B")
 
     @property
     def remote_topic(self) -> str:
@@ -61,7 +75,7 @@ class Handover:
     @property
     def properties(self) -> str:
         quiet = {"emit.heartbeats.enabled": "false", "emit.checkpoints.enabled": "false"}
-        flush = {"B.offset.flush.interval.ms": _FLUSH_MS}
+        flush = {"B.offset.flush.interval.ms": _FLUSH_MS, "tasks.max": self.tasks}
         aliases = (self.alias, "B")
         return mm2_properties(self.source, self.target, aliases=aliases, topics=self.topic, **quiet, **flush)
 
@@ -73,7 +87,7 @@ class Handover:
         """Run Java MirrorMaker 2 until the end of the block, by SIGKILL if it still runs then."""
         file = self.work_dir / "java.properties"
         file.write_text(self.properties)
-        java = JavaMirrorMaker2(file, log_file=self.work_dir / "java.log", jvm=JvmOptions(heap_mb=256))
+        java = JavaMirrorMaker2(file, log_file=self.work_dir / "java.log", jvm=_SMALL)
         try:
             await asyncio.to_thread(java.start)
             await asyncio.to_thread(java.await_replicating, self.alias, "B")
@@ -82,10 +96,17 @@ class Handover:
             await asyncio.to_thread(java.kill)
 
     @asynccontextmanager
-    async def stream(self) -> AsyncIterator[NumberedStream]:
+    async def stream(self, *, open_ended: bool = False) -> AsyncIterator[NumberedStream]:
         """Write numbered records with keys and headers, at a rate that outlasts the first of the two."""
         async with numbered_stream(
-            self.source, self.topic, count=_COUNT, partitions=_PARTITIONS, rate=_RATE, codec="lz4", with_keys=True
+            self.source,
+            self.topic,
+            count=_COUNT,
+            partitions=_PARTITIONS,
+            rate=_RATE // 3 if open_ended else _RATE,
+            codec="lz4",
+            with_keys=True,
+            open_ended=open_ended,
         ) as stream:
             yield stream
 
@@ -96,9 +117,24 @@ class Handover:
     async def await_first_part(self) -> None:
         await await_arrived(self.target, self.remote_topic, _FIRST)
 
-    async def assert_equal(self) -> None:
+    async def await_more(self) -> None:
+        """Wait until the mirror has gone on by some seconds' records."""
+        await await_arrived(self.target, self.remote_topic, await arrived(self.target, self.remote_topic) + _RATE)
+
+    async def await_shared(self, *nodes: RunningNode) -> None:
+        """Wait until each of these nodes has part of the tasks, and all of them have all."""
+
+        def are_shared() -> bool:
+            tasks = [[task.task for task in node.view(self.flow).tasks] for node in nodes]
+            assert all(tasks), tasks
+            assert sorted(itertools.chain(*tasks)) == list(range(self.tasks)), tasks
+            return True
+
+        await eventually(are_shared, within_s=40, what=f"{len(nodes)} nodes share the tasks")
+
+    async def assert_equal(self, count: int = _COUNT) -> None:
         """Wait for the last record; check that everything is there, once, in order, and like the source's."""
-        await assert_mirrored(self.source, self.topic, self.target, self.remote_topic, _COUNT)
+        await assert_mirrored(self.source, self.topic, self.target, self.remote_topic, count)
         remote = await read_topic(self.target, self.remote_topic)
         assert_same_records(await read_topic(self.source, self.topic), remote)
         assert {record.headers[1] for records in remote.values() for record in records} == {("empty", None)}
@@ -268,6 +304,57 @@ async def _complete(flow: Handover) -> dict[int, list[int]]:
     return found
 
 
-async def _flow(alias: str, primary: KafkaCluster, backup: KafkaCluster, topic: str, work_dir: Path) -> Handover:
+@pytest.mark.soak
+@pytest.mark.skipif(not rounds(0, soak=1), reason="three starts of Java and two minutes: for scripts/soak alone")
+@pytest.mark.parametrize(("alias", "is_killed"), [("inland", False), ("offshore", True)])
+async def test_two_nodes_and_java_take_over_from_each_other(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, alias: str, *, is_killed: bool
+) -> None:
+    """
+    Two nodes start beside a Java MirrorMaker 2: both stand by, and share the flow once it has ended.
+
+    A Java that starts beside them copies nothing; one that starts after both were stopped copies the rest. No record is
+    lost or repeated.
+    """
+    flow = await _flow(alias, primary, backup, prefix, tmp_path, tasks=2)
+    async with flow.stream(open_ended=True) as stream, AsyncExitStack() as runs:
+        async with flow.java() as java:
+            await flow.await_first_part()
+            nodes = [
+                await runs.enter_async_context(running_node(flow.properties, tmp_path, it)) for it in ("one", "two")
+            ]
+            for node in nodes:
+                await eventually(lambda it=node: it.events.of(FlowRunsElsewhere), within_s=30, what="Java is known")
+            await flow.await_more()
+            beside = [node.view(flow.flow) for node in nodes]
+            await asyncio.to_thread(java.kill if is_killed else java.stop)
+        await flow.await_shared(*nodes)
+        await flow.await_more()
+        refused = JavaMirrorMaker2(tmp_path / "java.properties", log_file=tmp_path / "refused.log", jvm=_SMALL)
+        try:
+            await asyncio.to_thread(refused.launch)
+            await asyncio.to_thread(refused.await_log, re.compile("InconsistentGroupProtocolException"))
+            await flow.await_more()
+        finally:
+            await asyncio.to_thread(refused.kill)
+        first, second = nodes
+        await first.stop()
+        await flow.await_shared(second)
+        await flow.await_more()
+        await second.stop()
+        async with flow.java() as java:
+            await flow.await_more()
+            await flow.assert_equal(await stream.done())
+            await asyncio.to_thread(java.stop)
+
+    assert [(view.state, view.records) for view in beside] == [(FlowState.STANDBY, 0)] * 2
+    assert "replicating" not in refused.log_text()
+    assert [len(node.events.of(FlowTakenOver)) for node in nodes] == [1, 1]
+    assert not [event for node in nodes for event in node.events.of(ResumeUnproven)]
+
+
+async def _flow(
+    alias: str, primary: KafkaCluster, backup: KafkaCluster, topic: str, work_dir: Path, *, tasks: int = 1
+) -> Handover:
     await create_topic(primary.bootstrap_servers, topic, partitions=_PARTITIONS)
-    return Handover(alias, topic, primary.bootstrap_servers, backup.bootstrap_servers, work_dir)
+    return Handover(alias, topic, primary.bootstrap_servers, backup.bootstrap_servers, work_dir, tasks)
