@@ -20,7 +20,8 @@ from mm2py.model.share import decode_candidate
 #: Kafka Connect's; a group with another type does not belong to a mirror.
 PROTOCOL_TYPE: Final = "connect"
 #: Its members write nodes as JSON (see `mm2py.model.node`).
-PROTOCOL: Final = "mm2py-1"
+_PROTOCOLS: Final = "mm2py-"
+PROTOCOL: Final = f"{_PROTOCOLS}1"
 _HOSTS_SHOWN: Final = 3
 
 
@@ -125,7 +126,10 @@ def _others(found: GroupMembers) -> Occupied | None:
     """Return who the members are if they are not of our protocol."""
     if found.protocol_type != PROTOCOL_TYPE:
         return Occupied(f"a group of protocol type {found.protocol_type or 'unknown'}, {_hosts(found)}")
-    return Occupied(f"Java MirrorMaker, {_hosts(found)}") if found.protocol not in ("", PROTOCOL) else None
+    if found.protocol in ("", PROTOCOL):
+        return None
+    who = "another version of mm2py" if found.protocol.startswith(_PROTOCOLS) else "Java MirrorMaker"
+    return Occupied(f"{who}, {_hosts(found)}")
 
 
 def _namesake(found: GroupMembers, us: Node) -> Occupied | None:

@@ -22,6 +22,7 @@ from mm2py.core.sharing import (
 from mm2py.errors import AdminTimeoutError, Mm2Error
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.share import (
+    VERSION,
     Candidate,
     NodeLoad,
     Share,
@@ -98,7 +99,7 @@ class GroupLeader:
             shared = without_gains(shared, members)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
         self._balanced_at, self._is_due = self._clock.monotonic(), False
-        raw = encode_shared_flow(shared)
+        raw = encode_shared_flow(shared, min([VERSION, *(who.version for who in members.values())]))
         return dict.fromkeys(joined, raw)
 
     async def _fence(self, cluster: Cluster, tasks: Collection[int]) -> bool:

@@ -354,7 +354,10 @@ class FlowMembership:
             self._has_untaken, self._is_unfit = not self._is_unfit, True
             self._step_aside(unknown)
             raise unknown from error
-        self._is_unfit = False
+        if self._is_unfit:
+            # We joined without taking part, so nothing is assigned to us yet.
+            self._is_unfit = False
+            self._must_join.set()
         return shared
 
     async def _remove_dead(self, place: Membership) -> None:

@@ -23,6 +23,9 @@ from mm2py.model.node_settings import NodeSettings, node_settings_members, read_
 
 SLOTS: Final = 1024
 ALL_SLOTS: Final = frozenset(range(SLOTS))
+#: The latest form of assignments that this version of mm2py writes. It reads all earlier ones, and tells its own as it
+#: joins: the group's leader writes the latest form that all members read. So nodes are upgraded in any order. What a
+#: member joins with has no such choice: fields are added to it, never changed.
 VERSION: Final = 1
 _DIGITS: Final = SLOTS // 4
 
@@ -105,6 +108,8 @@ class Candidate:
     generation: int = -1
     #: Whether its Spark has started. Until then it takes no tasks from nodes that can copy.
     is_ready: bool = True
+    #: The latest form of assignments that it reads.
+    version: int = VERSION
 
 
 @attrs.frozen
@@ -154,7 +159,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
     """Return the member metadata, in which `decode_node` finds the node."""
     members = node_members(candidate.node)
     members["shared"] = {
-        "version": VERSION,
+        "version": candidate.version,
         "held": share_members(candidate.held),
         **load_members(candidate.load),
         "settings": node_settings_members(candidate.settings),
@@ -180,15 +185,16 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             is_drained=bool(members.get("drained")),
             is_ready=bool(members.get("ready", True)),
             generation=int(members.get("generation", -1)),
+            version=int(members.get("version", 1)),
         )
     except (ValueError, TypeError, AttributeError):
         return None
 
 
-def encode_shared_flow(shared: SharedFlow) -> bytes:
-    """Return what each member is sent."""
+def encode_shared_flow(shared: SharedFlow, version: int = VERSION) -> bytes:
+    """Return what each member is sent, in the form of that *version*; there is one so far."""
     members = {
-        "version": VERSION,
+        "version": version,
         "generation": shared.generation,
         "members": {
             member_id: {
@@ -208,7 +214,7 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
     """Parse the output of `encode_shared_flow`. Raise ValueError with the problem."""
     try:
         content = _object(read_json(raw))
-        if content.get("version") != VERSION:
+        if content.get("version") not in range(1, VERSION + 1):
             raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
         nodes, shares, differences, conflicts = {}, {}, {}, {}
         for member_id, value in _object(content["members"]).items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +22,17 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.node import Node, decode_node, encode_node
 from mm2py.model.positions_topic import PositionsTopic
-from mm2py.model.share import Candidate, SharedFlow, encode_candidate, encode_shared_flow, whole_share
+from mm2py.model.share import (
+    NO_SHARE,
+    VERSION,
+    Candidate,
+    SharedFlow,
+    decode_candidate,
+    decode_shared_flow,
+    encode_candidate,
+    encode_shared_flow,
+    whole_share,
+)
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
     CheckpointsRead,
@@ -39,6 +51,7 @@ from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_as_admin
+from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
@@ -307,3 +320,110 @@ async def test_a_node_that_was_fenced_although_its_tasks_are_its_own_goes_on(
     assert len(flow.events.of(FlowStarted)) == 1
     assert not flow.events.of(StepFailed)
     assert not flow.events.of(TaskRestarted)
+
+
+LATER = 2
+
+
+async def test_nodes_that_cannot_read_an_assignment_stand_by_until_they_can(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    The group's leader is a node of a later version, which assigns work in a form that these do not know.
+
+    They give their share up, so that it runs elsewhere, say why, and share the flow again once that node has left.
+    """
+    settings = _settings(primary, backup, prefix, **{"tasks.max": 2})
+    later = Candidate(ELSEWHERE, whole_share(2), version=LATER)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=16)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=16)
+    joined_with: list[Mapping[str, bytes]] = []
+
+    async def assign(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        joined_with.append(joined)
+        return dict.fromkeys(joined, json.dumps({"version": LATER, "plan": "in a form of its own"}).encode())
+
+    async with (
+        _member(backup, settings) as leader,
+        running_flow(settings, tmp_path, us=Node("one", 1, "m1", "1")) as one,
+        running_flow(settings, tmp_path, us=Node("two", 2, "m2", "1")) as two,
+    ):
+        await _copied_by(one, two, records=1_000)
+        for member in (await leader.look()).members:
+            await leader.remove(member.member_id)  # so that the next one that joins leads
+        assert await leader.join(encode_candidate(later), assign)
+        leading = asyncio.create_task(_keep_in(leader, later, assign))
+        for flow in (one, two):
+            await eventually(lambda it=flow: it.events.of(StepFailed), within_s=20, what="it says what is wrong")
+            await eventually(
+                lambda it=flow: it.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by"
+            )
+        views = [flow.runner.view() for flow in (one, two)]
+
+        def gave_up() -> bool:
+            ours = [decode_candidate(raw) for raw in joined_with[-1].values() if decode_node(raw) != ELSEWHERE]
+            return [it is not None and it.is_drained and it.held == NO_SHARE for it in ours] == [True, True]
+
+        await eventually(gave_up, within_s=20, what="others may have their shares")
+        leading.cancel()
+        await leader.leave()
+        await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=16)
+        await _sharing(one, two)
+        remote = f"{settings.flow.source}.{prefix}"
+        await await_arrived(backup.bootstrap_servers, remote, 2_000)
+        for flow in (one, two):
+            await flow.drain()
+        ends = await end_offsets(backup.bootstrap_servers, remote)
+
+    assert ["cannot be used" in view.last_error and "another version" in view.hint for view in views] == [True, True]
+    assert sum(ends.values()) == 2_000
+
+
+async def test_a_node_of_a_later_version_is_assigned_work_in_a_form_that_all_know(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """It joins with fields that others do not know, has its share, and another node has all again when it leaves."""
+    settings = _settings(primary, backup, prefix, **{"tasks.max": 2})
+    said = json.loads(encode_candidate(Candidate(ELSEWHERE, version=LATER)))
+    said["novelty"], said["shared"]["novelty"] = 1, {"of": "the later version"}
+    raw = json.dumps(said).encode()
+    await create_topic(primary.bootstrap_servers, prefix, partitions=16)
+
+    async def never(_generation: int, _joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        raise AssertionError
+
+    async with _member(backup, settings) as later, running_flow(settings, tmp_path) as flow:
+        await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
+        received = await later.join(raw, never) or b""
+        while not decode_shared_flow(received).share_of(later.member_id).tasks:
+            if await later.beat() is Heartbeat.REBALANCE:
+                received = await later.join(raw, never) or b""
+            await asyncio.sleep(0.1)
+        shared = decode_shared_flow(received)
+        tasks = {node == ELSEWHERE: shared.share_of(member_id).tasks for member_id, node in shared.nodes.items()}
+        await later.leave()
+        await eventually(lambda: len(flow.runner.view().tasks) == 2, within_s=20, what="it has all tasks")
+        await flow.drain()
+
+    assert json.loads(received)["version"] == VERSION < LATER
+    assert sorted(map(len, tasks.values())) == [1, 1]
+    assert tasks[True] | tasks[False] == {0, 1}
+
+
+async def _copied_by(*flows: RunningFlow, records: int) -> None:
+    """Wait until all have tasks, and together have copied that many records."""
+    await _sharing(*flows)
+    await eventually(
+        lambda: sum(flow.runner.view().records for flow in flows) >= records, within_s=30, what=f"{records} are copied"
+    )
+
+
+async def _sharing(*flows: RunningFlow) -> None:
+    def are_sharing() -> bool:
+        tasks = [[task.task for task in flow.runner.view().tasks] for flow in flows]
+        assert all(tasks), tasks
+        assert sorted(itertools.chain(*tasks)) == list(range(len(flows))), tasks
+        assert {flow.runner.view().state for flow in flows} == {FlowState.RUNNING}
+        return True
+
+    await eventually(are_sharing, within_s=30, what=f"{len(flows)} nodes share the tasks")

@@ -128,3 +128,9 @@ def test_who_was_fenced_waits_for_its_namesake(us: Node, is_waited_for: bool) ->
 
     assert judged == (Occupied(str(STATIC), STATIC, is_certain=True, is_namesake=True) if is_waited_for else Vacant())
     assert isinstance(rebalancing, Occupied) is (us.instance == "node-1")
+
+
+def test_a_group_of_later_nodes_only_is_not_taken_for_java_s() -> None:
+    found = judge_members(_group(b"{}", protocol="mm2py-2"), US, lambda _node: True)
+
+    assert found == Occupied("another version of mm2py, at 10.0.0.0")

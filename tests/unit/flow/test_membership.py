@@ -457,8 +457,10 @@ async def test_an_assignment_that_cannot_be_read_is_left_to_others(run: Run) -> 
         last = place.joins[-1]
         place.sent, place.answer = None, Heartbeat.REBALANCE
         place.others = {"other": encode_candidate(Candidate(THERE))}
-        await asyncio.sleep(4)
+        await asyncio.sleep(8)
+        shared = group.share
 
+    assert shared.tasks
     assert refused[0] is False
     assert "cannot be used" in refused[1]
     assert takes_part[:2] == [True, True]
