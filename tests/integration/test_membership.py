@@ -420,10 +420,11 @@ async def _copied_by(*flows: RunningFlow, records: int) -> None:
 
 async def _sharing(*flows: RunningFlow) -> None:
     def are_sharing() -> bool:
-        tasks = [[task.task for task in flow.runner.view().tasks] for flow in flows]
-        assert all(tasks), tasks
+        views = [flow.runner.view() for flow in flows]
+        tasks = [[task.task for task in view.tasks] for view in views]
+        assert all(tasks), [(view.state, view.last_error, ran) for view, ran in zip(views, tasks, strict=True)]
         assert sorted(itertools.chain(*tasks)) == list(range(len(flows))), tasks
-        assert {flow.runner.view().state for flow in flows} == {FlowState.RUNNING}
+        assert {view.state for view in views} == {FlowState.RUNNING}
         return True
 
     await eventually(are_sharing, within_s=30, what=f"{len(flows)} nodes share the tasks")

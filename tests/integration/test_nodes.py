@@ -16,6 +16,7 @@ from mm2py.flow.nodes import FlowNodes
 from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.all_nodes import flow_of_all_nodes
+from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.node_status import PARTITION, node_id_of, status_topic
 from mm2py.model.share import Share, SharedFlow
@@ -24,8 +25,11 @@ from mm2py.telemetry.events import StepFailed
 from mm2py.telemetry.journal import EventLog
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.mirrored import await_arrived
+from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
-from tests.support.reading import read_topic
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import assert_numbers
 from tests.support.topics import create_topic, list_topics
 
 
@@ -168,3 +172,61 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
     assert [sorted(it.worker_id for it in nodes) for nodes in shown] == [["one:8083", "other:8083"]] * 2
     assert [sum(it.is_owner for it in nodes) for nodes in shown] == [1, 1]
     assert [(it.assigned, it.is_this) for it in left] == [((), False)]
+
+
+async def test_two_nodes_with_the_file_of_a_walkthrough_to_msk(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    One direction, Amazon's policy that keeps names, and Java MirrorMaker's file on two machines, as it was.
+
+    Both nodes start, share the tasks, and are in what `mm2py nodes` prints at either of them.
+    """
+    c1, c2 = prefix[-6:], "c2"
+    flow = Flow(c1, c2)
+    lines = f"""
+clusters = {c1}, {c2}
+{c1}.bootstrap.servers = {primary.bootstrap_servers}
+{c2}.bootstrap.servers = {backup.bootstrap_servers}
+{flow}.enabled = true
+{c2}->{c1}.enabled = false
+{flow}.topics = {prefix}.*
+{flow}.groups = {prefix}.*
+tasks.max = 4
+replication.policy.class = com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy
+replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+status.storage.replication.factor = 1
+config.storage.replication.factor = 1
+sync.topic.acls.enabled = false
+emit.heartbeats.interval.seconds = 5
+refresh.topics.interval.seconds = 1
+sync.group.offsets.enabled = true
+listeners = http://127.0.0.1:0
+"""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=16)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=800, partitions=16)
+    async with running_node(lines, tmp_path, "vm1") as one, running_node(lines, tmp_path, "vm2") as two:
+
+        def are_sharing() -> bool:
+            tasks = [[task.task for task in node.view(flow).tasks] for node in (one, two)]
+            assert [len(some) for some in tasks] == [2, 2], tasks
+            return True
+
+        await eventually(are_sharing, within_s=30, what="both have two tasks")
+        await await_arrived(backup.bootstrap_servers, prefix, 800)
+
+        def are_named() -> bool:
+            shown = [one.node.control.nodes(flow), two.node.control.nodes(flow)]
+            assert [sorted(len(it.assigned) for it in nodes if it.answers) for nodes in shown] == [[2, 2]] * 2, shown
+            assert len({it.worker_id for nodes in shown for it in nodes}) == 2, shown
+            return True
+
+        await eventually(are_named, within_s=30, what="each node names both")
+        for node in (one, two):
+            await node.stop()
+
+    assert_numbers(await read_numbers(backup.bootstrap_servers, prefix), 800)
