@@ -30,6 +30,7 @@ from mm2py.model.share import (
     decode_candidate,
     encode_shared_flow,
     lasting_names,
+    with_former_shares,
 )
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import has_transactions
@@ -81,6 +82,7 @@ class GroupLeader:
         target.
         """
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
+        members = with_former_shares(members, before)
         work = self.work()
         rates = {**work.rates, **{slot: rate for it in members.values() for slot, rate in it.load.slots.items()}}
         # What moves is measured by no node.

@@ -109,7 +109,7 @@ class FlowMembership:
         self.place: Place | None = None
         #: Whether Spark has started here.
         self.is_ready = True
-        self._hands_over = self._comes_back = False
+        self._hands_over = self._comes_back = self._came_back = False
         #: Another process has joined under our `group.instance.id`.
         self._is_fenced = False
         #: What we are to have, and what we may still hold of a former share.
@@ -142,7 +142,7 @@ class FlowMembership:
     def note_ready(self) -> None:
         """Take tasks of other nodes from now on."""
         self.is_ready = True
-        if self._share.is_empty:
+        if self._share.is_empty or self._came_back:
             self._join_again()
 
     @property
@@ -244,11 +244,9 @@ class FlowMembership:
         while True:
             await self._clock.sleep(min(1.0, certain_s / 4))
             since_s = 0.0 if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
-            why = ""
-            if since_s > certain_s:
-                why = f"group {self._group} at {self._around.flow.target} has not answered for {since_s:.0f} s"
+            why = f"group {self._group} at {self._around.flow.target} has not answered for {since_s:.0f} s"
             for group in self._groups:
-                group.suspend(why)
+                group.suspend(why if since_s > certain_s else "")
 
     async def _tend(self, place: Membership) -> bool:
         """Keep the membership or join, if possible, and inform the groups."""
@@ -327,11 +325,12 @@ class FlowMembership:
             # The coordinator had forgotten us: others may have had what we said that we hold.
             self._begin_again()
             self._join_again()
-        name, shared = self._decoded(raw).taken_by(place.member_id, self._us())
-        is_new = bool(self._settings.instance) and not known_as
-        if is_new and (name != place.member_id or name not in shared.nodes):
-            # We came back as a static member, without a rebalance: the others are to learn which process we are.
+        shared = self._decoded(raw)
+        # A static member comes back without a rebalance. Others learn of it once it works: more may be on their way.
+        self._came_back = self._settings.instance != "" and not known_as and place.member_id not in shared.nodes
+        if self._came_back and self.is_ready:
             self._join_again()
+        name, shared = shared.taken_by(place.member_id, self._us())
         self._has_untaken = True
         await self._take(shared, name)
         self._has_untaken = False
@@ -355,9 +354,8 @@ class FlowMembership:
             self._step_aside(unknown)
             raise unknown from error
         if self._is_unfit:
-            # We joined without taking part, so nothing is assigned to us yet.
             self._is_unfit = False
-            self._must_join.set()
+            self._join_again()  # to take part
         return shared
 
     async def _remove_dead(self, place: Membership) -> None:
@@ -458,8 +456,7 @@ class FlowMembership:
 
     def _found(self, taken: Occupied) -> None:
         """Stand by for the current member, and report it once it is certain not to be left over from a crash."""
-        now = self._clock.monotonic()
-        was_ours = self._was_ours
+        now, was_ours = self._clock.monotonic(), self._was_ours
         self._lose()
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""

@@ -155,6 +155,21 @@ def lasting_names(nodes: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(node.instance or member_id for member_id, node in nodes.items())
 
 
+def with_former_shares(members: Mapping[str, Candidate], before: SharedFlow | None) -> dict[str, Candidate]:
+    """Return *members* with each static one that came back while all were joining again: what it had *before* was kept
+    for it, unless another one holds it by now.
+    """
+    found = dict(members)
+    former = {} if before is None else {node.instance: before.share_of(it) for it, node in before.nodes.items()}
+    for member_id, who in members.items():
+        if who.node.instance and who.node.instance in former and who.generation < 0:
+            held = former[who.node.instance]
+            for other in members.values():
+                held -= other.held
+            found[member_id] = attrs.evolve(who, held=held)
+    return found
+
+
 def encode_candidate(candidate: Candidate) -> bytes:
     """Return the member metadata, in which `decode_node` finds the node."""
     members = node_members(candidate.node)

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,38 @@ async def test_all_nodes_are_killed_at_once(
             for name in NAMES:
                 await nodes.start(name)
             await nodes.sharing()
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not rounds(0, soak=1), reason="the decisions are tested in a process: for scripts/soak alone")
+async def test_static_nodes_restart_and_one_is_lost(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Three restarts move no partition; a node that is killed and does not come back is replaced after its session."""
+    session_s = 30
+    scene = Scene(primary.bootstrap_servers, backup.bootstrap_servers, prefix)
+    static = {"B.session.timeout.ms": session_s * 1000}
+    settings = {name: scene.properties(**static, **{"B.group.instance.id": name}) for name in NAMES}
+    async with running_nodes(scene, tmp_path, settings) as (nodes, _stream):
+        before = {name: nodes.copied(name) for name in NAMES}
+        for name in NAMES:
+            begun = time.monotonic()
+            assert await nodes.running[name].sigterm() == 0
+            ended_s = time.monotonic() - begun
+            await nodes.start(name)
+            await nodes.running[name].wait_for_event("flow_shared", within_s=120)
+            back_s = time.monotonic() - begun
+            await nodes.sharing()
+            await all_move_on(scene, within_s=120)
+            copies_s = time.monotonic() - begun
+            assert {it: nodes.copied(it) for it in NAMES} == before
+            logging.getLogger(__name__).info(
+                "%s: ended after %.1f s, is a member after %.1f s, copies after %.1f s", name, ended_s, back_s, copies_s
+            )
+        assert not [event for it in NAMES for event in nodes.running[it].events("flow_shared") if event["nodes"] < 3]
+        await nodes.running["two"].kill()
+        took_s = await all_move_on(scene, within_s=120)
+        logging.getLogger(__name__).info("killed: every partition moved on after %.1f s", took_s)
+        await nodes.sharing(without="two")
+
+    assert took_s > session_s / 2

@@ -173,7 +173,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     @asynccontextmanager
     async def running(
-        group: GroupMembers | ErrorCode, **changes: object
+        group: GroupMembers | ErrorCode, *, is_ready: bool = True, **changes: object
     ) -> AsyncIterator[tuple[Place, Group, EventLog]]:
         place, working, clock = Place(group), Group(), LoopClock()
         events = EventLog(clock)
@@ -193,6 +193,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         its = FlowMembership(around, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
         place.its = its
         its.begin([cast("FlowGroup", working)])
+        its.is_ready = is_ready
         working.membership = its
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(its.run())
@@ -649,3 +650,18 @@ async def test_a_static_member_that_ends_for_good_leaves(run: Run) -> None:
         await asyncio.sleep(4)
 
     assert not place.is_in
+
+
+async def test_a_static_member_that_came_back_tells_the_others_once_it_works(run: Run) -> None:
+    """Its rebalance would see members that are still away: all nodes were restarted at once."""
+    before = encode_shared_flow(SharedFlow(3, {"us before": NAMESAKE}, {"us before": whole_share(TASKS)}))
+    async with run(NOBODY, instance="node-1", is_ready=False) as (place, group, _events):
+        place.sent = before
+        await asyncio.sleep(20)
+        early = (group.share, len(place.joins))
+        place.sent = None
+        group.membership.note_ready()
+        await asyncio.sleep(20)
+
+    assert early == (whole_share(TASKS), 1)
+    assert len(place.joins) == 2

@@ -23,6 +23,7 @@ from mm2py.model.share import (
     lasting_names,
     slot_of,
     whole_share,
+    with_former_shares,
 )
 
 
@@ -102,3 +103,16 @@ def test_a_static_member_that_came_back_is_in_an_assignment_by_its_name() -> Non
     assert (name, taken.nodes, taken.share_of(name)) == ("b", {"a": HERE, "b": now}, SHARE)
     assert shared.taken_by("c", HERE) == ("c", shared)
     assert lasting_names(shared.nodes) == lasting_names({"a": HERE, "b again": now}) == {"a", "node-1"}
+
+
+def test_a_static_member_that_came_back_in_a_rebalance_has_what_it_had() -> None:
+    """As a new process it holds nothing, but what it had was kept for it; not what another node holds by now."""
+    former, here = attrs.evolve(THERE, instance="node-1"), attrs.evolve(HERE, instance="node-2")
+    taken = Share(tasks=frozenset({2}), slots=frozenset({7}))
+    before = SharedFlow(4, {"a": here, "b": former}, {"a": NO_SHARE, "b": SHARE})
+    back = Candidate(attrs.evolve(former, pid=3))
+    others = {"a": Candidate(here, taken, generation=4), "c": Candidate(attrs.evolve(THERE, pid=9))}
+    found = with_former_shares({"b again": back, **others}, before)
+
+    assert found == {"b again": attrs.evolve(back, held=SHARE - taken), **others}
+    assert with_former_shares({"b again": back}, None) == {"b again": back}
