@@ -43,6 +43,9 @@ _FETCH_WAIT_MS = 100
 _BATCH_BYTES = 256 * 1024
 _MAGIC = 2
 _ACKS_ALL = -1
+#: The markers of a transaction that was just committed take milliseconds; one that is open takes longer.
+_MARKERS_S = 0.005
+_OPEN_S = 0.1
 
 #: Errors of a creation to ignore: the topic exists, or we may not create it.
 _FINE_WHEN_CREATING = frozenset(
@@ -170,12 +173,16 @@ class TopicLog:
         await self._cluster.refresh_metadata({self.topic})
         partitions = await self._leaders()
         ends = await self._offsets(partitions, LATEST, reads_committed=False)
-        patience = self._patience()
+        patience, pause_s = self._patience(), _MARKERS_S
         while True:
             stable = await self._offsets(partitions, LATEST)
             held = [tp for tp, end in ends.items() if stable[tp] < end]
             if not held:
                 return
+            if pause_s < _OPEN_S:
+                await self._cluster.clock.sleep(pause_s)
+                pause_s *= 2
+                continue
             detail = f"a transaction that is still open keeps {held[0]} from being read past offset {stable[held[0]]}"
             await self._retry_after(self._error(ErrorCode.CONCURRENT_TRANSACTIONS, "ListOffsets", detail), patience)
 
