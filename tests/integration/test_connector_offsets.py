@@ -8,18 +8,29 @@ from typing import Any
 
 import pytest
 
+from mm2py.clock import SystemClock
 from mm2py.core.control import overrides as verbs
+from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
+from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.override_store import OverrideStore
+from mm2py.flow.control_writers import task_id
+from mm2py.flow.internal_topics import nothing
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import overrides_key
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter, TakenOverError
+from mm2py.wire.kept_log import KeptLog
+from mm2py.wire.topic_log import LogRecord
 from tests.support.eventually import eventually
+from tests.support.flows import flow_settings
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -285,3 +296,25 @@ async def test_java_reads_what_was_altered_and_leaves_overrides_alone(
 async def _configs(cluster: KafkaCluster, topic: str) -> dict[bytes | None, bytes | None]:
     records = (await read_topic(cluster.bootstrap_servers, topic))[0]
     return {record.key: record.value for record in records}
+
+
+async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """It was about to write positions when the connector was stopped; the brokers refuse that after the alteration."""
+    topic, clock = f"{prefix}-t", SystemClock()
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=topic)
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=100, partitions=1)
+    offsets = ConnectorOffsets(settings, clock=clock, events=EventLog(clock))
+    asked = read_offsets(settings.flow, SOURCE, [_of(settings.flow, topic, 9)])
+    async with Cluster(settings.target, clock) as cluster:
+        await offsets.alter(SOURCE, asked, by="the test")
+        frozen = FencedWriter(task_id(settings, 0))
+        await frozen.open(cluster)
+        log = KeptLog(cluster, settings.offset_storage.topic, nothing, lambda _: None, writer=frozen)
+        await offsets.alter(SOURCE, asked, by="the test")
+        with pytest.raises(TakenOverError):
+            await log.append([LogRecord(b"old", b"old")])
+
+    assert list(await offsets.positions()) == [TopicPartition(topic, 0)]
