@@ -195,12 +195,14 @@ class Cluster:
 
     async def _send(self, connection: BrokerConnection, request: Any) -> Any:
         name = type(request).__name__
+        # Some answers are held back until other clients have asked, too.
+        within_s = self._timeout_s + getattr(request, "held_back_s", 0.0)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(within_s):
                 return await connection.send(request)
         except TimeoutError as error:
             connection.close()
-            raise BrokerConnectionError(self.alias, name, f"no answer within {self._timeout_s:g} s") from error
+            raise BrokerConnectionError(self.alias, name, f"no answer within {within_s:g} s") from error
         except (IncompatibleBrokerVersion, NotImplementedError) as error:
             raise error_of(ErrorCode.UNSUPPORTED_VERSION, self.alias, name, str(error)) from error
 

@@ -165,6 +165,11 @@ class DescribeGroupsRequest(
 class JoinGroupRequest(protocol.JoinGroupRequest):
     """A member that joins. Static ones (KIP-345) need brokers of Kafka 2.3 or newer."""
 
+    @property
+    def held_back_s(self) -> float:
+        """How long the answer may wait for other members: a static one may be away for as long as its session."""
+        return float(self._rebalance_timeout / 1000)
+
     def build(self, request_struct_class: Any) -> Any:
         if self._group_instance_id is not None and request_struct_class is not protocol.JoinGroupRequest_v5:
             msg = "group.instance.id needs JoinGroup v5, which came with Kafka 2.3"
