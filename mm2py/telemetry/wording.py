@@ -84,6 +84,7 @@ PHRASES: Final[Mapping[str, Phrase]] = {
     "group": "group {}", "groups": _many("group"), "heartbeats_only": "heartbeats only for {}",
     "held_s": _timed("for {}"), "interval_s": _timed("every {}"), "is_alone": _if("its copy tasks continue"),
     "is_deleted": _if("it is no longer listed"), "is_drained": _if(no="not everything ended in time"),
+    "instance": "group.instance.id {}",
     "is_running": _if("it continues as it was", "it does not start"), "keys": "{}",
     "keeps_out": _change("no part in the flow because of"),
     "kept": _change("kept"),
