@@ -240,4 +240,4 @@ async def running_nodes(
         await control.assert_up_to_date()
         assert not nodes.events("resume_unproven")
         assert not nodes.events("foreign_records_found")
-    await control.assert_never_back()
+    await control.assert_never_back(positions=True)
