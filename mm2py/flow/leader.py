@@ -37,7 +37,7 @@ from mm2py.wire.fenced_writer import has_transactions
 
 
 #: How often the leader compares the nodes' loads.
-_BALANCE_EVERY_S = 30.0
+_BALANCE_EVERY_S = 20.0
 #: Part of a session in which fencing must succeed: the other members wait for their assignment meanwhile.
 _FENCE_SHARE = 1 / 3
 #: After this, tasks are given away although their former node may still write: failed brokers are replaced by then.
