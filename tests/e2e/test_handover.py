@@ -63,6 +63,7 @@ class Handover:
     target: str
     work_dir: Path
     tasks: int = 1
+    partitions: int = _PARTITIONS
 
     @property
     def flow(self) -> Flow:
@@ -102,7 +103,7 @@ class Handover:
             self.source,
             self.topic,
             count=_COUNT,
-            partitions=_PARTITIONS,
+            partitions=self.partitions,
             rate=_RATE // 3 if open_ended else _RATE,
             codec="lz4",
             with_keys=True,
@@ -356,5 +357,7 @@ async def test_two_nodes_and_java_take_over_from_each_other(
 async def _flow(
     alias: str, primary: KafkaCluster, backup: KafkaCluster, topic: str, work_dir: Path, *, tasks: int = 1
 ) -> Handover:
-    await create_topic(primary.bootstrap_servers, topic, partitions=_PARTITIONS)
-    return Handover(alias, topic, primary.bootstrap_servers, backup.bootstrap_servers, work_dir, tasks)
+    """Make the topic; with several tasks it has so many partitions that each node gets some by their names alone."""
+    partitions = _PARTITIONS if tasks == 1 else 8 * tasks
+    await create_topic(primary.bootstrap_servers, topic, partitions=partitions)
+    return Handover(alias, topic, primary.bootstrap_servers, backup.bootstrap_servers, work_dir, tasks, partitions)
