@@ -109,6 +109,7 @@ class _Epoch:
             replicas=self._hosted.replicas,
             checked=self._hosted.checked,
             throttle=Throttle(plan.rates, self._copies, self._hosted.cut),
+            heard_at=self._hosted.heard_at,
         )
         self._sender, self._reader = sender, reader
         try:

@@ -2,67 +2,44 @@
 From the source: two fetchers per broker keep long polls open for the partitions that broker leads.
 
 Each of the two serves half of the partitions, so that the broker prepares one answer while the other is parsed, and a
-distant broker's round trip is used twice. A fetcher pauses while the buffer is full, and omits partitions whose own
-share is full: what the target does not accept is not read. Leaders that move, brokers that go away and sessions that
-the broker forgot are ordinary events here.
+distant broker's round trip is used twice. A broker looks at all partitions of a session for each fetch, so where there
+are many, those without records have two fetchers of their own: busy ones would wait for them. A fetcher pauses while
+the buffer is full, and omits partitions whose own share is full: what the target does not accept is not read. Leaders
+that move, brokers that go away and sessions that the broker forgot are ordinary events here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
-from zlib import crc32
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure
-from mm2py.pipeline.copy.ingest import ingest
+from mm2py.model.epoch import RECREATED, CopyLimits, Ended
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.fetcher import Fetcher, busy_lane, lane_of
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
 from mm2py.pipeline.copy.metadata import is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
-from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
+from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.fetch import NONE, FetchSession
-from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
-from mm2py.wire.frames import POOLED_FROM_BYTES
+from mm2py.wire.fetch import FetchSession
+from mm2py.wire.fetch_forms import FetchSizes
 
 
-#: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
-#: full: it must come back soon after there is room.
-_WAIT_WHILE_PAUSED_MS: Final = 20
-
-#: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
-_ANSWER_EARLY_MS: Final = 4
 _FINISH_S: Final = 0.1
-#: A broker whose answer is this late when the epoch ends is reported as silent.
-_SILENT_S: Final = 1.0
 
-#: How often to look for room when every partition of a broker has its share of the buffer full.
-_PAUSED_POLL_S: Final = 0.003
-
-#: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
-#: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
-_PARCELS_IN_PLACE: Final = 64
-
-#: Fetchers for each broker.
-_LANES: Final = 2
-
-_REFUSED: Final = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
-    ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
-}
-
-
-#: What to do about a position that the source does not hold.
-HINT_OUT_OF_RANGE: Final = (
-    "retention overtook the mirror, or the source was truncated: copy.on.source.* defines what to do"
-)
+#: Of a task with more partitions than this, the quiet ones have fetchers of their own.
+MANY: Final = 64
+#: A partition with records in so many seconds is not quiet. More than an epoch, so that it begins the next one so.
+_QUIET_AFTER_S: Final = 15.0
+#: Of how many partitions is remembered when they had records, before those are forgotten that are quiet.
+_REMEMBERED: Final = 1_000
 
 
 class SourceReader:
@@ -80,7 +57,9 @@ class SourceReader:
         replicas: ReadReplicas,
         checked: Checked,
         throttle: Throttle,
+        heard_at: dict[tuple[str, TopicPartition], float],
     ) -> None:
+        """Make one; *heard_at* outlives it: when partitions last had records, by the event loop's time."""
         self.source = source
         self.sender = sender
         self.limits = limits
@@ -107,6 +86,8 @@ class SourceReader:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
+        self._heard_at = heard_at
+        self._has_many = len(copies) > MANY
 
     def start(self, tasks: asyncio.TaskGroup, deadline: float) -> None:
         """Begin; *deadline* is the event loop's time at which no fetch may be under way any more."""
@@ -115,6 +96,7 @@ class SourceReader:
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
         self.is_stopped = True
+        self._remember()
         self.throttle.stop()
         self.sender.has_room.set()
         for fetcher in self._fetchers.values():
@@ -149,12 +131,37 @@ class SourceReader:
         fetching = copy.fetching
         fetching.node = node
         fetching.position.leader_epoch = self.source.leader_epoch(copy.plan.source)
-        place = (node, _lane_of(fetching.position))
-        fetcher = self._fetchers.get(place)
-        if fetcher is None:
-            fetcher = self._fetchers[place] = Fetcher(self, *place)
-            fetcher.task = self._tasks.create_task(fetcher.run(), name=f"fetcher {place[1]} of broker {node}")
-        fetcher.add(copy)
+        is_quiet = self._has_many and not self._is_busy(copy)
+        fetching.lane = lane_of(fetching.position, is_quiet=is_quiet)
+        self.fetcher(node, fetching.lane, self._tasks).add(copy)
+
+    def fetcher(self, node: int, lane: int, tasks: asyncio.TaskGroup) -> Fetcher:
+        """Return that fetcher of a broker, which runs from now on."""
+        found = self._fetchers.get((node, lane))
+        if found is None:
+            found = self._fetchers[node, lane] = Fetcher(self, node, lane)
+            found.task = tasks.create_task(found.run(), name=f"fetcher {lane} of broker {node}")
+        return found
+
+    def promote(self, copies: Iterable[PartitionCopy], node: int, lane: int) -> None:
+        """Have quiet partitions of a fetcher, which had records, fetched with busy ones from their next fetch on."""
+        if self._tasks is not None and not self.is_stopped:
+            self.fetcher(node, busy_lane(lane), self._tasks).expect(copies, self._fetchers[node, lane])
+
+    def _is_busy(self, copy: PartitionCopy) -> bool:
+        before = self._heard_at.get((self.source.alias, copy.plan.source), -math.inf)
+        return max(before, copy.fetching.heard_at) > self._loop.time() - _QUIET_AFTER_S
+
+    def _remember(self) -> None:
+        """Keep in mind for the next epoch which partitions had records."""
+        alias = self.source.alias
+        for copy in self._copies:
+            if math.isfinite(copy.fetching.heard_at):
+                self._heard_at[alias, copy.plan.source] = copy.fetching.heard_at
+        if len(self._heard_at) > _REMEMBERED:
+            oldest = self._loop.time() - _QUIET_AFTER_S
+            for key in [key for key, heard_at in self._heard_at.items() if heard_at < oldest]:
+                del self._heard_at[key]
 
     def read_nearer(self, copy: PartitionCopy, node: int) -> None:
         """Read *copy* from the replica on *node*, which the leader has named."""
@@ -205,276 +212,4 @@ class SourceReader:
         if fetching.is_paused and is_drained and not self.throttle.hold_s(copy.plan.source.topic):
             fetching.is_paused = False
             if fetching.node is not None and not copy.has_ended:
-                self._fetchers[fetching.node, _lane_of(fetching.position)].add(copy)
-
-
-def _lane_of(position: FetchPosition) -> int:
-    """
-    Return the fetcher of a partition; the same in each epoch, so that its session knows the partition already.
-
-    Those with an unknown topic id have fetchers of their own: no session may mix ids and names.
-    """
-    lane = (crc32(position.topic) + position.partition) % _LANES
-    return lane if position.topic_id is not None else lane + _LANES
-
-
-class Fetcher:
-    """Keeps one fetch in flight to one broker."""
-
-    def __init__(self, reader: SourceReader, node: int, lane: int) -> None:
-        self.node = node
-        self.lane = lane
-        self.task: asyncio.Task[None] | None = None
-        self._reader = reader
-        self._copies: dict[FetchPosition, PartitionCopy] = {}
-        #: In the order in which they are fetched again.
-        self._paused: dict[PartitionCopy, None] = {}
-        self._session: FetchSession | None = None
-        self._has_work = asyncio.Event()
-        #: When the broker is to have answered the fetch under way.
-        self._due_at = math.inf
-
-    @property
-    def held_bytes(self) -> int:
-        """Return how much memory its answers hold, as far as it is counted."""
-        return 0 if self._session is None else self._session.connection.held_bytes
-
-    @property
-    def is_connecting(self) -> bool:
-        return self._session is None and bool(self._copies)
-
-    def add(self, copy: PartitionCopy) -> None:
-        self._copies[copy.fetching.position] = copy
-        self._limit(copy)
-        if self._session is not None:
-            self._session.want(copy.fetching.position)
-        self._has_work.set()
-
-    def _limit(self, copy: PartitionCopy) -> None:
-        """Ask for no more of *copy* than its topic's limit allows."""
-        reader = self._reader
-        most = reader.sizes.partition_max_bytes
-        copy.fetching.position.max_bytes = reader.throttle.partition_bytes(copy, most)
-
-    def _hold_back(self) -> None:
-        """Leave out the partitions of topics that have used up what their limits allow."""
-        held = self._reader.throttle.held_topics()
-        for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
-            self._pause(copy)
-
-    def _pause(self, copy: PartitionCopy) -> None:
-        """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
-        copy.fetching.is_paused = True
-        self._paused[copy] = None
-        self.remove(copy)
-
-    def give_up(self) -> None:
-        """
-        End, the epoch being over; say so where the broker has answered nothing in all that time.
-
-        The connection would say so itself, but the request timeout may be longer than epochs are.
-        """
-        if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= _SILENT_S:
-            why = f"broker {self.node} at the source answered nothing within the epoch's time"
-            for copy in self._copies.values():
-                copy.trouble = copy.trouble or PartitionFailure(
-                    why, "check that broker and the network to it; if it is only far away, raise copy.epoch.ms"
-                )
-        if self.task is not None:
-            self.task.cancel()
-
-    def wake(self) -> None:
-        """Make a fetcher without work look whether the epoch is over."""
-        self._has_work.set()
-
-    def remove(self, copy: PartitionCopy) -> None:
-        self._copies.pop(copy.fetching.position, None)
-        if self._session is not None:
-            self._session.drop(copy.fetching.position)
-
-    async def run(self) -> None:
-        """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
-        reader = self._reader
-        while not reader.is_stopped:
-            self._unpause()
-            if not self._copies:
-                # Without anything to fetch no connection is opened: the broker may be gone.
-                await self._wait_for_work()
-                continue
-            try:
-                await self._connect()
-                await self._fetch_while_open()
-            except BrokerConnectionError as error:
-                self._lose_session()
-                copies, self._copies = list(self._copies.values()), {}
-                for copy in copies:
-                    reader.retry(copy, str(error), error)
-
-    @property
-    def _session_key(self) -> tuple[str, int, int]:
-        return self._reader.source.alias, self.node, self.lane
-
-    async def _connect(self) -> None:
-        """Enter this broker's session of the last epoch, or a new one, with exactly our partitions."""
-        reader = self._reader
-        connection = await reader.source.connection(self.node, f"fetch {self.lane}")
-        key = self._session_key
-        session = reader.sessions.get(key)
-        if session is None or session.connection is not connection:
-            session = reader.sessions[key] = FetchSession(connection, has_ids=self.lane < _LANES)
-        session.keep_only(self._copies)
-        for position in self._copies:
-            session.adopt(position)
-        self._session = session
-
-    def _lose_session(self) -> None:
-        if self._session is not None:
-            self._session.connection.close("the fetch was given up")
-            self._reader.sessions.pop(self._session_key, None)
-            self._session = None
-
-    async def _fetch_while_open(self) -> None:
-        reader = self._reader
-        session = self._session
-        while session is not None and not reader.is_stopped:
-            await self._wait_for_room()
-            await reader.throttle.turn(reader.deadline)
-            reader.spare_memory()
-            self._unpause()
-            self._hold_back()
-            if not self._copies or reader.is_stopped:
-                return
-            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS
-            wait_ms = min(self._longest_wait_ms(), left_ms)
-            if left_ms <= 0:
-                reader.is_stopped = True
-                return
-            is_answered = False
-            self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
-            try:
-                answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
-                is_answered = True
-            finally:
-                if not is_answered:
-                    self._lose_session()
-            self._due_at = math.inf
-            reader.requests += 1
-            if answer.error_code != NONE:
-                reader.retries += 1
-                await reader.clock.sleep(reader.limits.retry_backoff_ms / 1000 if reader.retries > 1 else 0)
-                continue
-            await self._take(answer.partitions)
-            if answer.throttle_ms > 0:
-                reader.throttled_ms += answer.throttle_ms
-                await reader.clock.sleep(answer.throttle_ms / 1000)
-
-    def _longest_wait_ms(self) -> int:
-        longest_ms = self._reader.limits.fetch_max_wait_ms
-        if self._paused:
-            release_ms = int(self._reader.throttle.release_s(self._paused) * 1000) + 1
-            return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
-        return longest_ms
-
-    async def _wait_for_work(self) -> None:
-        reader = self._reader
-        if self._paused:
-            await reader.throttle.pause(max(_PAUSED_POLL_S, reader.throttle.release_s(self._paused)), reader.deadline)
-        else:
-            self._has_work.clear()
-            await self._has_work.wait()
-
-    async def _wait_for_room(self) -> None:
-        sender = self._reader.sender
-        while sender.buffered_bytes >= self._reader.limits.buffer_bytes and not self._reader.is_stopped:
-            sender.has_room.clear()
-            await sender.has_room.wait()
-
-    def _unpause(self) -> None:
-        for copy in [c for c in self._paused if not c.fetching.is_paused or c.has_ended]:
-            del self._paused[copy]
-        for copy in list(self._paused):
-            self._reader.resume_paused(copy)
-            if not copy.fetching.is_paused:
-                del self._paused[copy]
-
-    async def _take(self, answers: list[PartitionAnswer]) -> None:
-        reader = self._reader
-        sender = reader.sender
-        now_ms = reader.clock.wall_ms()
-        for answer in answers:
-            copy: PartitionCopy = answer.position.owner
-            if copy.has_ended:
-                self.remove(copy)
-                continue
-            if answer.error_code != NONE:
-                self._failed(copy, answer)
-                continue
-            fetching = copy.fetching
-            if fetching.retries:
-                copy.overcome_at_source()
-            fetching.high_watermark = answer.high_watermark
-            if reader.limits.reads_committed:
-                fetching.last_stable_offset = answer.last_stable_offset
-            fetching.log_start_offset = answer.log_start_offset
-            if not answer.record_set:
-                if answer.preferred_replica not in (-1, self.node):
-                    self.remove(copy)
-                    reader.read_nearer(copy, answer.preferred_replica)
-                continue
-            is_rebuilt = self._ingest(copy, answer, now_ms)
-            sender.offer(copy)
-            if is_rebuilt:
-                # Building took a while: what is built leaves now, and other answers get their turn.
-                sender.pump()
-                await reader.clock.sleep(0)
-        sender.pump()
-
-    def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
-        """Queue what came for *copy*; say whether batches had to be built for it."""
-        reader = self._reader
-        buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
-        before_bytes, before_parcels = buffer.size_bytes, len(queue)
-        ingest(copy, answer, reader.limits)
-        if reader.throttle.is_limiting:
-            records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
-            reader.throttle.charge(copy, answer.record_set, records)
-            self._limit(copy)
-            if fetch in self._copies:  # the others first, where some must wait
-                self._copies[fetch] = self._copies.pop(fetch)
-        reader.sender.take(copy, before_bytes)
-        is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
-        is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
-        age = copy.fetching.age
-        for index in range(before_parcels, len(queue)):
-            buffered = queue[index]
-            if is_stuck:
-                buffered.detach()
-            if buffered.max_timestamp >= 0:
-                age_ms = now_ms - buffered.max_timestamp
-                reader.age.add(age_ms, buffered.record_count)
-                age.add(age_ms, buffered.record_count)
-        if copy.has_ended:
-            self.remove(copy)
-        elif buffer.size_bytes >= reader.limits.partition_buffer_bytes:
-            self._pause(copy)
-        elif self._session is not None:
-            self._session.want(fetch)
-        return len(queue) > before_parcels and queue[-1].is_rebuilt
-
-    def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
-        self.remove(copy)
-        source, offset, code = copy.plan.source, copy.fetching.position.offset, answer.error_code
-        where = f"source answered {name_of(code)} for {source} at offset {offset}"
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reader.read_leader(copy):
-            self._reader.assign(copy)  # a replica may hold less than its leader
-        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The topic may have been re-created: the next attempt must check.
-            self._reader.wants_metadata.set()
-            copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
-        elif code in _REFUSED:
-            hint = _REFUSED[ErrorCode(code)]
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                hint = lacks(self._reader.source.endpoint, "READ", source.topic)
-            copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), offset))
-        else:
-            self._reader.retry(copy, where)
+                self._fetchers[fetching.node, fetching.lane].add(copy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import math
 
 import attrs
 
@@ -177,13 +178,16 @@ class FetchingHalf:
     One topic-partition at the source. Once it is copied only `fetching` writes here, and `ingest` for it; before that
     `resume` sets where it starts.
 
-    `node` is the broker that it is read from, None while there is none; `retries` count since its last answer. While
-    `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the source's log are -1
-    until the first answer.
+    `node` is the broker that it is read from, None while there is none, by fetcher `lane`; `retries` count since its
+    last answer. While `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the
+    source's log are -1 until the first answer.
     """
 
     position: FetchPosition
     node: int | None = None
+    lane: int = 0
+    #: When records arrived last, by the event loop's time.
+    heard_at: float = -math.inf
     retries: int = 0
     is_paused: bool = False
     log_start_offset: int = -1

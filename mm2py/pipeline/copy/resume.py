@@ -20,7 +20,7 @@ from mm2py.core.source.alignment import Alignment
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan, Runs
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError
 from mm2py.pipeline.copy.metadata import end_remade, too_short

@@ -33,6 +33,8 @@ class WorkerState:
     checked: Checked = attrs.field(factory=dict)
     replicas: ReadReplicas = attrs.field(factory=ReadReplicas)
     cut: dict[TopicPartition, int] = attrs.field(factory=dict)
+    #: When partitions of a source, by its alias, last had records.
+    heard_at: dict[tuple[str, TopicPartition], float] = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self

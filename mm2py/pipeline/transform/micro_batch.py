@@ -30,7 +30,7 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
-from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.metadata import too_short
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters

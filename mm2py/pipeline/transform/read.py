@@ -14,7 +14,7 @@ from typing import Final
 from mm2py.clock import Clock
 from mm2py.errors import CorruptBatchError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
-from mm2py.pipeline.copy.fetching import HINT_OUT_OF_RANGE
+from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
 from mm2py.pipeline.transform.failures import TransformFailedError, Trouble

@@ -1,0 +1,398 @@
+"""One fetch in flight to one broker of the source, for some of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from typing import Final, Protocol
+from zlib import crc32
+
+from mm2py.clock import Clock
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.copy.ingest import ingest
+from mm2py.pipeline.copy.partition import PartitionCopy, Tally
+from mm2py.pipeline.copy.refusals import lacks
+from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.pipeline.copy.throttle import Throttle
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, name_of
+from mm2py.wire.fetch import NONE, FetchSession
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.frames import POOLED_FROM_BYTES
+
+
+#: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
+#: full: it must come back soon after there is room.
+_WAIT_WHILE_PAUSED_MS: Final = 20
+
+#: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
+_ANSWER_EARLY_MS: Final = 4
+#: A broker whose answer is this late when the epoch ends is reported as silent.
+_SILENT_S: Final = 1.0
+
+#: How often to look for room when every partition of a broker has its share of the buffer full.
+_PAUSED_POLL_S: Final = 0.003
+
+#: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
+#: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
+_PARCELS_IN_PLACE: Final = 64
+
+#: Fetchers for each broker, of each kind.
+_LANES: Final = 2
+#: Added for those of topics with an unknown id: no session may mix ids and names.
+_WITHOUT_IDS: Final = 2
+#: Added for those of quiet partitions.
+_QUIET: Final = 4
+
+_REFUSED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
+    ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
+}
+
+
+#: What to do about a position that the source does not hold.
+HINT_OUT_OF_RANGE: Final = (
+    "retention overtook the mirror, or the source was truncated: copy.on.source.* defines what to do"
+)
+
+
+def lane_of(position: FetchPosition, *, is_quiet: bool) -> int:
+    """Return the fetcher of a partition; the same in each epoch, so that its session knows the partition already."""
+    lane = (crc32(position.topic) + position.partition) % _LANES
+    return lane + (0 if position.topic_id is not None else _WITHOUT_IDS) + (_QUIET if is_quiet else 0)
+
+
+def busy_lane(lane: int) -> int:
+    """Return the fetcher of busy partitions that belongs to one of quiet ones."""
+    return lane % _QUIET
+
+
+class Reading(Protocol):
+    """What all fetchers of an epoch share; see `mm2py.pipeline.copy.fetching.SourceReader`."""
+
+    source: Cluster
+    sender: BatchSender
+    limits: CopyLimits
+    clock: Clock
+    sessions: dict[tuple[str, int, int], FetchSession]
+    throttle: Throttle
+    sizes: FetchSizes
+    age: Tally
+    requests: int
+    retries: int
+    throttled_ms: int
+    wants_metadata: asyncio.Event
+    deadline: float
+    is_stopped: bool
+
+    @property
+    def fetchers(self) -> int: ...
+
+    def assign(self, copy: PartitionCopy) -> None: ...
+
+    def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None: ...
+
+    def promote(self, copies: Iterable[PartitionCopy], node: int, lane: int) -> None: ...
+
+    def read_nearer(self, copy: PartitionCopy, node: int) -> None: ...
+
+    def read_leader(self, copy: PartitionCopy) -> bool: ...
+
+    def resume_paused(self, copy: PartitionCopy) -> None: ...
+
+    def spare_memory(self) -> None: ...
+
+
+class Fetcher:
+    """Keeps one fetch in flight to one broker."""
+
+    def __init__(self, reader: Reading, node: int, lane: int) -> None:
+        self.node = node
+        self.lane = lane
+        self.task: asyncio.Task[None] | None = None
+        self._reader = reader
+        self._copies: dict[FetchPosition, PartitionCopy] = {}
+        #: In the order in which they are fetched again.
+        self._paused: dict[PartitionCopy, None] = {}
+        self._session: FetchSession | None = None
+        self._has_work = asyncio.Event()
+        #: Quiet partitions that have become busy, and the fetchers that have them until our next fetch.
+        self._expected: dict[PartitionCopy, Fetcher] = {}
+        #: When the broker is to have answered the fetch under way.
+        self._due_at = math.inf
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how much memory its answers hold, as far as it is counted."""
+        return 0 if self._session is None else self._session.connection.held_bytes
+
+    @property
+    def is_connecting(self) -> bool:
+        return self._session is None and bool(self._copies)
+
+    def add(self, copy: PartitionCopy) -> None:
+        self._copies[copy.fetching.position] = copy
+        self._limit(copy)
+        if self._session is not None:
+            self._session.want(copy.fetching.position)
+        self._has_work.set()
+
+    def expect(self, copies: Iterable[PartitionCopy], quiet: Fetcher) -> None:
+        """
+        Take over *copies* from another fetcher with the next fetch.
+
+        Until then that one fetches them; what it has under way for them is ignored.
+        """
+        self._expected.update(dict.fromkeys(copies, quiet))
+        self._has_work.set()
+
+    def _take_over(self) -> None:
+        expected, self._expected = self._expected, {}
+        for copy, quiet in expected.items():
+            if quiet.has(copy):
+                quiet.remove(copy)
+                copy.fetching.lane = self.lane
+                self.add(copy)
+
+    def has(self, copy: PartitionCopy) -> bool:
+        """Whether *copy* is fetched here."""
+        return self._copies.get(copy.fetching.position) is copy
+
+    def _limit(self, copy: PartitionCopy) -> None:
+        """Ask for no more of *copy* than its topic's limit allows."""
+        reader = self._reader
+        most = reader.sizes.partition_max_bytes
+        copy.fetching.position.max_bytes = reader.throttle.partition_bytes(copy, most)
+
+    def _hold_back(self) -> None:
+        """Leave out the partitions of topics that have used up what their limits allow."""
+        held = self._reader.throttle.held_topics()
+        for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
+            self._pause(copy)
+
+    def _pause(self, copy: PartitionCopy) -> None:
+        """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
+        copy.fetching.is_paused = True
+        self._paused[copy] = None
+        self.remove(copy)
+
+    def give_up(self) -> None:
+        """
+        End, the epoch being over; say so where the broker has answered nothing in all that time.
+
+        The connection would say so itself, but the request timeout may be longer than epochs are.
+        """
+        if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= _SILENT_S:
+            why = f"broker {self.node} at the source answered nothing within the epoch's time"
+            for copy in self._copies.values():
+                copy.trouble = copy.trouble or PartitionFailure(
+                    why, "check that broker and the network to it; if it is only far away, raise copy.epoch.ms"
+                )
+        if self.task is not None:
+            self.task.cancel()
+
+    def wake(self) -> None:
+        """Make a fetcher without work look whether the epoch is over."""
+        self._has_work.set()
+
+    def remove(self, copy: PartitionCopy) -> None:
+        self._copies.pop(copy.fetching.position, None)
+        if self._session is not None:
+            self._session.drop(copy.fetching.position)
+
+    async def run(self) -> None:
+        """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
+        reader = self._reader
+        while not reader.is_stopped:
+            self._unpause()
+            self._take_over()
+            if not self._copies:
+                # Without anything to fetch no connection is opened: the broker may be gone.
+                await self._wait_for_work()
+                continue
+            try:
+                await self._connect()
+                await self._fetch_while_open()
+            except BrokerConnectionError as error:
+                self._lose_session()
+                copies, self._copies = list(self._copies.values()), {}
+                for copy in copies:
+                    reader.retry(copy, str(error), error)
+
+    @property
+    def _session_key(self) -> tuple[str, int, int]:
+        return self._reader.source.alias, self.node, self.lane
+
+    async def _connect(self) -> None:
+        """Enter this broker's session of the last epoch, or a new one, with exactly our partitions."""
+        reader = self._reader
+        connection = await reader.source.connection(self.node, f"fetch {self.lane}")
+        key = self._session_key
+        session = reader.sessions.get(key)
+        if session is None or session.connection is not connection:
+            has_ids = busy_lane(self.lane) < _WITHOUT_IDS
+            session = reader.sessions[key] = FetchSession(connection, has_ids=has_ids)
+        session.keep_only(self._copies)
+        for position in self._copies:
+            session.adopt(position)
+        self._session = session
+
+    def _lose_session(self) -> None:
+        if self._session is not None:
+            self._session.connection.close("the fetch was given up")
+            self._reader.sessions.pop(self._session_key, None)
+            self._session = None
+
+    async def _fetch_while_open(self) -> None:
+        reader = self._reader
+        session = self._session
+        while session is not None and not reader.is_stopped:
+            await self._wait_for_room()
+            await reader.throttle.turn(reader.deadline)
+            reader.spare_memory()
+            self._unpause()
+            self._take_over()
+            self._hold_back()
+            if not self._copies or reader.is_stopped:
+                return
+            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS
+            wait_ms = min(self._longest_wait_ms(), left_ms)
+            if left_ms <= 0:
+                reader.is_stopped = True
+                return
+            is_answered = False
+            self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
+            try:
+                answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
+                is_answered = True
+            finally:
+                if not is_answered:
+                    self._lose_session()
+            self._due_at = math.inf
+            reader.requests += 1
+            if answer.error_code != NONE:
+                reader.retries += 1
+                await reader.clock.sleep(reader.limits.retry_backoff_ms / 1000 if reader.retries > 1 else 0)
+                continue
+            await self._take(answer.partitions)
+            if answer.throttle_ms > 0:
+                reader.throttled_ms += answer.throttle_ms
+                await reader.clock.sleep(answer.throttle_ms / 1000)
+
+    def _longest_wait_ms(self) -> int:
+        longest_ms = self._reader.limits.fetch_max_wait_ms
+        if self._paused:
+            release_ms = int(self._reader.throttle.release_s(self._paused) * 1000) + 1
+            return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
+        return longest_ms
+
+    async def _wait_for_work(self) -> None:
+        reader = self._reader
+        if self._paused:
+            await reader.throttle.pause(max(_PAUSED_POLL_S, reader.throttle.release_s(self._paused)), reader.deadline)
+        else:
+            self._has_work.clear()
+            await self._has_work.wait()
+
+    async def _wait_for_room(self) -> None:
+        sender = self._reader.sender
+        while sender.buffered_bytes >= self._reader.limits.buffer_bytes and not self._reader.is_stopped:
+            sender.has_room.clear()
+            await sender.has_room.wait()
+
+    def _unpause(self) -> None:
+        for copy in [c for c in self._paused if not c.fetching.is_paused or c.has_ended]:
+            del self._paused[copy]
+        for copy in list(self._paused):
+            self._reader.resume_paused(copy)
+            if not copy.fetching.is_paused:
+                del self._paused[copy]
+
+    async def _take(self, answers: list[PartitionAnswer]) -> None:
+        reader = self._reader
+        sender = reader.sender
+        now_ms, now = reader.clock.wall_ms(), asyncio.get_running_loop().time()
+        heard: list[PartitionCopy] = []
+        for answer in answers:
+            copy: PartitionCopy = answer.position.owner
+            if copy.has_ended:
+                self.remove(copy)
+                continue
+            if answer.error_code != NONE:
+                self._failed(copy, answer)
+                continue
+            fetching = copy.fetching
+            if fetching.retries:
+                copy.overcome_at_source()
+            fetching.high_watermark = answer.high_watermark
+            if reader.limits.reads_committed:
+                fetching.last_stable_offset = answer.last_stable_offset
+            fetching.log_start_offset = answer.log_start_offset
+            if not answer.record_set:
+                if answer.preferred_replica not in (-1, self.node):
+                    self.remove(copy)
+                    reader.read_nearer(copy, answer.preferred_replica)
+                continue
+            copy.fetching.heard_at = now
+            heard.append(copy)
+            is_rebuilt = self._ingest(copy, answer, now_ms)
+            sender.offer(copy)
+            if is_rebuilt:
+                # Building took a while: what is built leaves now, and other answers get their turn.
+                sender.pump()
+                await reader.clock.sleep(0)
+        sender.pump()
+        if heard and self.lane >= _QUIET:
+            reader.promote(heard, self.node, self.lane)
+
+    def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
+        """Queue what came for *copy*; say whether batches had to be built for it."""
+        reader = self._reader
+        buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
+        before_bytes, before_parcels = buffer.size_bytes, len(queue)
+        ingest(copy, answer, reader.limits)
+        if reader.throttle.is_limiting:
+            records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
+            reader.throttle.charge(copy, answer.record_set, records)
+            self._limit(copy)
+            if fetch in self._copies:  # the others first, where some must wait
+                self._copies[fetch] = self._copies.pop(fetch)
+        reader.sender.take(copy, before_bytes)
+        is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
+        is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
+        age = copy.fetching.age
+        for index in range(before_parcels, len(queue)):
+            buffered = queue[index]
+            if is_stuck:
+                buffered.detach()
+            if buffered.max_timestamp >= 0:
+                age_ms = now_ms - buffered.max_timestamp
+                reader.age.add(age_ms, buffered.record_count)
+                age.add(age_ms, buffered.record_count)
+        if copy.has_ended:
+            self.remove(copy)
+        elif buffer.size_bytes >= reader.limits.partition_buffer_bytes:
+            self._pause(copy)
+        elif self._session is not None:
+            self._session.want(fetch)
+        return len(queue) > before_parcels and queue[-1].is_rebuilt
+
+    def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
+        self.remove(copy)
+        source, offset, code = copy.plan.source, copy.fetching.position.offset, answer.error_code
+        where = f"source answered {name_of(code)} for {source} at offset {offset}"
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reader.read_leader(copy):
+            self._reader.assign(copy)  # a replica may hold less than its leader
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The topic may have been re-created: the next attempt must check.
+            self._reader.wants_metadata.set()
+            copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
+        elif code in _REFUSED:
+            hint = _REFUSED[ErrorCode(code)]
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                hint = lacks(self._reader.source.endpoint, "READ", source.topic)
+            copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), offset))
+        else:
+            self._reader.retry(copy, where)

@@ -1,0 +1,50 @@
+"""Which partitions share a fetch: where there are many, busy ones do not wait for those without records."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mm2py.pipeline.copy.fetching import MANY
+from tests.support.copy_rig import CopyRig, rig_of
+
+
+def _fetched_by(rig: CopyRig) -> dict[int, set[int]]:
+    """Return the partitions of each fetcher's session."""
+    return {
+        lane: {position.partition for positions in session._wanted.values() for position in positions.values()}
+        for (_, _, lane), session in rig.worker.sessions.items()
+    }
+
+
+async def test_few_partitions_have_two_fetchers() -> None:
+    rig = rig_of(MANY)
+    await rig.epoch()
+
+    assert len(_fetched_by(rig)) == 2
+
+
+async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() -> None:
+    """It loses no record on its way to the busy ones, begins the next epoch there, and is quiet again after a while."""
+    rig = rig_of(MANY + 1)
+    await rig.epoch()
+    quiet = _fetched_by(rig)
+    loop = asyncio.get_running_loop()
+    for number in range(8):
+        loop.call_later(0.1 * number, rig.load, 3, 1)
+    await rig.epoch()
+    after = _fetched_by(rig)
+    rig.load(3, 1)
+    await rig.epoch()
+    next_epoch = _fetched_by(rig)
+    rig.worker.heard_at.update(dict.fromkeys(rig.worker.heard_at, loop.time() - 60))
+    await rig.epoch()
+
+    assert sum(map(len, quiet.values())) == MANY + 1
+    assert len(quiet) == 2
+    (busy,) = after.keys() - quiet.keys()
+    assert after[busy] == next_epoch[busy] == {3}
+    assert [3 in some for lane, some in next_epoch.items() if lane != busy] == [False, False]
+    assert any(3 in some for lane, some in _fetched_by(rig).items() if lane != busy)
+    assert rig.values(3) == list(range(9 * 3))
+    assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
+    await rig.worker.close()
