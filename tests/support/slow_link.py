@@ -39,6 +39,7 @@ class SlowLink:
         self._to_port = to_port
         self._free_at = 0.0
         self._connections: set[_Connection] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._is_cut = False
 
     def cut(self) -> None:
@@ -77,21 +78,37 @@ class SlowLink:
         if not self._is_cut:
             connection.may_pass.set()
             connection.may_return.set()
-        with suppress(OSError):
-            await connection.may_pass.wait()
-            broker_reader, broker_writer = await asyncio.open_connection(HOST, self._to_port, limit=_CHUNK_BYTES)
-            both = [
-                asyncio.ensure_future(self._carry_there(reader, broker_writer, connection)),
-                asyncio.ensure_future(self._carry_back(broker_reader, writer, connection)),
-            ]
-            try:
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for direction in both:
-                    direction.cancel()
-                broker_writer.close()
-        writer.close()
-        self._connections.discard(connection)
+        if (serving := asyncio.current_task()) is not None:
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
+        try:
+            with suppress(OSError):
+                await connection.may_pass.wait()
+                await self._carry(reader, writer, connection)
+        finally:
+            writer.close()
+            self._connections.discard(connection)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection(HOST, self._to_port, limit=_CHUNK_BYTES)
+        both = [
+            asyncio.ensure_future(self._carry_there(reader, broker_writer, connection)),
+            asyncio.ensure_future(self._carry_back(broker_reader, writer, connection)),
+        ]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for direction in both:
+                direction.cancel()
+            broker_writer.close()
+
+    async def end(self) -> None:
+        """End all connections: one that is open when the event loop ends is a warning in a later test."""
+        serving = list(self._serving)
+        for task in serving:
+            task.cancel()
+        if serving:
+            await asyncio.wait(serving)
 
     async def _carry_there(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
@@ -136,3 +153,4 @@ async def slow_link(port: int, to_port: int, *, bytes_per_s: float = math.inf) -
     finally:
         link.release()
         server.close()
+        await link.end()
