@@ -52,7 +52,16 @@ class Mirror:
 @contextlib.asynccontextmanager
 async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> AsyncIterator[Mirror]:
     """Start *candidate* on *flow*; at the end ask it to stop, then insist."""
-    file = await asyncio.to_thread(_write, directory, as_properties(candidate.properties(flow)))
+    async with running_on(candidate, candidate.properties(flow), directory) as mirror:
+        yield mirror
+
+
+@contextlib.asynccontextmanager
+async def running_on(
+    candidate: Candidate, settings: dict[str, str], directory: Path, *, grace_s: float = GRACE_S
+) -> AsyncIterator[Mirror]:
+    """Start *candidate* on *settings* in a new *directory*, where its ``log`` is; at the end stop it, or insist."""
+    file = await asyncio.to_thread(_write, directory, as_properties(settings))
     started = time.monotonic()
     process = start_process(
         candidate.value,
@@ -66,7 +75,7 @@ async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> 
         yield Mirror(candidate, process, tree, started)
     finally:
         tree.cpu()  # remember every member before the first of them goes
-        await asyncio.to_thread(process.terminate, GRACE_S)
+        await asyncio.to_thread(process.terminate, grace_s)
         tree.kill()
 
 

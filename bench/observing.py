@@ -28,11 +28,12 @@ from rich.table import Table
 
 from bench.broker import Broker, connected
 from bench.candidates import Candidate
+from bench.mirror import running_on
 from bench.tree import PROC, TICKS_PER_S, ProcessStat, ProcessTree, Strangers
 from mm2py.devkit.broker import KafkaCluster, start_clusters
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 from mm2py.devkit.ports import HOST, free_ports
-from mm2py.devkit.process import LoggedProcess, start_process
+from mm2py.devkit.process import LoggedProcess
 
 
 BROKER_JVM = JvmOptions(1024, ("-Xms512m", *SERVER_FLAGS))
@@ -195,22 +196,9 @@ def _batch(turn: int) -> bytes:
 @contextlib.asynccontextmanager
 async def _daemon(order: Order, source: str, target: str, directory: Path) -> AsyncIterator[Daemon]:
     (port,) = free_ports(1)
-    file = directory / "mm2.properties"
-    file.write_text("".join(f"{key} = {value}\n" for key, value in _properties(order, source, target, port).items()))
-    process = start_process(
-        "mm2py",
-        Candidate.MM2PY.command(file),
-        log_file=directory / "log",
-        cwd=directory,
-        env=Candidate.MM2PY.environment(),
-    )
-    tree = ProcessTree(process.pid)
-    try:
-        yield Daemon(process, tree, f"http://{HOST}:{port}")
-    finally:
-        tree.cpu()
-        await asyncio.to_thread(process.terminate, GRACE_S)
-        tree.kill()
+    settings = _properties(order, source, target, port)
+    async with running_on(Candidate.MM2PY, settings, directory / "mirror", grace_s=GRACE_S) as mirror:
+        yield Daemon(mirror.process, mirror.tree, f"http://{HOST}:{port}")
 
 
 def _properties(order: Order, source: str, target: str, port: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -25,7 +25,8 @@ from rich.table import Table
 
 from bench import latency
 from bench.broker import Broker, connected
-from bench.candidates import Candidate, as_properties
+from bench.candidates import Candidate
+from bench.mirror import Mirror, running_on
 from bench.tree import ProcessTree, Strangers
 from mm2py.devkit.broker import KafkaCluster, start_clusters
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
@@ -90,17 +91,17 @@ async def measure(order: Order, clusters: Sequence[KafkaCluster], directory: Pat
     async with connected(source) as broker:
         await _create_topics(order, broker)
         await broker.create_topic(BUSY, latency.PARTITIONS)
-        async with _running(order, clusters, directory) as (process, tree):
-            started = time.monotonic()
-            await _until_all_mirrored(order, process, target)
-            all_topics_s = time.monotonic() - started
+        async with _running(order, clusters, directory / "mirror") as mirror:
+            tree = mirror.tree
+            await _until_all_mirrored(order, mirror.process, target)
+            all_topics_s = time.monotonic() - mirror.started
             await asyncio.sleep(10)
             brokers = [ProcessTree(cluster.pid(node)) for cluster in clusters for node in range(order.brokers)]
             before, strangers = [it.cpu() for it in (tree, *brokers)], Strangers()
             await asyncio.sleep(order.idle_s)
             idle, *of_brokers = (it.cpu().since(was).tree_s for it, was in zip((tree, *brokers), before, strict=True))
             busy = await _busy(order, source, target, directory)
-            epochs = _boundaries(directory / "log")
+            epochs = _boundaries(directory / "mirror" / "log")
             return Found(
                 partitions=order.partitions + latency.PARTITIONS,
                 all_topics_s=all_topics_s,
@@ -122,12 +123,10 @@ async def _create_topics(order: Order, broker: Broker) -> None:
         await broker.create_topic(f"idle-{number:04}", PARTITIONS_EACH)
 
 
-@contextlib.asynccontextmanager
-async def _running(
+def _running(
     order: Order, clusters: Sequence[KafkaCluster], directory: Path
-) -> AsyncIterator[tuple[LoggedProcess, ProcessTree]]:
+) -> contextlib.AbstractAsyncContextManager[Mirror]:
     source, target = (cluster.bootstrap_servers for cluster in clusters)
-    file = directory / "mm2.properties"
     settings = {
         "clusters": "A, B",
         "A.bootstrap.servers": source,
@@ -147,21 +146,7 @@ async def _running(
         "log.level": "debug",
         "log.format": "json",
     }
-    file.write_text(as_properties(settings))
-    process = start_process(
-        "mm2py",
-        Candidate.MM2PY.command(file),
-        log_file=directory / "log",
-        cwd=directory,
-        env=Candidate.MM2PY.environment(),
-    )
-    tree = ProcessTree(process.pid)
-    try:
-        yield process, tree
-    finally:
-        tree.cpu()
-        await asyncio.to_thread(process.terminate, GRACE_S)
-        tree.kill()
+    return running_on(Candidate.MM2PY, settings, directory, grace_s=GRACE_S)
 
 
 async def _until_all_mirrored(order: Order, process: LoggedProcess, target: str) -> None:
