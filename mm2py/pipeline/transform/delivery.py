@@ -21,7 +21,7 @@ from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.worker_state import WorkerState
-from mm2py.wire.batches.rebuild import Rebuilt
+from mm2py.wire.batches.merging import Rebuilt
 from mm2py.wire.batches.record_columns import NewRecord, build
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id

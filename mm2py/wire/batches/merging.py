@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import attrs
 
+from mm2py.wire.batches.batch import HEADER_BYTES
+
 
 #: A record may grow by this much: its length, its timestamp and its offset take more digits than before.
 _GROWTH_BYTES: Final = 1024
 _BATCH_FIELDS: Final = 6
 _RUN_FIELDS: Final = 3
-_HEADER_BYTES: Final = 61
 #: Of a record set in which small batches and others alternate more often, Python finds the ranges.
 _MOST_RANGES: Final = 256
 
@@ -31,20 +32,34 @@ _MALFORMED: Final = 3
 
 
 @attrs.frozen
-class MergedBatch:
-    """One batch, its runs (as in `mm2py.wire.batches.rebuild.Rebuilt`), number of records and latest timestamp."""
+class Rebuilt:
+    """
+    A batch ready to be signed.
+
+    `runs` are (upstream offset of the first record, its index in the batch, number of records) of each range of
+    consecutive upstream offsets.
+    """
 
     batch: memoryview
     runs: tuple[tuple[int, int, int], ...]
     record_count: int
     max_timestamp: int
 
+    @property
+    def first_upstream(self) -> int:
+        return self.runs[0][0]
+
+    @property
+    def last_upstream(self) -> int:
+        upstream, _, length = self.runs[-1]
+        return upstream + length - 1
+
 
 @attrs.frozen
 class Merged:
     """The batches, and if one of the source cannot be read, its base offset and whether its checksum is wrong."""
 
-    batches: tuple[MergedBatch, ...]
+    batches: tuple[Rebuilt, ...]
     unreadable_at: int | None = None
     is_checksum_wrong: bool = False
 
@@ -94,8 +109,8 @@ def merge(record_set: bytes | memoryview, from_offset: int, limit_bytes: int) ->
         return None
     size = len(record_set)
     room = size + size // 4 + _GROWTH_BYTES
-    most_batches = 2 * room // max(limit_bytes, _HEADER_BYTES) + 2
-    most_runs = size // _HEADER_BYTES + most_batches
+    most_batches = 2 * room // max(limit_bytes, HEADER_BYTES) + 2
+    most_runs = size // HEADER_BYTES + most_batches
     out = bytearray(room)
     built = (ctypes.c_int64 * (_BATCH_FIELDS * most_batches))()
     runs = (ctypes.c_int64 * (_RUN_FIELDS * most_runs))()
@@ -117,7 +132,7 @@ def merge(record_set: bytes | memoryview, from_offset: int, limit_bytes: int) ->
         ]
         numbers = runs[_RUN_FIELDS * first_run : _RUN_FIELDS * (first_run + run_count)]
         found.append(
-            MergedBatch(
+            Rebuilt(
                 whole[start : start + length],
                 tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)),
                 count,

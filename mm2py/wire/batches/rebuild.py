@@ -21,6 +21,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2
+from mm2py.wire.batches.merging import Rebuilt
 
 
 NO_TIMESTAMP: Final = -1
@@ -56,30 +57,6 @@ class UnreadableBatchError(ValueError):
         super().__init__(offset, detail)
         self.offset = offset
         self.detail = detail
-
-
-@attrs.frozen
-class Rebuilt:
-    """
-    A batch ready to be signed.
-
-    `runs` are (upstream offset of the first record, its index in the batch, number of records) of each range of
-    consecutive upstream offsets.
-    """
-
-    batch: memoryview
-    runs: tuple[tuple[int, int, int], ...]
-    record_count: int
-    max_timestamp: int
-
-    @property
-    def first_upstream(self) -> int:
-        return self.runs[0][0]
-
-    @property
-    def last_upstream(self) -> int:
-        upstream, _, length = self.runs[-1]
-        return upstream + length - 1
 
 
 @attrs.define
@@ -152,7 +129,7 @@ class Rebuilder:
         merged = merging.merge(record_set, from_offset, self._limit_bytes) if is_plain else None
         if merged is None:
             return False
-        self._built += [Rebuilt(it.batch, it.runs, it.record_count, it.max_timestamp) for it in merged.batches]
+        self._built += merged.batches
         if merged.unreadable_at is not None:
             detail = BAD_CHECKSUM if merged.is_checksum_wrong else MALFORMED
             raise UnreadableBatchError(merged.unreadable_at, detail)

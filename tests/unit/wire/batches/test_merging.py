@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from mm2py.pipeline.copy import ingest
 from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import HEADER_BYTES, batches
-from mm2py.wire.batches.rebuild import Rebuilder, Rebuilt, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
 from tests.support.batches import (
     LOG_APPEND_TIME,
     LZ4,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mm2py.wire.batches import merging, payloads
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
-from mm2py.wire.batches.rebuild import Rebuilder, Rebuilt, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.batches import (
     CODECS,
