@@ -285,6 +285,8 @@ class FlowRunner:
         if self._membership.come_back():
             self.nodes.hand_over()
             return
+        if self._membership.has_given:
+            return  # nobody takes over: this node writes the last checkpoints, once all is copied
         self._membership.drain(is_drained=True)
         until = self._clock.monotonic() + within_s
         while not self._membership.has_given and self._clock.monotonic() < until:

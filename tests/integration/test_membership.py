@@ -123,6 +123,24 @@ async def test_a_second_node_without_a_task_stands_by_and_takes_over(
     assert sum((await end_offsets(backup.bootstrap_servers, f"{settings.flow.source}.{prefix}")).values()) == 2_000
 
 
+async def test_the_last_checkpoints_cover_all_that_a_lone_node_has_copied(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """A node is stopped in the middle of a long epoch: groups can move to the target and read nothing twice there."""
+    alias, group = prefix[-6:], f"{prefix}-readers"
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    keys = {f"{alias}->B.topics": prefix, "copy.epoch.ms": 60_000, "emit.checkpoints.interval.seconds": 1}
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=500, partitions=1)
+    await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(500)})
+    async with running_node(mm2_properties(source, target, aliases=(alias, "B"), **keys), tmp_path) as node:
+        await await_arrived(target, f"{alias}.{prefix}", 500)
+        await node.stop()
+
+    last = (await checkpoints_in(target, f"{alias}.checkpoints.internal", group))[-1]
+    assert (last.upstream, last.downstream) == (500, 500)
+
+
 async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -194,7 +194,7 @@ async def _join(cluster: Cluster) -> None:
     member = Membership(cluster, "g", ("connect", "mm2py-1"), 10_000)
     await member.look()
     await member.join(b"{}", _assign)
-    await member.beat(b"{}")
+    await member.beat()
     await member.leave()
 
 
